@@ -19,7 +19,7 @@ packages_of() {
                  rpmlint shellcheck systemd util-linux openssh-client sudo ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
-        parallel) echo python3-pytest-xdist ;;
+        parallel) echo python3-pytest-xdist python3-pytest-rerunfailures ;;
         bench) echo "${product[@]}" iproute2 procps iperf3 ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.
         lanes) packages_of unit; packages_of dbus; packages_of netns

@@ -1,8 +1,9 @@
 """Calls on the D-Bus system bus, with short time-outs and without starting services.
 
 A message to a well-known name would start its service, so calls go to the unique name of its owner;
-only `start` starts a service. libdbus waits 25 s for a reply. Here a call has one second, and a
-service that did not respond is not called again.
+only `start` starts a service. libdbus waits 25 s for a reply. Here a query has one second, work
+(such as a reload) the time that is left of the pass, and a service that did not respond is not
+called again.
 """
 
 # SPDX-License-Identifier: MIT
@@ -92,15 +93,24 @@ class Bus(AbstractContextManager["Bus"]):
         return self.call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.{member}", signature, *arguments)
 
     def call(
-        self, what: str, owner: str, path: str, method: str, signature: str = "", *arguments: object
+        self,
+        what: str,
+        owner: str,
+        path: str,
+        method: str,
+        signature: str = "",
+        *arguments: object,
+        work: bool = False,
     ) -> Any:
         """Call a method (`interface.method`) of an object. `what` describes the call in errors.
 
+        `work` may take whatever is left of the budget: on a busy host, a reload takes seconds.
         Raises RefusedError if the answer is an error, and ManagerError without answer in time.
         """
         if self._connection is None:
             self._connect(what)
-        return self._call(what, owner, path, method, signature, arguments)
+        limit = self._budget if work else self._answer
+        return self._call(what, owner, path, method, signature, arguments, limit)
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -124,7 +134,7 @@ class Bus(AbstractContextManager["Bus"]):
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
-                self._call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.Hello", "", ())
+                self._call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.Hello", "", (), self._answer)
             finally:
                 guard.cancel()
                 guard.join()
@@ -137,11 +147,12 @@ class Bus(AbstractContextManager["Bus"]):
         method: str,
         signature: str,
         arguments: tuple[object, ...],
+        limit: float,
     ) -> Any:
         from dbus.exceptions import DBusException
 
         started = time.monotonic()
-        wait = min(self._answer, self._deadline - started)
+        wait = min(limit, self._deadline - started)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
             raise ManagerError(f"{what}: not tried again in this pass, after no answer in time")
         interface, _, member = method.rpartition(".")
@@ -200,11 +211,17 @@ class Manager(ABC):
         return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
 
     def _ask(
-        self, what: str, path: str, method: str, signature: str = "", *arguments: object
+        self,
+        what: str,
+        path: str,
+        method: str,
+        signature: str = "",
+        *arguments: object,
+        work: bool = False,
     ) -> Any:
         if self.absent() or self._owner is None:
             raise ManagerError(f"{what}: {self.title} is not running")
-        return self._bus.call(what, self._owner, path, method, signature, *arguments)
+        return self._bus.call(what, self._owner, path, method, signature, *arguments, work=work)
 
 
 def _refusal(what: str, error: Any) -> RefusedError:

@@ -30,7 +30,8 @@ class Networkd(Manager):
 
     def reload(self) -> None:
         """Reload the .network files. Links that become unmanaged lose what networkd configured."""
-        self._ask("asked systemd-networkd to read its files again", _PATH, f"{_MANAGER}.Reload")
+        what = "asked systemd-networkd to read its files again"
+        self._ask(what, _PATH, f"{_MANAGER}.Reload", work=True)
 
     def _state(self, name: str, path: str) -> str:
         """The state of one link. Describe, which covers all links at once, needs systemd 249."""

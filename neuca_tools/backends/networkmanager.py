@@ -69,6 +69,7 @@ class NetworkManager(Manager):
             "org.freedesktop.NetworkManager.Reload",
             "u",
             _RELOAD_CONFIGURATION,
+            work=True,
         )
 
     def _devices(self) -> list[_Device]:

@@ -1,7 +1,8 @@
 """Plays a network manager or systemd-hostnamed on the bus with python-dbusmock, until it is killed: NAME DEVICES FAULTS.
 
 Both are JSON. A device is [interface, state]. A fault: `ghosts` (devices of that name are listed, but gone when asked),
-`refuse` (an error answers Reload). The one device of hostnamed is the file that it writes the name to.
+`refuse` (an error answers Reload), `slow` (Reload takes longer than a query may).
+The one device of hostnamed is the file that it writes the name to.
 """
 
 # SPDX-License-Identifier: MIT
@@ -19,6 +20,7 @@ from dbusmock.templates import networkmanager
 from gi.repository import GLib
 
 NETWORKD = "/org/freedesktop/network1"
+SLOW = "__import__('time').sleep(1.5)"
 REFUSE = r"raise dbus.exceptions.DBusException('no,\n  not now', name='org.example.Error.Refused')"
 
 
@@ -50,13 +52,10 @@ def play_networkd(name, devices, faults):
         for index, (interface, _) in enumerate(devices, 1)
     ]
     main.AddMethod("", "ListLinks", "", "a(iso)", f"ret = {links!r}")
-    main.AddMethod(
-        "",
-        "Reload",
-        "",
-        "",
-        REFUSE if "refuse" in faults else "self.EmitSignal('', 'Reloaded', '', [])",
+    reload = {"refuse": REFUSE, "slow": SLOW}.get(
+        "".join(faults), "self.EmitSignal('', 'Reloaded', '', [])"
     )
+    main.AddMethod("", "Reload", "", "", reload)
     for (_, interface, path), (_, state) in zip(links, devices):
         if not interface.startswith("ghost"):
             main.AddObject(

@@ -95,3 +95,9 @@ def test_its_files_are_read_again_or_the_refusal_told(private_bus):
     with Bus() as bus, pytest.raises(ManagerError) as caught:
         Networkd(bus).reload()
     assert caught.value.text == "asked systemd-networkd to read its files again: no, not now"
+
+
+def test_a_reload_may_take_longer_than_a_query(private_bus):
+    private_bus.play(NAME, faults=["slow"])
+    with Bus(answer=1.0, budget=120.0) as bus:
+        Networkd(bus).reload()

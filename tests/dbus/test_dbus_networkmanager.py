@@ -187,7 +187,7 @@ def test_many_devices_are_one_question(private_bus):
     with Bus() as bus:
         asked = []
         call = bus.call
-        bus.call = lambda *words: asked.append(words[0]) or call(*words)
+        bus.call = lambda *words, **how: asked.append(words[0]) or call(*words, **how)
         assert len(NetworkManager(bus).states()) == 200
         assert asked == [
             'looked for "org.freedesktop.NetworkManager" on the system bus',

@@ -16,6 +16,7 @@ from venvs import Interpreter, cached_venv, interpreters, pyenv_root
 ROOT = Path(__file__).parents[2]
 OLDEST = (3, 9)  # python_requires of setup.cfg
 LIMIT = 7200  # seconds, for what hangs
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--reruns", "1", "-r", "R")
 # What reads the source text, or makes a wheel of it, finds the same whoever looks.
 ONCE = ("style", "layering", "packaging", "skip_policy")
 # What computes with our own types alone, and computes for long.
@@ -103,7 +104,7 @@ def test_lane(choose, part, record_property, tmp_path):
     # A place of its own, and a short one: a pytest that starts closes the one that all share to other users, whom tests need.
     with output.open("w") as stream, tempfile.TemporaryDirectory(prefix="lane-") as place:
         done = subprocess.run(
-            [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PARTS[part]], env={**os.environ, "PYTEST_DEBUG_TEMPROOT": place},
+            [python, "-m", "pytest", *OPTIONS, *PARTS[part]], env={**os.environ, "PYTEST_DEBUG_TEMPROOT": place},
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=LIMIT, check=False,
         )  # fmt: skip
     title = f"lane of {interpreter} ({part}), {_libraries(python)}"
