@@ -11,7 +11,7 @@ import select
 
 import images
 import pytest
-from guest import mac, nics
+from guest import BOOT_PATIENCE, mac, nics
 from steps import (
     ADDRESSES,
     DOCUMENT,
@@ -80,7 +80,7 @@ def test_a_power_cut_in_the_midst_of_a_pass_is_made_good(guests, prepared, after
     guest = guests("A", nics(3), after=before)
     guest.serve(ANOTHER)
     guest.power_on()
-    guest.cloud.wait_for(1, 300)  # the answer to this begins the pass
+    guest.cloud.wait_for(1, BOOT_PATIENCE)  # the answer to this begins the pass
     select.select([], [], [], after)
     guest.power_cut()
     converges(guest, before.names)
@@ -115,7 +115,7 @@ def test_a_power_cut_at_a_random_moment_is_made_good(guests, prepared, since, se
     guest.serve(ANOTHER)
     guest.power_on()
     if since == "answer":
-        guest.cloud.wait_for(1, 300)
+        guest.cloud.wait_for(1, BOOT_PATIENCE)
     select.select([], [], [], seconds)
     guest.power_cut()
     converges(guest, before.names)
