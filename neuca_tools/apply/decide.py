@@ -64,9 +64,9 @@ class Decision:
         )
 
     def _has_tables(self) -> bool:
-        """Whether there are rules, or routes of other tables, to keep or to remove."""
+        """Whether there are rules, routes of other tables or shadows, to keep or to remove."""
         hops = (*self.have.hops, *self.want.hops)
-        is_used = any(hop.ours and hop.traits.table != MAIN_TABLE for hop in hops)
+        is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
     def changed(self) -> frozenset[str]:

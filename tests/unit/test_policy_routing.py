@@ -5,16 +5,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_interface, ip_network
 
 import pytest
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
 from neuca_tools.desired.resolve import Settings, resolve
+from neuca_tools.desired.roles import Policy
 from neuca_tools.documents.platform import ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
 from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
+from neuca_tools.state import records
 from neuca_tools.status import render_json
 
 ONE = (
@@ -447,3 +449,50 @@ def test_a_gateway_that_is_this_host_itself_is_not_used():
     found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
     assert (found.want.hops, found.want.rules) == ((), {})
     assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
+
+
+# --- an address in the management network -----------------------------------------------------------
+
+NEAR = f"[interface {mac(2)}]\naddresses = 192.0.2.77/24\ngateway = 192.0.2.1\n"
+
+
+def leads_to(kernel, prefix):
+    """The devices that the main table has a route to this prefix through."""
+    return [one.index for one in kernel.routes if str(one.to) == prefix and one.traits.table == 254]
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_management_address_that_comes_late_does_not_stay_behind_a_dataplane_nic(start):
+    """The address was set while nothing showed that its network is the management network."""
+    kernel = machine(nic(1), nic(2))
+    kernel.set_up(1, True)
+    one = Agent(kernel, NEAR, Policy(management=frozenset({mac(1)})))
+    one.run()
+    kernel.add_address(1, ip_interface("192.0.2.10/24"))
+    assert leads_to(kernel, "192.0.2.0/24") == [2, 1]
+    _, result, undone = one.run(start)
+    assert (result.failures, undone, leads_to(kernel, "192.0.2.0/24")) == ((), None, [1])
+    assert texts(one.plan()) == []
+    assert ip_interface("192.0.2.77/24") in kernel.addresses[2]
+    one.ask(f"[interface {mac(2)}]\nstate = up\n")
+    one.run()
+    assert ip_interface("192.0.2.77/24") not in kernel.addresses[2]
+
+
+def test_an_address_that_somebody_else_has_in_the_management_network_keeps_its_route():
+    one = Agent(machine(nic(1), nic(2), mgmt=1), NEAR)
+    one.kernel.set_up(2, True)
+    one.kernel.add_address(2, ip_interface("192.0.2.88/24"))
+    one.run()
+    assert leads_to(one.kernel, "192.0.2.0/24") == [1, 2]
+
+
+def test_a_roll_back_sets_an_address_in_the_management_network_without_a_route_again():
+    one = Agent(machine(nic(1), nic(2), mgmt=1), NEAR)
+    one.run()
+    one.ask(f"[interface {mac(2)}]\nstate = up\nmtu = 9000\n")
+    one.kernel.set_mtu = lambda *_: None  # another program puts it back
+    _, _, undone = one.run()
+    assert "add the address 192.0.2.77/24 to eth2" in texts(undone.done)
+    assert leads_to(one.kernel, "192.0.2.0/24") == [1]
+    assert records._state(records._state_json(one.survey().have)).links[key(2)].bare
