@@ -41,6 +41,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
+    routed = _routed(world)
     # VLANs are created even on a NIC with a VLAN for management; no pass writes to that NIC.
     carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
     devices: dict[LinkKey, Device] = {}
@@ -48,7 +49,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     for key, device in everything.items():
         if device.index in resolution.roles.protected and key not in carriers:
             continue
-        if key in relevant or device.master in masters:
+        if key in relevant or device.index in routed or device.master in masters:
             devices[key] = device
             links[key] = replace(
                 _link(key, device, resolution, world, record),
@@ -69,6 +70,12 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
 def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The values with these names, as far as they are known."""
     return {name: values[name] for name in names if name in values}
+
+
+def _routed(world: World) -> set[int]:
+    """The devices that routes of ours lead through."""
+    ours = [one for one in (*world.routes, *world.tables) if one.protocol == ROUTE_PROTOCOL]
+    return {index for one in ours for index in (one.index, *(other for other, _ in one.others))}
 
 
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
