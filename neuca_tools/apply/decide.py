@@ -87,8 +87,7 @@ def decide(
     world = observation.world
     record = updates.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
-    tables = {str(key): table for key, table in resolution.tables.items()}
-    record = replace(record, tables={**record.tables, **tables})
+    record = updates.remember_tables(record, resolution)
     marks = _marks(resolution, record, policies, world)
     want = replace(resolution.want, files=marks.files, tell=marks.tell)
     resolution = replace(resolution, want=want)
