@@ -212,8 +212,9 @@ class World:
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
     interface to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the
     setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
-    advertisements; `peers` are the peer networks of point-to-point addresses. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
+    whose network gets no route by itself. `routes` are the unicast routes of the main table,
+    `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -233,6 +234,7 @@ class World:
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
+    bare: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
 
@@ -246,8 +248,8 @@ class Link:
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
-    the requested bond or bridge that it is a member or port of. `bare` are the desired addresses
-    whose network gets no route in the main table.
+    the requested bond or bridge that it is a member or port of. `bare` are the addresses whose
+    network gets no route in the main table.
     """
 
     key: LinkKey

@@ -96,6 +96,7 @@ class Kernel:
             settings=settings,
             tables=tuple(route for route in self.routes if not _is_main(route)),
             rules=tuple(SeenRule(rule, ROUTE_PROTOCOL) for rule in self.rules),
+            bare=frozenset(self.bare),
         )
 
     def _out(self, host):
@@ -348,7 +349,8 @@ class Kernel:
         self._forget_sysctls(f"/{device.name}/")
 
     def add_bare_address(self, index, address):
-        self.bare.add((index, address))
+        if address not in self.addresses.get(index, ()):
+            self.bare.add((index, address))
         self.add_address(index, address)
 
     def add_address(self, index, address):
