@@ -21,9 +21,10 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import prefix_length
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
-# Both spellings occur: `bond-miimon` and `bond_miimon`.
+# All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
 _BOND = {
     **{f"bond-{name}": name for name in READERS["bond"]},
+    **{f"bond-{name.replace('-', '_')}": name for name in READERS["bond"]},
     **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
 }
 _BRIDGE = {
