@@ -176,7 +176,8 @@ class Device:
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device
     (IFLA_LINK; 0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge or bond.
     `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc` is the
-    kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`.
+    kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`; `primary` is the
+    index of the primary member of a bond. `port` are the settings of a bridge's port.
     """
 
     index: int
@@ -198,6 +199,8 @@ class Device:
     qdisc: str = ""
     altnames: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    port: tuple[tuple[str, str], ...] = ()
+    primary: int = 0
 
 
 @dataclass(frozen=True)

@@ -293,6 +293,12 @@ DEVICE = (
     "coalesce = rx-usecs 50",
     "pause = rx on",
     "offloads = tso off",
+    "wake-on-lan = magic",
+    "mac = 02:00:00:00:f1:01",
+    "mac = 02:00:00:00:00:02",
+    "path-cost = 7",
+    "port-priority = 3",
+    "bond-primary = yes",
 )
 
 
