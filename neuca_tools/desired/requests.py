@@ -15,7 +15,7 @@ from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import mac as mac_of
-from neuca_tools.documents.stacking import lower_of, with_parents
+from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
 from neuca_tools.model import (
     OWN,
     Address,
@@ -37,7 +37,7 @@ def merge(
 
     The lower devices of a link that is asked to be up are brought up too.
     """
-    merged = {request.key: request for request in with_parents(combine(document, local))}
+    merged = {request.key: request for request in with_parents(with_vrfs(combine(document, local)))}
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
         if merged[key].state != "up":
             continue
@@ -135,7 +135,7 @@ def digests(
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:
     """The MAC of the link that a route belongs to; empty if it belongs to none."""
-    link = networks.link(route.via)
+    link = networks.link(route.via, route.link)
     if link is None and _is_tied(route):
         link = route.link
     return link.mac if link else ""

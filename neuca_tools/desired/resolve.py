@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing
+from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -140,9 +140,10 @@ def _gateways(
 ) -> dict[LinkKey, dict[int, Host]]:
     found = find_links(world, roles)
     learned = dhcp.gateways(roles, world)
-    return policy_routing.gateways(
+    routed = policy_routing.gateways(
         requests, settings.links, settings.policy_routing, world, found, learned
     )
+    return {key: routed[key] for key in routed.keys() - vrfs.tables(requests).keys()}
 
 
 def _router(document: Optional[Document], settings: Settings) -> Router:

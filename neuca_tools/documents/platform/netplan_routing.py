@@ -30,7 +30,7 @@ def read(draft: Draft, link: Part) -> None:
 
 
 def _route(draft: Draft, route: Part) -> None:
-    table = route.read("table", route_lines.route_table)
+    table = route.read("table", values.route_table)
     kind = route.read("type", lambda text: values.word(text, KINDS))
     to, via = route.text("to") or "", route.text("via")
     is_plain = table in (None, MAIN_TABLE) and kind in (None, "unicast")
