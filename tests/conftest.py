@@ -20,9 +20,9 @@ LONGEST_FIRST = ("machine", "lanes", "package", "attack", "netns", "wild", "dbus
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.
-    r"this kernel has no (8021q|bond|dummy|macvlan|tun)\b",
+    r"this kernel has no (8021q|bond|dummy|macvlan|tun|vrf)\b",
     # What a kernel does that lacks it is seen on the small ones.
-    r"this kernel has fq_codel$",
+    r"this kernel has (fq_codel|vrf)$",
     # A machine with neither has only its distribution's interpreter; the lane of the newest Python runs there.
     r"no pyenv and no python3\.9 on this machine$",
     # pyenv's lie in root's home. What other users see is tested with the distribution's.
