@@ -43,7 +43,7 @@ def table(lab, number, family=4):
         "ip", "-N", "-j", f"-{family}", "route", "show", "table", str(number), check=False
     )
     return {
-        (one["dst"], one.get("gateway"), one["dev"], one["protocol"])
+        (one["dst"], one.get("gateway"), one["dev"], one.get("protocol", "3"))
         for one in (json.loads(shown.out) if shown.out else [])
         if one.get("type", "unicast") in ("unicast", "1") and one.get("dev")
     }

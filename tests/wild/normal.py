@@ -35,6 +35,7 @@ class Form:
     miimon: str = ""
     stp: str = ""
     forward_delay: str = ""
+    table: str = ""
 
 
 FIELDS = tuple(asdict(Form()))
@@ -71,7 +72,7 @@ def _our_identity(key, vlans):
     below, dot, number = key.rpartition(".")
     if key in vlans and dot:
         return f"vlan {number} on {_our_identity(below, {})}"
-    if key.startswith(("name ", "bond ", "bridge ", "vxlan ")):
+    if key.startswith(("name ", "bond ", "bridge ", "vxlan ", "vrf ")):
         return key
     return f"mac {key}"
 
@@ -116,10 +117,12 @@ def of_ours(document):
             miimon=options.get("miimon", ""),
             stp=options.get("stp", ""),
             forward_delay=options.get("forward-delay", ""),
+            table=options.get("table", ""),
         )
     for one in platform["routes"]:
         entry = route(one["to"], one["via"], one.get("metric"), one.get("table"))
-        found[_our_identity(one["link"], vlans)].routes.add(entry)
+        if entry:
+            found[_our_identity(one["link"], vlans)].routes.add(entry)
     return found
 
 
@@ -269,6 +272,7 @@ def of_netplan(files):
             miimon=_seconds(_first(device, "Bond", "MIIMonitorSec"), "ms"),
             stp={"true": "yes", "false": "no", "yes": "yes", "no": "no"}.get(stp, ""),
             forward_delay=_seconds(_first(device, "Bridge", "ForwardDelaySec"), "s"),
+            table=_first(device, "VRF", "Table"),
         )
     for stem, key in identity.items():
         network = _sections(
@@ -281,7 +285,7 @@ def of_netplan(files):
                 "",
             )
         )
-        for kind in ("Bond", "Bridge"):
+        for kind in ("Bond", "Bridge", "VRF"):
             for master in _each(network, "Network", kind):
                 found[identity.get(master, f"{kind.lower()} {master}")].members.add(key)
     return found
