@@ -44,7 +44,15 @@ def merge(
         for lower in (key.nic, *lower_of(merged[key])):
             if lower in merged and merged[lower].state is None:
                 merged[lower] = replace(merged[lower], state="up")
-    return merged
+    return {key: _with_dns(request) for key, request in merged.items()}
+
+
+def _with_dns(request: LinkRequest) -> LinkRequest:
+    """The request, with the DNS settings that its platform offers if it asks for them."""
+    if request.dns != "per-link" or not request.offers:
+        return request
+    device = {**dict(request.offers), **dict(request.device)}
+    return replace(request, device=tuple(device.items()))
 
 
 def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:

@@ -101,6 +101,7 @@ class LinkRequest:
     The keys of `sysctls` contain `{interface}`. `device` are settings such as (`rings`, `rx 256`).
     `state` is None if the link is only named as a lower device of another one. `virtual` is None
     for a virtual link if no text describes it. `vrf` is the name of the VRF to be a member of.
+    `offers` are the DNS settings of a platform's document, which count if `dns` is `per-link`.
     """
 
     key: LinkKey
@@ -117,6 +118,9 @@ class LinkRequest:
     automatic: Optional[Automatic] = None
     # Not in the digest of the request: `documents.stacking` makes the link a member instead.
     vrf: str = field(default="", repr=False)
+    # Neither these: if `dns` is `per-link`, the offers become device settings.
+    dns: str = field(default="", repr=False)
+    offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class ManagementHint(NamedTuple):

@@ -23,7 +23,7 @@ MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 # The fields of a request that a single line sets completely.
-_SINGLE = ("state", "name", "addresses", "vrf", *ATTRIBUTES)
+_SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "state": state,
     "name": values.link_name,
     "vrf": _vrf,
+    "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
 }
 
@@ -271,6 +272,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         virtual=virtual,
         routing=own.routing.over(below.routing),
         automatic=own.automatic or below.automatic,
+        offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )
 
