@@ -10,7 +10,9 @@ backdoor port, and LXD's socket its agent.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -68,7 +70,8 @@ LXD = {
 
 @dataclass(frozen=True)
 class Cloud:
-    """`dmi`: what QEMU's -smbios takes; `addresses`: of NIC N, with {n}; `rules`: how many each address has."""
+    """`dmi`: what QEMU's -smbios takes; `addresses`: of NIC N, with {n}; `rules`: how many each address has; `far`: a
+    host on the Internet; `at`: the address of the service; `files`: of the stand-ins."""
 
     name: str
     dmi: tuple[str, ...]
@@ -78,7 +81,11 @@ class Cloud:
     far: str = FAR
     at: str = "169.254.169.254"
     files: Mapping[str, str] = field(default_factory=dict)
-    extra: tuple[str, ...] = ()
+    platform_hosts: tuple[str, ...] = ()
+
+    def bare(self, number):
+        """The addresses of a NIC, without their prefix lengths."""
+        return [one.format(n=number).partition("/")[0] for one in self.addresses]
 
 
 _ANY = "type=1,product=Standard PC"
@@ -87,7 +94,7 @@ CLOUDS = (
         "azure",
         (_ANY, "type=3,asset=7783-7084-3265-9085-8269-3286-77"),
         cloudmocks.azure,
-        extra=("168.63.129.16",),
+        platform_hosts=("168.63.129.16",),
     ),
     Cloud("oracle", (_ANY, "type=3,asset=OracleCloud.com"), cloudmocks.oracle),
     Cloud(
@@ -165,27 +172,19 @@ def own_rules(guest):
     return found
 
 
-def assert_answers(guest, routers, cloud):
-    for number, router in enumerate(routers, 1):
-        for form in cloud.addresses:
-            address = form.format(n=number).partition("/")[0]
-            # A neighbour of the other NIC, and in a network behind the gateway, one of this NIC's own.
-            sources = [cloud.far, f"10.1.{3 - number}.77"] if cloud.far else [f"10.1.{number}.77"]
-            for source in (*sources, *cloud.extra):
-                assert router.answers(source, address), (source, address)
-        assert router.spoofed == set()
-    assert guest.reachable()
-
-
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
 def test_every_nic_of_a_cloud_answers_from_its_own_address(guests, routers, cloud):
-    others = lambda number: [one.format(n=number).partition("/")[0] for one in cloud.addresses]  # noqa: E731
-    made = routers(others=others)
+    made = routers(others=cloud.bare)
     guest = guests("G", cards(made, cloud.at), files=cloud.files)
     guest.equip(*(word for one in cloud.dmi for word in ("-smbios", one)))
     if cloud.service:
         guest.cloud.mode, guest.cloud.strict = "ok", cloud.service(NICS)
     guest.boot()
+    assert_served(guest, made, cloud)
+
+
+def assert_served(guest, routers, cloud):
+    """Roles, addresses and rules are as the cloud's documents have them, and every NIC answers."""
     status = configured(guest)
     roles = {one["mac"]: one["role"] for one in status["interfaces"]}
     assert roles == {MANAGEMENT: "management", mac(1): "dataplane", mac(2): "dataplane"}
@@ -193,8 +192,83 @@ def test_every_nic_of_a_cloud_answers_from_its_own_address(guests, routers, clou
     own = {number: {one.format(n=number) for one in cloud.addresses} for number in (1, 2)}
     assert {number: found[called[mac(number)]] for number in (1, 2)} == own
     assert found[called[MANAGEMENT]] == {f"{cloud.at.rpartition('.')[0]}.16/24"}
-    bare = {one.partition("/")[0] for some in own.values() for one in some}
     counted = {source: len(some) for source, some in own_rules(guest).items()}
+    bare = [*cloud.bare(1), *cloud.bare(2)]
     assert counted == (dict.fromkeys(bare, cloud.rules) if cloud.rules else {})
-    assert_answers(guest, made, cloud)
+    for host in cloud.platform_hosts:  # as the cloud's DHCP server announces it (RFC 3442)
+        gateway = f"{cloud.at.rpartition('.')[0]}.2"
+        guest.check(f"ip route add {host} via {gateway} dev {called[MANAGEMENT]} proto dhcp")
+        guest.check("neuca apply", 600)
+    assert_answers(guest, routers, cloud)
     assert_nothing_odd(guest)
+
+
+def assert_answers(guest, routers, cloud):
+    for number, router in enumerate(routers, 1):
+        # From the Internet and from a neighbour of the other NIC; or from this NIC's own network.
+        sources = [cloud.far, f"10.1.{3 - number}.77"] if cloud.far else [f"10.1.{number}.77"]
+        for address in cloud.bare(number):
+            for source in (*sources, *cloud.platform_hosts):
+                assert router.answers(source, address), (source, address)
+        assert router.spoofed == set()
+    assert guest.reachable()
+
+
+# --- OpenStack's three networks -------------------------------------------------------------------
+
+SLOTS = (0x10, 0x11, 0x12, 0x13)
+# In the first one the management NIC comes last; NEUCA_ORDERS=24 is a campaign over all of them.
+ORDERS = list(itertools.permutations(SLOTS, 3))[::-1]
+COUNT = int(os.environ.get("NEUCA_ORDERS", "2"))
+# Of a NIC with DHCP: systemd-networkd is the agent's client. NetworkManager does DHCP by itself, and
+# an image with ifupdown has it on the interfaces that its own file names.
+LEASED = {"A": ("10.1.{n}.4/24", False), "C": ("10.1.{n}.4/24", True), "D": (None, False)}
+
+
+def in_orders(guests, made, image, service):
+    """A guest in each order: first boots, and boots of the same guest in the next order."""
+    for number, order in enumerate(ORDERS[:COUNT]):
+        if number % 2 == 0:
+            guest = guests(image, cards(made))
+            guest.cloud.mode, guest.cloud.strict = "ok", service
+            # ifupdown's file names eth0, which has to be the management NIC at the first boot.
+            first = SLOTS[:3] if image == "D" else order
+        guest.permute(first if number % 2 == 0 else order)
+        guest.boot()
+        yield guest
+        if number % 2 and number + 1 < COUNT:
+            guest.close()
+        else:
+            guest.shut_down()
+
+
+@pytest.mark.parametrize("leased", [(), (1, 2), (2,)], ids=["static", "dhcp", "mixed"])
+@pytest.mark.parametrize("image", ["A", "C", "D"])
+def test_three_networks_with_gateways_over_permuted_slots(guests, routers, image, leased):
+    made = routers(leased)
+    known = {}  # the names of each guest
+    for guest in in_orders(guests, made, image, cloudmocks.openstack(NICS, leased)):
+        assert_three_networks(guest, made, image, leased)
+        assert names(guest) == known.setdefault(guest.folder, names(guest))
+
+
+def assert_three_networks(guest, routers, image, leased):
+    """Roles, and each NIC with its address, which answers where the agent or a static subnet sees to it."""
+    status = configured(guest)
+    roles = {one["mac"]: one["role"] for one in status["interfaces"]}
+    assert roles == {MANAGEMENT: "management", mac(1): "dataplane", mac(2): "dataplane"}
+    called = names(guest)
+    form, routed = LEASED[image]
+    for number, router in enumerate(routers, 1):
+        has_lease = number in leased
+        address = form if has_lease else "10.1.{n}.4/24"
+        wanted = {address.format(n=number)} if address else set()
+        name = called[mac(number)]
+        guest.eventually("true", lambda _: addresses(guest)[name] == wanted, 300)  # noqa: B023
+        if wanted:
+            near = f"10.1.{number}.1"
+            for source in [near, FAR] if routed or not has_lease else [near]:
+                assert router.answers(source, f"10.1.{number}.4"), (source, number)
+        assert router.spoofed == set()
+    assert addresses(guest)[called[MANAGEMENT]] == {"169.254.169.16/24"}
+    assert guest.reachable()
