@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import cloudmocks
 import pytest
 from lab import MANAGEMENT_MAC, mac
@@ -60,3 +62,17 @@ def test_a_private_network_of_hetzner_is_reached_through_its_gateway(cloud):
     assert lab.addresses("dp1") == {"10.1.1.4/32", "10.1.1.5/32"}
     assert [one[:2] for one in lab.routes("10.1.1.0/24")] == [("10.1.1.1", "dp1")]
     assert lab.sysctl("net/ipv6/conf/dp1/mtu") == "1450"
+
+
+def test_the_rules_of_a_netplan_document_lead_each_address_through_its_own_nic(cloud, tmp_path):
+    lab = cloud("openstack")
+    texts = {"meta-data": "instance-id: i\n", "user-data": "#cloud-config\n"}
+    texts["network-config"] = json.dumps(cloudmocks.netplan(NICS))
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    lab.configure(sources=f"nocloud={tmp_path}")
+    done = lab.once()
+    assert (done.code, lab.problems()) == (0, []), done
+    for number in (1, 2):
+        assert way(lab, f"10.1.{number}.4") == (f"dp{number}", f"10.1.{number}.1")
+    assert lab.plan() == []
