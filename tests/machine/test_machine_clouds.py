@@ -38,6 +38,7 @@ LXD_PATHS = {
 LXD_AGENT = f"""#!/usr/bin/python3
 import os, socketserver
 from http.server import BaseHTTPRequestHandler
+from systemd.daemon import notify
 
 class Handler(BaseHTTPRequestHandler):
     def address_string(self):
@@ -51,20 +52,25 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 os.makedirs("/dev/lxd", 0o755, exist_ok=True)
-socketserver.ThreadingUnixStreamServer("/dev/lxd/sock", Handler).serve_forever()
+server = socketserver.ThreadingUnixStreamServer("/dev/lxd/sock", Handler)
+notify("READY=1")
+server.serve_forever()
 """
-# As lxd-agent.service: it has no order against the network.
+# As LXD's own, which comes before cloud-init too.
 LXD_UNIT = """[Unit]
 DefaultDependencies=no
-After=systemd-tmpfiles-setup-dev.service
+After=local-fs.target
+Before=multi-user.target cloud-init-local.service shutdown.target
+Conflicts=shutdown.target
 
 [Service]
+Type=notify
 ExecStart=/usr/local/lib/lab/lxd-agent
 """
 LXD = {
     "/usr/local/lib/lab/lxd-agent": LXD_AGENT,
-    "/etc/systemd/system/lab-lxd.service": LXD_UNIT,
-    "/etc/systemd/system/sysinit.target.wants/lab-lxd.service": "-> ../lab-lxd.service",
+    "/etc/systemd/system/lxd-agent.service": LXD_UNIT,
+    "/etc/systemd/system/multi-user.target.wants/lxd-agent.service": "-> ../lxd-agent.service",
 }
 
 
