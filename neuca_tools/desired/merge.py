@@ -59,6 +59,7 @@ class Layers:
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
+    platform_rules: tuple[RuleRequest, ...] = ()
 
     @property
     def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
@@ -159,7 +160,7 @@ def _stacked(
     roles = _roles(platform, own, local, policy, world, record)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(requests, roles, (*routes, *more), tuple(problems))
+    return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
 
 
 def _roles(

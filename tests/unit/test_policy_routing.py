@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 
@@ -14,7 +15,7 @@ from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
 from neuca_tools.desired.siblings import Siblings
-from neuca_tools.documents.platform import ec2, netplan, openstack
+from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
 from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
@@ -375,6 +376,38 @@ def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
         ("10.8.0.0/16", "None", 20, "unicast", 254),
         ("10.9.0.0/16", "10.66.0.1", 20, "unicast", 254),
     ]
+
+
+@pytest.mark.parametrize("match", [{"macaddress": mac(2)}, {"name": "eth2"}, None])
+def test_the_rules_of_netplan_are_those_of_the_nic_however_it_is_named(match):
+    rule = [{"from": "10.0.0.5", "table": 100}]
+    ethernet = {"addresses": ["10.0.0.5/24"], "routing-policy": rule}
+    found = resolved(
+        of_netplan({"dp": {"match": match, **ethernet}} if match else {"eth2": ethernet})
+    )
+    assert rules_of(found) == ["30900: from 10.0.0.5/32 lookup 100"]
+    assert found.problems == ()
+
+
+def test_no_rule_of_netplan_is_about_a_nic_that_is_not_for_the_dataplane():
+    rule = [{"from": "10.0.0.5", "table": 100}]
+    ignored = {"match": {"macaddress": mac(2)}, "routing-policy": rule}
+    asked = of_netplan({"eth1": {"dhcp4": True, "routing-policy": rule}, "dp": ignored})
+    assert rules_of(resolved(asked, policy=Policy(frozenset({mac(2)})))) == []
+
+
+def test_a_rule_of_netplan_that_is_about_management_is_refused():
+    rules = [{"from": one, "table": 100} for one in ("192.0.2.10", "0.0.0.0/0", "192.0.0.0/8")]
+    found = resolved(of_netplan({"eth2": {"routing-policy": [*rules, {"from": "10.0.0.5/32"}]}}))
+    assert rules_of(found) == []
+    assert {problem.code for problem in found.problems} == {"refused"}
+
+
+def of_netplan(ethernets):
+    """As a source has it: with the other documents of a seed."""
+    data = json.dumps({"version": 2, "ethernets": ethernets}).encode()
+    text = combined.reduced({"network-config": data, "meta-data": b"local-hostname: a\n"})
+    return Document(platform=combined.parse(text))
 
 
 # --- what is shown ----------------------------------------------------------------------------------
