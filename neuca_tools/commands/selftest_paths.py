@@ -11,16 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
 
-from neuca_tools.commands.arguments import JSON, add_options, value
+from neuca_tools.commands import selftest_parsers as parsers
+from neuca_tools.commands.arguments import value
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import (
-    MEASURING_OPTIONS,
-    address_of,
-    options,
-    port_number,
-    whole,
-)
+from neuca_tools.commands.selftest_options import address_of, options, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.errors import UsageError
@@ -35,12 +30,6 @@ from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.text import phase_words
 
-COMPARES_PATHS = (
-    "Run the same test over each PATH in turn, for several rounds, and compare each path with the"
-    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container,"
-    " or to use a certain interface or port, append ,netns=NAME ,container=NAME ,interface=NAME or"
-    " ,port=PORT."
-)
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
@@ -49,7 +38,7 @@ _rounds = whole("a number of rounds", 1, MOST_ROUNDS)
 
 @dataclass(frozen=True)
 class Path:
-    """One path of the command line; see COMPARES_PATHS."""
+    """One path of the command line; see `compare-paths --help`."""
 
     label: str
     peer: str
@@ -60,16 +49,10 @@ class Path:
 
 
 def paths_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="neuca-selftest compare-paths", description=COMPARES_PATHS
-    )
     path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
-    parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
-    rounds = {"rounds": value("NUMBER", text, type=_rounds, default=ROUNDS)}
-    add_options(parser, {**MEASURING_OPTIONS, **rounds, **JSON})
-    parser.set_defaults(at_boot=False, label=None, interface=None)
-    return parser
+    rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
+    return parsers.paths_parser({"paths": path}, {"rounds": rounds})
 
 
 def run_paths(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`neuca-selftest PEER…` tests peers, stores the reports and compares; `--serve` serves tests."""
+"""`neuca-selftest run`: test peers, store the reports and compare with earlier tests."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,12 +16,10 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.context import configuration, is_root
-from neuca_tools.commands.selftest import write_reports
-from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, port, secret
-from neuca_tools.config import Config
+from neuca_tools.commands.selftest_agent import Outlook, outlook_of
+from neuca_tools.commands.selftest_explain import write_reports
+from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
-from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
@@ -29,12 +27,9 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import program, store
-from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
-from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.fixes import STEP, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.record import record
@@ -80,14 +75,8 @@ class _Setup(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Test each peer in turn, or serve tests. Raises UsageError and SelftestError."""
+    """Test each peer in turn. Raises UsageError and SelftestError."""
     config = configuration(arguments)
-    if arguments.serve:
-        return _serve(arguments, config)
-    return _test_peers(arguments, config)
-
-
-def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
     entries = peers(arguments, config)
     if not entries:
         text = "no PEER, and no [selftest] peers in the configuration: nothing to test"
@@ -102,7 +91,7 @@ def _test_peers(arguments: argparse.Namespace, config: Config) -> int:
         return without_iperf3(arguments.at_boot)
     wanted = options(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
-    setup = _Setup(arguments, config.state_directory, wanted, _outlook(arguments, config))
+    setup = _Setup(arguments, config.state_directory, wanted, outlook_of(arguments, config))
     results = []
     for entry, address in zip(entries, addresses):
         if several and not arguments.json:
@@ -150,13 +139,6 @@ def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> i
         print(nagios(results[0].diagnosis))
         return NAGIOS[results[0].code]
     return min((result.code for result in results), key=SEVEREST.index)
-
-
-def _outlook(arguments: argparse.Namespace, config: Config) -> Outlook:
-    """The agent's plan for this host; enters --netns or --container, where the plan is empty."""
-    if arguments.netns and arguments.container:
-        raise UsageError("neuca-selftest: --netns and --container exclude each other")
-    return entered(arguments.netns, arguments.container) or outlook(config)
 
 
 def _measure(setup: _Setup, address: Address) -> tuple[Evidence, Diagnosis]:
@@ -223,93 +205,3 @@ def _differences(found: Optional[Comparison], code: ExitCode) -> str:
 
 def silent(_: Step) -> None:
     """Show nothing, because one line for each round is enough."""
-
-
-def _serve(arguments: argparse.Namespace, config: Config) -> int:
-    """Serve tests until the time is over. Raises UsageError and SelftestError."""
-    if arguments.peers:
-        raise UsageError("neuca-selftest --serve: no PEER is accepted; the secret admits peers")
-    planned = _outlook(arguments, config)
-    addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
-    number = port(arguments, config)
-    try:
-        if arguments.stdio:
-            serve_pipes(addresses[0], number, arguments.period, _log)
-            return ExitCode.PASS
-        key = secret(arguments, config)
-        if key is None:
-            needed = "--secret-file, or secret-file in [selftest]"
-            raise UsageError(f"neuca-selftest --serve: it needs a secret: {needed}")
-        server = Server(addresses, number, key, _log, _places(addresses))
-    except OSError as error:
-        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
-    where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
-    _log(f"serving tests for {arguments.period:g} s {where}")
-    server.run(arguments.period)
-    return ExitCode.PASS
-
-
-def _log(text: str) -> None:
-    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
-
-
-def _devices_by_address() -> dict[Address, Device]:
-    devices = kernel.devices()
-    return {address: devices[index] for index, address in kernel.addresses() if index in devices}
-
-
-def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
-    held = _devices_by_address()
-    found = [(address, held[address]) for address in addresses if address in held]
-    return [LocalAddress(address, device.name, device.index) for address, device in found]
-
-
-def _addresses_to_serve(
-    requested: Sequence[Address], interface: Optional[str], planned: Outlook
-) -> list[Address]:
-    """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
-    held = _devices_by_address()
-    for address in requested:
-        _check_servable(address, held.get(address), interface, planned)
-    found = list(requested)
-    for address, device in held.items():
-        if not requested and _is_served_by_default(address, device, interface, planned):
-            found.append(address)
-    if not found:
-        hint = "--address, or --interface NAME"
-        raise UsageError("serve: no dataplane interface here has an address", hint)
-    return found
-
-
-def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bool:
-    """Whether a device is the named interface or, if none is named, may be of the dataplane."""
-    if interface is not None:
-        return device.name == interface
-    return device.name != "lo" and device.index not in planned.reserved
-
-
-def _is_served_by_default(
-    address: Address, device: Device, interface: Optional[str], planned: Outlook
-) -> bool:
-    """If the agent manages any interface here, only managed ones or the named one are served."""
-    if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
-        return False
-    managed = {name for name, _ in planned.networks}
-    return bool(interface) or not managed or device.name in managed
-
-
-def _check_servable(
-    address: Address,
-    device: Optional[Device],
-    interface: Optional[str],
-    planned: Outlook,
-) -> None:
-    """Raise UsageError unless a requested address may be served."""
-    if device is None:
-        raise UsageError(f"serve at {address}: this host has no such address")
-    if _may_serve(device, interface, planned):
-        return
-    default = "another interface" if interface else "which is not of the dataplane"
-    role = planned.reserved.get(device.index, default)
-    hint = f"to serve there, add --interface {device.name}"
-    raise UsageError(f"serve at {address}: it is on {device.name}, {role}", hint)
