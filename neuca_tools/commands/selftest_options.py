@@ -122,7 +122,7 @@ REPORT_OPTIONS: Table = {
     "html": value("PATH", "also write the report to an HTML file", type=Path),
     "prometheus": value("PATH", f"also write metrics for {_METRICS}", type=Path),
 }
-_PLANS = "about 15 seconds (quick), 3 minutes (standard, the default) or 10 minutes (full)"
+_PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minutes (full)"
 # Shared by a test of one path and by compare-paths.
 MEASURING_OPTIONS: Table = {
     **CONFIG,
@@ -181,7 +181,7 @@ SERVE_OPTIONS: Table = {
 def options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
-    plan = _plan(arguments, known)
+    plan = PLANS[plan_name(arguments, config)]
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=arguments.time or _configured(known, "time", _seconds(LONGEST)) or plan.seconds,
@@ -199,10 +199,11 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     )
 
 
-def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Options:
+def plan_name(arguments: argparse.Namespace, config: Config) -> str:
+    """The name of the plan. Raises UsageError."""
     if arguments.at_boot:
-        return PLANS["quick"]
-    return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
+        return "quick"
+    return arguments.plan or _configured(config.selftest, "plan", _plan_name) or "standard"
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:

@@ -18,7 +18,7 @@ from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.context import configuration, is_root
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
-from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers
+from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain
@@ -27,11 +27,14 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import program, store
-from neuca_tools.selftest.measure.host.fixes import STEP, fix_for
+from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.host.fixes import STEP, Fix, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
+from neuca_tools.selftest.measure.live import can_draw, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.nagios import nagios
+from neuca_tools.selftest.report.progress import header
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import comparison, conclusion, step_line
 
@@ -62,6 +65,7 @@ class _Setup(NamedTuple):
     arguments: argparse.Namespace
     state_directory: Path
     options: Options
+    plan: str
     planned: Outlook
 
     @property
@@ -69,9 +73,20 @@ class _Setup(NamedTuple):
         """Whether programs read the output."""
         return bool(self.arguments.json or self.arguments.nagios)
 
+    @property
+    def is_live(self) -> bool:
+        """Whether a person watches."""
+        return not self.for_programs and can_draw()
+
+    def line(self, step: Step) -> str:
+        """The line to print when a step has ended; empty for none."""
+        if self.for_programs or step.text == NOT_ASKED:
+            return ""
+        return step_line(step)
+
     def show(self, step: Step) -> None:
-        if not self.for_programs and step.text != NOT_ASKED:
-            print(step_line(step), flush=True)
+        if self.line(step):
+            print(self.line(step), flush=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,9 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
-    wanted = options(arguments, config)
+    wanted, plan = options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
-    setup = _Setup(arguments, config.state_directory, wanted, outlook_of(arguments, config))
+    planned = outlook_of(arguments, config)
+    setup = _Setup(arguments, config.state_directory, wanted, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
         if several and not arguments.json:
@@ -144,7 +160,7 @@ def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> i
 def _measure(setup: _Setup, address: Address) -> tuple[Evidence, Diagnosis]:
     """Test one peer and, as root, store the report. Raises SelftestError."""
     try:
-        evidence = PeerTest(address, setup.options, setup.planned, setup.show).run()
+        evidence = _test(setup, address, setup.options)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -156,6 +172,20 @@ def _measure(setup: _Setup, address: Address) -> tuple[Evidence, Diagnosis]:
         except ApplyError as error:
             print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
     return evidence, diagnosis
+
+
+def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] = None) -> Evidence:
+    """The test of one peer; on a terminal, with a header and a live line."""
+    if not setup.is_live:
+        return PeerTest(address, wanted, setup.planned, setup.show, fix).run()
+    device, planned = kernel.device_to(address), stages(wanted)
+    print(header(str(address), device, setup.plan, wanted.seconds, planned))
+    with live(planned, device) as tell:
+
+        def show(step: Step) -> None:
+            tell(step.name, setup.line(step))
+
+        return PeerTest(address, wanted, setup.planned, show, fix).run()
 
 
 def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
@@ -175,7 +205,7 @@ def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Dia
         setup.show(steps[0])
     else:
         fix, only = found
-        steps = list(PeerTest(address, only, setup.planned, setup.show, fix).run().steps)
+        steps = list(_test(setup, address, only, fix).steps)
     return replace(evidence, steps=(*evidence.steps, *steps))
 
 
