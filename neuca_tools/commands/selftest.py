@@ -53,6 +53,12 @@ def _compare(words: Sequence[str]) -> int:
     return guarded(compare_runs, parsers.compare_parser().parse_args(words))
 
 
+def _history(words: Sequence[str]) -> int:
+    from neuca_tools.commands.selftest_history import history
+
+    return guarded(history, parsers.history_parser().parse_args(words))
+
+
 def _compare_paths(words: Sequence[str]) -> int:
     from neuca_tools.commands.selftest_paths import paths_parser, run_paths
 
@@ -64,5 +70,6 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "serve": _serve,
     "explain": _explain,
     "compare": _compare,
+    "history": _history,
     "compare-paths": _compare_paths,
 }

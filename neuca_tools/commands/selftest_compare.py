@@ -16,7 +16,7 @@ from neuca_tools.selftest.codes import WORDS
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.store import kept
+from neuca_tools.selftest.measure.store import Kept, kept
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.text import comparison
 
@@ -39,22 +39,29 @@ def compare_runs(arguments: argparse.Namespace) -> int:
 
 
 def _run(name: str, arguments: argparse.Namespace) -> Evidence:
-    """The run in a file; if there is no such file, the last stored report with this label."""
+    """The run in a file; if there is no such file, the last stored test with this label."""
     if name == "-" or Path(name).exists():
         return evidence_of(content(name))
-    labelled = [run for run in _kept(arguments) if run.label == name]
-    return labelled[-1] if labelled else evidence_of(content(name))
+    for one in reversed(_kept(arguments)):
+        found = one.evidence() if one.label == name else None
+        if found is not None:
+            return found
+    return evidence_of(content(name))
 
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     """The last stored test, preceded by the tests of the same peer in an earlier boot."""
-    *kept, last = _kept(arguments) or [Evidence()]
-    earlier = [run for run in kept if run.boot != last.boot and run.address == last.address]
+    *before, last = _kept(arguments) or [Kept(None)]
+    earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
     if not earlier:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
-    return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
+    chosen = [*(run for run in earlier if run.boot == earlier[-1].boot), last]
+    found = [evidence for evidence in (run.evidence() for run in chosen) if evidence]
+    if len(found) < 2 or found[-1].boot != last.boot:
+        raise SelftestError("compare with the previous boot: the stored tests cannot be read")
+    return found
 
 
-def _kept(arguments: argparse.Namespace) -> list[Evidence]:
+def _kept(arguments: argparse.Namespace) -> list[Kept]:
     return kept(configuration(arguments).state_directory)

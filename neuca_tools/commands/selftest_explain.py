@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -14,12 +15,11 @@ from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
-from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.readers import LARGEST
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
-from neuca_tools.selftest.report.prometheus import prometheus
+from neuca_tools.selftest.report.prometheus import Test, prometheus
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.subject import subject, subject_line
 from neuca_tools.selftest.report.text import text
@@ -31,7 +31,7 @@ def explain(arguments: argparse.Namespace) -> int:
     diagnosis, before = diagnose(evidence), None
     if arguments.before:
         before = diagnose(evidence_of(content(arguments.before)))
-    write_reports(arguments, evidence, diagnosis, before)
+    write_reports(arguments, [(evidence, diagnosis)], before)
     if arguments.nagios:
         print(nagios(diagnosis))
         return NAGIOS[diagnosis.exit_code]
@@ -44,17 +44,17 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def write_reports(
-    arguments: argparse.Namespace,
-    evidence: Evidence,
-    diagnosis: Diagnosis,
-    before: Optional[Diagnosis],
+    arguments: argparse.Namespace, tests: Sequence[Test], before: Optional[Diagnosis]
 ) -> None:
-    """Write the files of --html and --prometheus, if requested."""
+    """Write the files of --html, which is about one test, and --prometheus, if requested.
+
+    Raises ApplyError.
+    """
     files = {}
     if arguments.html:
-        files[arguments.html] = page(evidence, diagnosis, before).encode()
+        files[arguments.html] = page(*tests[0], before).encode()
     if arguments.prometheus:
-        files[arguments.prometheus] = prometheus(diagnosis).encode()
+        files[arguments.prometheus] = prometheus(tests).encode()
     write_files(files)
 
 

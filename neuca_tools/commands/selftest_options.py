@@ -117,10 +117,10 @@ EXPECT_OPTION: Table = {
 }
 # --json and --nagios exclude each other.
 OUTPUT_OPTIONS: Table = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
-_METRICS = "the textfile collector of the Prometheus node exporter"
+_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
 REPORT_OPTIONS: Table = {
     "html": value("PATH", "also write the report to an HTML file", type=Path),
-    "prometheus": value("PATH", f"also write metrics for {_METRICS}", type=Path),
+    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
 }
 _PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minutes (full)"
 # Shared by a test of one path and by compare-paths.

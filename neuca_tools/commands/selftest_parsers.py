@@ -17,6 +17,7 @@ from neuca_tools.commands.selftest_options import (
     RUN_OPTIONS,
     SERVE_OPTIONS,
     milliseconds,
+    whole,
 )
 
 PROGRAM = "neuca-selftest"
@@ -24,6 +25,7 @@ _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
 GROUPS = (
     ("what to test", "plan time parallel bidir udp rate only skip broadcast rounds"),
+    ("what to list", "peer last"),
     ("the path", "interface netns container family port address numa"),
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
@@ -66,9 +68,15 @@ TEXTS = {
     "compare": Text(
         "compare a run with earlier ones",
         "Compare a run with earlier runs: the host with the last of them, the rates with the"
-        " median of all. RUN is a file, or the label of a stored report. With last-boot as the only"
-        " RUN, compare the last test of this boot with the tests of the previous boot.",
+        " median of all. RUN is a file, or the label of an archived test. With last-boot as the"
+        " only RUN, compare the last test of this boot with the tests of the previous boot.",
         "compare monday tuesday",
+    ),
+    "history": Text(
+        "list the tests in the archive",
+        "List the tests that were run on this host, the oldest first: when, the peer, the"
+        " interface, the plan, the verdict, the rates and what limited them.",
+        "history --peer 172.16.0.1 --last 10",
     ),
     "compare-paths": Text(
         "run the same test over several paths and compare them",
@@ -152,6 +160,16 @@ def compare_parser() -> argparse.ArgumentParser:
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
     _add_grouped(parser, CONFIG, JSON)
+    return parser
+
+
+def history_parser() -> argparse.ArgumentParser:
+    parser = _parser("history")
+    own = {
+        "peer": value("ADDRESS", "list the tests of this peer only"),
+        "last": value("NUMBER", "list the last tests only", type=whole("a number", 1, 10**6)),
+    }
+    _add_grouped(parser, own, JSON, CONFIG)
     return parser
 
 

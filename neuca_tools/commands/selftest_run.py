@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
@@ -19,22 +17,26 @@ from neuca_tools.commands.context import configuration, is_root
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
+from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain
+from neuca_tools.selftest import ARCHIVE_LOCK
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
-from neuca_tools.selftest.measure import program, store
+from neuca_tools.selftest.measure import archive, program, store
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.fixes import STEP, Fix, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
+from neuca_tools.selftest.report.entry import entry_of
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.progress import header
+from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import comparison, conclusion, step_line
 
@@ -52,18 +54,19 @@ SEVEREST = (
 
 
 class PeerResult(NamedTuple):
-    """The result of the test of one peer; `report` is the JSON document."""
+    """The result of the test of one peer; `before` is the diagnosis of the previous test."""
 
-    report: str
+    evidence: Evidence
     diagnosis: Diagnosis
     code: ExitCode
+    before: Optional[Diagnosis]
 
 
 class _Setup(NamedTuple):
     """What the tests of all peers share."""
 
     arguments: argparse.Namespace
-    state_directory: Path
+    config: Config
     options: Options
     plan: str
     planned: Outlook
@@ -98,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"neuca-selftest: {text}", file=sys.stderr)
         return ExitCode.NOTHING_CONFIGURED
     several = len(entries) > 1
-    if several and any((arguments.nagios, arguments.html, arguments.prometheus)):
-        raise UsageError("neuca-selftest: --nagios, --html and --prometheus are for one PEER")
+    if several and any((arguments.nagios, arguments.html)):
+        raise UsageError("neuca-selftest: --nagios and --html are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
         print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
     if not has_iperf3():
@@ -107,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted, plan = options(arguments, config), plan_name(arguments, config)
     addresses = [address_of(entry, arguments.family) for entry in entries]
     planned = outlook_of(arguments, config)
-    setup = _Setup(arguments, config.state_directory, wanted, plan, planned)
+    setup = _Setup(arguments, config, wanted, plan, planned)
     results = []
     for entry, address in zip(entries, addresses):
         if several and not arguments.json:
@@ -130,27 +133,28 @@ def without_iperf3(at_boot: bool = False) -> int:
 
 
 def _test_peer(setup: _Setup, address: Address) -> PeerResult:
-    """Test one peer, compare with earlier tests, apply --try-fix, write reports and print."""
-    earlier = store.earlier(setup.state_directory, str(address))
+    """Test one peer, compare with earlier tests, apply --try-fix and print."""
+    earlier = _earlier(setup, address)
     evidence, diagnosis = _measure(setup, address)
     compared = before = None
     if earlier:
         compared, before = _compare(earlier, evidence), diagnose(earlier[-1])
     if setup.arguments.try_fix:
         evidence = _try_fix(setup, address, evidence, diagnosis)
-    write_reports(setup.arguments, evidence, diagnosis, before)
     code = _exit_code(diagnosis, compared)
     if not setup.for_programs:
         print("\n".join(filter(None, (conclusion(diagnosis), _differences(compared, code)))))
-    return PeerResult(record(evidence, diagnosis), diagnosis, code)
+    return PeerResult(evidence, diagnosis, code, before)
 
 
 def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
-    """Print the output for programs and return the exit code of the worst result."""
+    """Write reports, print the output for programs, and return the exit code of the worst peer."""
+    tests = [(result.evidence, result.diagnosis) for result in results]
+    write_reports(arguments, tests, results[0].before)
     if arguments.json and len(results) == 1:
-        print(results[0].report)
+        print(record(*tests[0]))
     elif arguments.json:
-        print(document([json.loads(result.report) for result in results]))
+        print(document([report(*test) for test in tests]))
     if arguments.nagios:
         print(nagios(results[0].diagnosis))
         return NAGIOS[results[0].code]
@@ -167,11 +171,30 @@ def _measure(setup: _Setup, address: Address) -> tuple[Evidence, Diagnosis]:
     evidence = replace(evidence, taken=taken, boot=boot_id() or None)
     diagnosis = diagnose(evidence)
     if is_root():
-        try:
-            store.keep(setup.state_directory, evidence, record(evidence, diagnosis))
-        except ApplyError as error:
-            print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+        _keep(setup, evidence, diagnosis)
     return evidence, diagnosis
+
+
+def _earlier(setup: _Setup, address: Address) -> list[Evidence]:
+    try:
+        return store.earlier(setup.config.state_directory, str(address))
+    except SelftestError as error:
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+        return []
+
+
+def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
+    """Store the report and add the test to the archive; an error in either is only printed."""
+    state, name = setup.config.state_directory, None
+    try:
+        name = store.keep(state, evidence, record(evidence, diagnosis)).name
+    except ApplyError as error:
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
+    found = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
+    try:
+        archive.append(state, setup.config.run_directory / ARCHIVE_LOCK, found)
+    except ApplyError as error:
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 
 
 def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] = None) -> Evidence:

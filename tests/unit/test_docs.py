@@ -422,6 +422,7 @@ PARSERS = {
     "serve": selftest_parsers.serve_parser,
     "explain": selftest_parsers.explain_parser,
     "compare": selftest_parsers.compare_parser,
+    "history": selftest_parsers.history_parser,
 }
 
 

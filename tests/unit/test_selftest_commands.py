@@ -22,6 +22,7 @@ PARSERS = {
     "serve": parsers.serve_parser,
     "explain": parsers.explain_parser,
     "compare": parsers.compare_parser,
+    "history": parsers.history_parser,
     "compare-paths": paths_parser,
 }
 # neuca-selftest(1), README.md, the unit and the ssh command of the first builds, which had no "run" and no "serve".
