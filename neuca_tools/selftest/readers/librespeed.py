@@ -10,8 +10,8 @@ count the payload. output/stream.go: the event "result" has the same list as `re
 
 from __future__ import annotations
 
+import re
 from typing import Optional
-from urllib.parse import urlsplit
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
@@ -20,6 +20,8 @@ from neuca_tools.selftest.readers.iperf3_flow import Json
 from neuca_tools.selftest.readers.values import known, mapping, mappings, number, scaled, text
 
 MOST_REPORTS = 100
+# The host of a URL, with or without its scheme.
+HOST = re.compile(r"(?:https?:)?//([^/?#@:\[\]]{1,253})")
 KEYS = {"bytes_sent", "bytes_received", "ping", "jitter", "upload", "download"}
 
 
@@ -50,6 +52,8 @@ def _runs(report: Json) -> list[Run]:
         ("reverse", "download", "bytes_received"),
     )
     server = mapping(report.get("server"))
+    host = HOST.match(text(server.get("url")))
+    peer = host[1] if host else text(server.get("name"))
     runs = []
     for direction, rate, count in directions:
         bits = scaled(number(report.get(rate)), 1e6)
@@ -59,7 +63,7 @@ def _runs(report: Json) -> list[Run]:
                 "librespeed-cli",
                 protocol="tcp",
                 flows=(_flow(direction, total),),
-                peer=_host(text(server.get("url"))) or text(server.get("name")) or None,
+                peer=peer or None,
                 taken=text(report.get("timestamp")) or None,
             )
             runs.append(run)
@@ -71,10 +75,3 @@ def _flow(direction: str, total: Total) -> Flow:
     if direction == "forward":
         return Flow(direction, sent=total)
     return Flow(direction, received=total)
-
-
-def _host(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
