@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
@@ -63,6 +64,7 @@ class Socket:
     wmem_queued: Optional[int] = None  # w
     sndbuf: Optional[int] = None  # tb
     congestion: Optional[str] = None
+    total_retrans: Optional[int] = None  # segments
 
     @property
     def cwnd(self) -> Optional[float]:
@@ -111,7 +113,7 @@ class Phase:
     In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
     where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
     "underlay" if both were measured. With `search` the phase is one of several attempts to find
-    what the path can carry, so that a low rate is no failure.
+    what the path can carry, so that a low rate is no failure. The traces are for charts only.
     """
 
     name: str
@@ -123,6 +125,8 @@ class Phase:
     raw: Optional[str] = None
     path: Optional[str] = None
     search: bool = False
+    sender_trace: Trace = NO_TRACE
+    receiver_trace: Trace = NO_TRACE
 
     @property
     def flow(self) -> Optional[Flow]:
