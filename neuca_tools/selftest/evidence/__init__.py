@@ -174,7 +174,7 @@ class Host:
     the path to the peer, the one with the address first; `planned` is the device that packets to it
     should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
     that of the CPU on which iperf3 ran. `log` are the kernel messages during the test. `drift` are
-    the changes that a pass of the agent would make now.
+    the changes that a pass of the agent would make now, `agent` its version.
     """
 
     name: Optional[str] = None
@@ -190,6 +190,7 @@ class Host:
     numa_node: Optional[int] = None
     log: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    agent: Optional[str] = None
 
 
 @dataclass(frozen=True)
