@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from neuca_tools.selftest.evidence.responsiveness import Probes
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
@@ -279,7 +280,8 @@ class Evidence:
 
     `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
     in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
-    boot id on the local host, `taken` the time in ISO 8601.
+    boot id on the local host, `taken` the time in ISO 8601. `loads` are the tests during which
+    `responsiveness` was measured: they are shown, but not judged.
     """
 
     local: Host = Host()
@@ -300,4 +302,6 @@ class Evidence:
     boot: Optional[str] = None
     label: Optional[str] = None
     taken: Optional[str] = None
+    responsiveness: tuple[Probes, ...] = ()
+    loads: tuple[Phase, ...] = ()
     version: int = VERSION

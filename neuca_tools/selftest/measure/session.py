@@ -37,7 +37,7 @@ from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
-from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
+from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import broadcast, path_mtu, rdma, reach, roundtrip
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
@@ -47,7 +47,6 @@ from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
 ROUND_TRIPS_WITHIN = 5.0
 # Seconds of the connection-rate test.
 CONNECTING = 1.0
-NO_HELPER = "this needs a helper at the other end"
 # Results of the connection attempt after which nothing else can be measured.
 FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]

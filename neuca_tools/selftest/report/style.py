@@ -26,7 +26,9 @@ overflow-wrap:anywhere}pre,code{font:14px/1.45 ui-monospace,monospace}ul{margin:
 padding-left:20px}code{overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:baseline;padding:3px 14px 3px 0;font-weight:400}
 tr{border-bottom:1px solid var(--rule)}th,td:nth-child(2){white-space:nowrap;width:1%}
-td:nth-child(3){overflow-wrap:anywhere}td.good,td.bad,td.unknown{font-weight:600}
+td:nth-child(3){overflow-wrap:anywhere}.columns th,.columns td{white-space:normal;
+width:auto}.columns th{color:var(--quiet);vertical-align:bottom}
+td.good,td.bad,td.unknown{font-weight:600}
 .findings{display:grid;align-items:start;
 grid-template-columns:repeat(auto-fill,minmax(min(100%,480px),1fr));gap:12px}
 .findings section{margin:0}.charts{display:grid;align-items:start;

@@ -16,6 +16,7 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 
 WIDTH = 120
 # The rate after slow start is shown as well if it differs by more than this share.
@@ -87,6 +88,16 @@ def _once_under_way(rate: float, steady: Optional[float]) -> str:
     if steady is None or abs(steady - rate) <= SHOWS * rate:
         return ""
     return f" ({amounts.rate(steady)} once under way)"
+
+
+def rpm_words(found: Responsiveness) -> str:
+    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
+    words = f"{found.rpm:.0f} RPM ({found.grade}, {found.confidence} confidence)"
+    if found.increase is not None:
+        words += f", {amounts.time(found.increase)} more than idle"
+    if found.rate is not None:
+        words += f", at {amounts.rate(found.rate)}"
+    return words
 
 
 def phase_line(phase: PhaseResult) -> str:

@@ -41,7 +41,8 @@ Extract = Callable[[Placed], Points]
 
 def timeline(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
-    placed = list(_placed(evidence.phases))
+    phases = sorted((*evidence.phases, *evidence.loads), key=lambda one: _began(one) or 0.0)
+    placed = list(_placed(phases))
     panels = [
         Panel("Rate (bit/s)", amounts.rate, _by_way(placed, _rate)),
         Panel("Round-trip time of the connections (s)", amounts.time, _by_way(placed, _rtt)),

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Optional
+from typing import Optional, Protocol
 
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Run
@@ -26,7 +26,6 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
 from neuca_tools.selftest.measure.iperf import command as iperf
 from neuca_tools.selftest.measure.iperf.command import Test
-from neuca_tools.selftest.measure.probes.roundtrip import RoundTrips
 from neuca_tools.selftest.measure.program import Ended, Program
 from neuca_tools.selftest.measure.wait import readable
 
@@ -34,12 +33,22 @@ from neuca_tools.selftest.measure.wait import readable
 GRACE = 10.0
 
 
+class Beside(Protocol):
+    """What is measured during a run: `turn` is called when it is due or its descriptor ready."""
+
+    def fileno(self) -> int: ...
+
+    def due(self) -> float: ...
+
+    def turn(self) -> None: ...
+
+
 def conduct(
     name: str,
     test: Test,
     far: Optional[Helper] = None,
     devices: Sequence[str] = (),
-    probe: Optional[RoundTrips] = None,
+    probe: Optional[Beside] = None,
     grace: float = GRACE,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
@@ -89,7 +98,7 @@ def watch(
     command: Sequence[str],
     test: Test,
     devices: Sequence[str],
-    probe: Optional[RoundTrips],
+    probe: Optional[Beside],
     seconds: float,
 ) -> tuple[Ended, Seen]:
     """Run a client until it ends, but at most `seconds`, and sample this end meanwhile.
