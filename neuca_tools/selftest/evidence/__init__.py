@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.selftest.evidence.responsiveness import Probes
+from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
@@ -304,4 +305,6 @@ class Evidence:
     taken: Optional[str] = None
     responsiveness: tuple[Probes, ...] = ()
     loads: tuple[Phase, ...] = ()
+    route: Route = NO_ROUTE
+    one_way: tuple[OneWay, ...] = ()
     version: int = VERSION

@@ -14,10 +14,10 @@ from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
-from neuca_tools.selftest.evidence.responsiveness import SOURCE, Responsiveness, scores
 from neuca_tools.selftest.report.charts import Chart, charts
 from neuca_tools.selftest.report.panels import figure, numbered
 from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.tables import tables
 from neuca_tools.selftest.report.text import (
     WHERE,
     arrow,
@@ -26,7 +26,7 @@ from neuca_tools.selftest.report.text import (
     share_words,
     verdict,
 )
-from neuca_tools.selftest.report.timeline import WAYS, timeline
+from neuca_tools.selftest.report.timeline import timeline
 
 PASSED = {True: "pass", False: "fail", None: ""}
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
@@ -38,19 +38,6 @@ STATES = {
     ExitCode.WORSE: "bad",
     ExitCode.UNREACHABLE: "bad",
 }
-# The columns of the table of responsiveness; times are trimmed means.
-RESPONSIVENESS = (
-    *(
-        "load",
-        "responsiveness",
-        "grade",
-        "confidence",
-        "handshake",
-        "answer",
-        "on a loaded connection",
-    ),
-    *("idle", "increase", "probes", "rate"),
-)
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
@@ -79,7 +66,6 @@ def _body(
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
     yield from _tests(evidence, diagnosis)
-    yield from _responsiveness(evidence)
     yield "<div class=findings>"
     for finding in diagnosis.findings:
         yield from _finding(finding)
@@ -90,7 +76,9 @@ def _body(
         yield "<section class=charts>"
         yield from map(_figure, figures)
         yield "</section>"
-    yield f"</div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
+    yield "<div class=tables>"
+    yield from tables(evidence)
+    yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
 def _timeline(evidence: Evidence) -> Iterator[str]:
@@ -98,7 +86,7 @@ def _timeline(evidence: Evidence) -> Iterator[str]:
     picture = figure(panels, bands)
     if not picture:
         return
-    key = ", ".join(numbered(bands))
+    key = "; ".join(numbered(bands))
     yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
     yield picture
     if key:
@@ -132,33 +120,6 @@ def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
         mark = f'<td class="{MARKS.get(word, "quiet")}">{escape(word)}</td>'
         yield f"<tr><th scope=row>{escape(name)}</th>{mark}<td>{escape(text)}</td></tr>"
     yield "</table></section>"
-
-
-def _responsiveness(evidence: Evidence) -> Iterator[str]:
-    """A row for each direction, and where the formula and the grade come from."""
-    known = scores(evidence.responsiveness)
-    if not known:
-        return
-    yield "<section><h2>Responsiveness under load</h2><table class=columns><tr>"
-    yield from (f"<th scope=col>{escape(one)}</th>" for one in RESPONSIVENESS)
-    yield "</tr>"
-    for one in known:
-        yield "<tr>"
-        yield from (f"<td>{escape(cell)}</td>" for cell in _cells(one))
-        yield "</tr>"
-    yield f"</table><p class=quiet>Formula and grades: {escape(SOURCE)}.</p></section>"
-
-
-def _cells(one: Responsiveness) -> Iterator[str]:
-    """In the order of RESPONSIVENESS."""
-    yield WAYS[one.direction][1]
-    yield f"{one.rpm:.0f} RPM"
-    yield one.grade
-    yield one.confidence
-    for value in (one.handshake, one.answer, one.own, one.idle, one.increase):
-        yield "" if value is None else amounts.time(value)
-    yield f"{one.probes}, {one.failed} failed"
-    yield "" if one.rate is None else amounts.rate(one.rate)
 
 
 def _finding(one: Finding) -> Iterator[str]:

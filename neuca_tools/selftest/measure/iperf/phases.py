@@ -14,12 +14,14 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
+from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import conduct
 from neuca_tools.selftest.measure.iperf.plans import (
     LOAD_SECONDS,
     LOAD_STREAMS,
+    LOWEST,
     STEP_SECONDS,
     Options,
     Rung,
@@ -28,8 +30,10 @@ from neuca_tools.selftest.measure.iperf.plans import (
 )
 from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, interval
-from neuca_tools.selftest.report.text import phase_words, rpm_words
+from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
+# The part of the slowest rate at which one-way loss is measured.
+GENTLE = 0.1
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
 NO_HELPER = "this needs a helper at the other end"
@@ -69,6 +73,7 @@ class ThroughputSteps:
         self._tcp("tcp-bidir", direction="both")
         self._udp()
         self._rpm()
+        self._one_way()
         return self._evidence
 
     def _done(self, name: str, verdict: str, text: str) -> None:
@@ -214,6 +219,48 @@ class ThroughputSteps:
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         found = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(found, rate=result.rate)
+
+    def _one_way(self) -> None:
+        """The loss of each direction on its own, at a rate that the path carries without queues."""
+        if self._is_left_out("one-way"):
+            return
+        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        rate = max(LOWEST, GENTLE * min(rates, default=0.0))
+        seconds = min(STEP_SECONDS, self._options.seconds)
+        for direction in ("forward", "reverse"):
+            test = self._test(seconds, min(rate, self._options.rate or rate))
+            test = test._replace(udp=True, direction=direction)
+            (phase,) = conduct("one-way", test, self._helper, self._devices)
+            found = one_way_of(phase)
+            self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, found))
+            error = phase.run.error if phase.run else None
+            self._done("one-way", *_one_way_result(found, error))
+
+
+def one_way_of(phase: Phase) -> OneWay:
+    """What the two ends of a UDP phase counted."""
+    flow = phase.run.flow(phase.direction) if phase.run else None
+    if flow is None:
+        return OneWay(phase.direction, phase.target)
+    sent, received = flow.sent, flow.received
+    return OneWay(
+        direction=phase.direction,
+        rate=phase.target,
+        sent=sent.datagrams,
+        seen=received.datagrams,
+        lost=received.lost,
+        out_of_order=received.out_of_order,
+    )
+
+
+def _one_way_result(found: OneWay, error: Optional[str]) -> tuple[str, str]:
+    """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
+    way = "back" if found.direction == "reverse" else "out"
+    if error:
+        return "fail", f"{way}: {error}"
+    if found.loss is None:
+        return "unknown", f"{way}: iperf3 did not report the sequence numbers of both ends"
+    return "pass", f"{one_way_words(found)} {way}"
 
 
 def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
