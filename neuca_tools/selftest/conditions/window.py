@@ -316,7 +316,7 @@ def _has_room_in_windows(windows: Windows) -> bool:
 def application(look: Look) -> Optional[Hit]:
     """The sending application has nothing to send."""
     idle = look.windows.idle_share
-    if look.protocol != "tcp" or idle is None or look.sender_load.is_full or not look.rate:
+    if look.protocol != "tcp" or idle is None or look.sender_load.has_full_cpu or not look.rate:
         return None
     # It is information if the rate is what the test was limited to.
     severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None

@@ -265,7 +265,7 @@ def _inconclusive(looks: Sequence[Look], found: Sequence[Finding]) -> Optional[s
         return cut
     if not found and not any(one.rate for one in looks):
         return "nothing was measured"
-    return next((one.text for one in found if one.id == "D10"), None)
+    return next((one.text for one in found if one.id == "D10" and one.severity == FAULT), None)
 
 
 def _cut_short(one: Look) -> Optional[str]:

@@ -29,8 +29,8 @@ def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     found = [*_of_links(look), *_of_buffers(look)]
     for end, _, load in reversed(ends(look)):
-        if look.rate and load.busy and load.busy > NOTICEABLE:
-            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
+        if look.rate and load.used > NOTICEABLE:
+            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.used))
     return sorted(found, key=lambda one: one.rate)
 
 
