@@ -25,7 +25,7 @@ PATIENCE = 300.0  # seconds, for what never comes
 
 
 class Between:
-    """The two hosts. Use it as a context; `bridged` or `boxed` connects them."""
+    """The two hosts; `bridged` or `boxed` connects them. See `between`."""
 
     def __init__(self, folder: Path, mtu: int = 1500, segments: int = 1) -> None:
         """`segments`: how many packets a host gives to its NIC as one."""
@@ -48,10 +48,7 @@ class Between:
         self.secret = self._write("secret", "a secret that both ends share\n")
         self.configurations = {end: self._configuration(end) for end in ("near", "far")}
 
-    def __enter__(self) -> Between:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for process in self._started:
             process.kill()
             process.wait(PATIENCE)
@@ -92,7 +89,7 @@ class Between:
         return {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def start(self, *command: object, where: Namespace, first: str = "") -> subprocess.Popen[str]:
-        """A program that ends with the context, once it has printed a line with the words `first`."""
+        """A program that ends with the hosts, once it has printed a line with the words `first`."""
         process = subprocess.Popen(
             [*where.enter, *map(str, command)],
             stdin=subprocess.PIPE,
@@ -158,9 +155,7 @@ class Between:
 
     def report(self, *words: str) -> dict:
         """The report of a test from A to B."""
-        out = self.run(
-            *self._program("near"), "--json", *words, FAR, where=self.near, check=False
-        )
+        out = self.run(*self._program("near"), "--json", *words, FAR, where=self.near, check=False)
         assert out, words
         found: dict = json.loads(out)
         return found
@@ -173,5 +168,9 @@ def told(report: dict) -> list[str]:
 
 @contextlib.contextmanager
 def between(folder: Path, mtu: int = 1500, segments: int = 1):
-    with Between(folder, mtu, segments) as made:
+    """The hosts, and an end to everything that was started."""
+    made = Between(folder, mtu, segments)
+    try:
         yield made
+    finally:
+        made.close()

@@ -12,7 +12,8 @@ from neuca_tools.model.printable import markup as escape
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import INFO
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.report.charts import Chart, charts
 from neuca_tools.selftest.report.style import STYLE

@@ -13,7 +13,8 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
+from neuca_tools.selftest.diagnosis.findings import ALONE, Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 
@@ -22,8 +23,10 @@ WIDTH = 120
 SHOWS = 0.05
 # Columns.
 LABEL = 12
-LABELS = ("LIMIT", "FIX", "NEXT LIMIT")
-LABELS_OF_OTHERS = ("also", "fix", "next limit")
+LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
+LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
+# What is added where only one direction was found to be limited.
+WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
@@ -102,9 +105,14 @@ def share_words(finding: Finding) -> str:
     return f"{explains}, {finding.confidence} confidence"
 
 
-def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
-    limit, fix, following = labels
-    explains = f"{finding.id}, explains {share_words(finding)}"
+def way_words(finding: Finding) -> str:
+    """The direction that it limits, where each direction was measured by itself."""
+    return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
+
+
+def _finding(finding: Finding, labels: tuple[str, str, str, str]) -> Iterator[str]:
+    limit, fix, following, apart = labels
+    explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
     yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
     for fact in finding.evidence:
         yield from _labelled("", fact_line(fact))
@@ -115,6 +123,8 @@ def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
         yield from _labelled(fix, words)
     if finding.next_limit:
         yield from _labelled(following, finding.next_limit)
+    if finding.tell:
+        yield from _labelled(apart, finding.tell)
 
 
 def fact_line(fact: Fact) -> str:
