@@ -82,6 +82,8 @@ class Between:
             env=self._environment,
         )
         assert not check or done.returncode == 0, f"{command}: {done.stderr or done.stdout}"
+        if not done.stdout and done.returncode:
+            print(done.stderr)
         return done.stdout
 
     @property

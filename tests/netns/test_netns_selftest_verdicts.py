@@ -24,12 +24,12 @@ def hosts(tmp_path):
         yield made
 
 
-def concluded(hosts, *words):
+def concluded(hosts, *words, steps=STEPS):
     """The report of the first test that has a result."""
     hosts.serve()
     hosts.busy(os.cpu_count() or 1)
     for _ in range(TRIES):
-        report = hosts.report("--only", STEPS, *words)
+        report = hosts.report("--only", steps, *words)
         if not report.get("unknown"):
             break
     return report
@@ -52,7 +52,7 @@ def test_a_policer_is_named_and_not_the_processors_that_others_fill(hosts):
     """TCP alone shows it only as loss without a queue; datagrams that are sent evenly tell."""
     way = Way(rate=100e6, delay=0.005, queue=250e3, police=20e6)
     hosts.boxed(way, way)
-    report = concluded(hosts, "--expect", "80M", "--only", f"{STEPS},udp")
+    report = concluded(hosts, "--expect", "80M", steps=f"{STEPS},udp")
     assert told(report)[0] == "D17", report["findings"]
     assert "D09" not in told(report)
 

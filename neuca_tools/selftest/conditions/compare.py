@@ -48,12 +48,11 @@ def asymmetric(session: Session) -> Optional[Hit]:
         return None
     direction = "forward" if there < back else "reverse"
     return Hit(
-        0.5 * (1 - slow / fast),
+        1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both ends",
         confidence=MEDIUM,
-        fixed=fast,
     )
 
 

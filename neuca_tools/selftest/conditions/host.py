@@ -22,8 +22,8 @@ CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
 # What to do about a full CPU, by what it spends most of its time on (D09).
 RELIEVE = {
-    "softirq": "spread the packets over CPUs: ethtool -L DEV combined N, or rps_cpus; jumbo "
-    "frames; offloads (ethtool -k)",
+    "softirq": "spread the packets over CPUs: more queues of the NIC (ethtool -L), or rps_cpus; "
+    "jumbo frames; offloads (ethtool -k)",
     "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 or later",
     "user": "more streams (-P) with iperf3 3.16 or later, which has a thread for each",
 }
@@ -243,7 +243,8 @@ def numa(end: str, host: Host) -> Optional[Hit]:
         f"iperf3 ran on NUMA node {host.numa_node} of the {end} host, and the NIC is on node "
         f"{node}",
         (Fact("NUMA node", node, host.numa_node),),
-        f"numactl --cpunodebind={node} --membind={node} iperf3 …",
+        f"neuca-selftest --numa {node}, or run the program with numactl --cpunodebind={node} "
+        f"--membind={node}",
         end,
         confidence=MEDIUM,
     )

@@ -27,6 +27,8 @@ QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
 SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
 BUSY = 0.8  # of a CPU's time (D12)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
+# Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
+DEEP = 0.1
 OVERTAKEN = 0.001  # of the packets (D39)
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
@@ -81,10 +83,19 @@ def nic_ring(look: Look) -> Optional[Hit]:
         _explained(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
         tuple(found),
-        f"ethtool -G {device} rx MAX (see ethtool -g {device}; resets the link on many drivers); "
-        "spread its interrupts over CPUs",
+        f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
         "receiver",
     )
+
+
+def _larger_ring(look: Look, device: str) -> str:
+    """A command, if the size of the ring and a larger one are known."""
+    warning = "which resets the link on many drivers"
+    for link in look.receiver.links:
+        most = link.rings.get("rx_max", 0)
+        if link.name == device and most > link.rings.get("rx", most):
+            return f"ethtool -G {device} rx {most}, {warning}"
+    return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
 def softirq_budget(look: Look) -> Optional[Hit]:
@@ -159,7 +170,7 @@ def bloat(look: Look) -> Optional[Hit]:
     if look.is_full:
         # Packets may wait for that CPU as well.
         return replace(hit, confidence=LOW, severity=INFO)
-    return hit
+    return hit if added >= DEEP else replace(hit, severity=LIMIT)
 
 
 def _paced(look: Look) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import (
     FAULT,
@@ -32,6 +32,7 @@ from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
+from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
 from neuca_tools.selftest.diagnosis.findings import ALONE, TRIFLE, Finding, of_each_direction, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
@@ -102,6 +103,14 @@ class Diagnosis:
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
     @property
+    def words(self) -> str:
+        """The exit code in words: nothing is below a threshold if no phase is."""
+        is_below = any(one.passed is False for one in self.phases)
+        if self.exit_code is ExitCode.BELOW and not is_below:
+            return FAULTY
+        return WORDS[self.exit_code]
+
+    @property
     def _faults(self) -> frozenset[str]:
         return frozenset(one.id for one in self.findings if one.severity == FAULT)
 
@@ -143,6 +152,7 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
             severity = _severity(hit, hit.severity or row.severity, one, result)
             if one.is_disturbed:
                 hit = replace(hit, confidence=_doubtful(hit.confidence))
+            hit = never_lower(hit, hosts_of(hit, one.evidence, one))
             found = _finding(row.id, row.title, severity, hit, one)
             yield replace(found, phase=one.phase.name, direction=way)
 
@@ -175,6 +185,7 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
             severity = INFO
         if is_disturbed and row.id in MEASURED:
             hit = replace(hit, confidence=_doubtful(hit.confidence))
+        hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
         found = _finding(row.id, row.title, severity, hit, reference)
         yield replace(found, direction=worse) if row.id == ASYMMETRIC else found
 

@@ -187,10 +187,15 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """The round trip under this load as a multiple of the idle one."""
-        if not self.round_trip.under_load or not self.round_trip.shortest:
+        """The round trip under this load as a multiple of the idle one.
+
+        What idle round trips usually took beyond the shortest is no queue, but busy hosts.
+        """
+        shortest = self.round_trip.shortest
+        if not self.round_trip.under_load or not shortest:
             return None
-        return self.round_trip.under_load / self.round_trip.shortest
+        noise = max(0.0, (self.evidence.idle.p50 or 0.0) - shortest)
+        return max(self.round_trip.under_load - noise, shortest) / shortest
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return delta(self.phase.sender, name)

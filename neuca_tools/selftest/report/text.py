@@ -148,7 +148,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     condition = limit and f"{limit.id}, {limit.title}"
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
-    words = WORDS[diagnosis.exit_code]
+    words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
     if condition:
