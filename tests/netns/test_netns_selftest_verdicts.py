@@ -7,6 +7,7 @@ A measurement that is inconclusive, as on a machine that others take the process
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -30,6 +31,7 @@ def concluded(hosts, *words, steps=STEPS):
     hosts.busy(os.cpu_count() or 1)
     for _ in range(TRIES):
         report = hosts.report("--only", steps, *words)
+        (hosts.folder / "report.json").write_text(json.dumps(report))  # to look at what failed
         if not report.get("unknown"):
             break
     return report

@@ -42,7 +42,10 @@ def policed(session: Session) -> Optional[Hit]:
     clean = [one for one in ladder if not is_losing(one)]
     over = list(filter(_is_lost_on_the_path, ladder))
     if clean and over:
-        return _plateau(clean, over, ladder)
+        hit = _plateau(clean, over, ladder)
+        if hit is not None and (hit.fixed or 0.0) >= LEVEL * PACE * _fastest_tcp(session):
+            return hit
+        # A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     slowest = slowest_test(ladder)
     if slowest is not None and is_losing(slowest):
         # UDP is lost at every rate that was offered (D19).
@@ -50,6 +53,12 @@ def policed(session: Session) -> Optional[Hit]:
     if slowest is not None and not over:
         return first(_policed_by_contrast(one, ladder) for one in session.tcp)
     return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
+
+
+def _fastest_tcp(session: Session) -> float:
+    """bit/s that TCP reached in the direction of the datagrams; 0 if it is not known."""
+    rates = (one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward")
+    return max(rates, default=0.0)
 
 
 def _is_measured_udp(look: Look) -> bool:

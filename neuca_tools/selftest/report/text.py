@@ -174,12 +174,21 @@ def comparison(found: Comparison) -> str:
     return lines([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
 
 
+def _before(one: RateChange) -> str:
+    """The usual rate with its usual variation, or why there is none."""
+    if one.before is None:
+        reasons = ", ".join(dict.fromkeys(one.unlike))
+        return f"no earlier test is like this one: {len(one.unlike)} {reasons}"
+    usual = f"before {amounts.rate(one.before)}"
+    if one.count == 1:
+        return f"{usual} (once: its usual variation is not known)"
+    return f"{usual} ± {amounts.rate(one.deviation)} of {one.count}"
+
+
 def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     name = arrow(one.name, one.direction) + " "
-    words = f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}"
-    if one.count > 1:
-        words += f" ± {amounts.rate(one.deviation)} of {one.count}"
+    words = f"{name:<{LABEL}}{now}, {_before(one)}"
     if one.worse:
         words += "  WORSE"
     return words
