@@ -150,14 +150,14 @@ class Between:
             *self._program("far"), "--serve", "--for", "600", where=self.far, first="serving tests"
         )
 
-    def _program(self, end: str) -> tuple[object, ...]:
-        config = ("--config", self.configurations[end], "--secret-file", self.secret)
-        # The words of `--serve` come first in the manual page, and last here: argparse takes both.
-        return (sys.executable, "-c", MAIN, *config)
+    def _program(self, end: str, helped: bool = True) -> tuple[object, ...]:
+        secret = ("--secret-file", self.secret) if helped else ()
+        return (sys.executable, "-c", MAIN, "--config", self.configurations[end], *secret)
 
-    def report(self, *words: str) -> dict:
-        """The report of a test from A to B."""
-        out = self.run(*self._program("near"), "--json", *words, FAR, where=self.near, check=False)
+    def report(self, *words: str, helped: bool = True) -> dict:
+        """The report of a test from A to B; not `helped`: nobody serves there."""
+        program = self._program("near", helped)
+        out = self.run(*program, "--json", *words, FAR, where=self.near, check=False)
         assert out, words
         found: dict = json.loads(out)
         return found
