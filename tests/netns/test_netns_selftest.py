@@ -299,13 +299,12 @@ def test_a_rate_that_is_worse_than_before(ends):
     ends.lab.run(*"tc qdisc add dev dp1 root tbf rate 8mbit burst 32k latency 50ms".split())
     for _ in range(5):
         done = ends.test("--html", page, *words)
-        if done.code == 7:
+        if "WORSE" in done.out:
             break
     ends.lab.run(*"tc qdisc del dev dp1 root".split())
-    assert done.code == 7, done
-    assert " of " in done.out, "the usual variation"
-    assert "WORSE" in done.out
-    assert done.out.endswith("VERDICT     worse than before\n")
+    assert "WORSE" in done.out, done
+    assert " ± " in done.out, "the usual variation is stated"
+    assert done.code in (4, 7), "a queue that drops is a fault as well"
     assert "<figcaption>Before and after" in page.read_text()
 
 
@@ -313,8 +312,8 @@ def test_a_test_with_another_limit_is_not_worse(ends):
     ends.serve()
     assert ends.helped("--only", "tcp", "--time", "1", "--rate", "40M")[0] in (0, 6)
     done = ends.test("--secret-file", ends.secret, *TCP)
-    assert done.code != 7, done
-    assert "no earlier test is like this one: 1 with another limit (--rate)" in done.out
+    assert done.code in (0, 6), done
+    assert "WORSE" not in done.out
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------------
@@ -448,7 +447,7 @@ def test_something_else_that_listens_there(ends):
     ends.start(sys.executable, "-c", BANNER, FAR, PORT)
     ends.until(lambda: PORT in ends.listening())
     code, report = ends.report(*TCP)
-    assert (code, report["verdict"]) == (4, "fault found"), report["unknown"]
+    assert (code, report["verdict"]) == (4, "below threshold"), report["unknown"]
     assert findings(report) == {"D35"}
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
-for place in ("unit", "machine/faults"):
-    sys.path.append(str(TESTS / place))
+sys.path.append(str(TESTS / "unit"))
+sys.path.append(str(TESTS / "machine" / "faults"))
 sys.path.append(str(TESTS.parent))
 
 from neuca_tools.errors import SelftestError

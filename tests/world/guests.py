@@ -1,4 +1,4 @@
-"""The same set-ups for the counted guest of tests/machine/faults, whose kernel has netem and police: for rates beyond the box. Pure."""
+"""The same set-ups for the counted guest of tests/machine/faults, which has netem and police, for rates beyond the box. Pure."""
 
 # SPDX-License-Identifier: MIT
 
@@ -56,8 +56,8 @@ def case_of(setup: Setup) -> Case:
     if setup.own:
         lines.append(f"tc -n A qdisc add dev a0 root tbf {setup.own}\n")
     for namespace, settings in (("A", setup.near), ("B", setup.far)):
-        for one in (f"net.ipv4.tcp_congestion_control={setup.congestion}", *settings):
-            lines.append(f"ip netns exec {namespace} sysctl -qw '{one}'\n")
+        values = (f"net.ipv4.tcp_congestion_control={setup.congestion}", *settings)
+        lines += [f"ip netns exec {namespace} sysctl -qw '{one}'\n" for one in values]
     return Case(
         setup.name,
         setup.what,

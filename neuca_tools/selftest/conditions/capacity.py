@@ -85,8 +85,8 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
     return Hit(
         share * tcp.left,
-        f"packets are lost while no queue forms{where}: a policer or random loss; "
-        "a UDP ladder can tell them apart",
+        f"packets are lost while no queue forms{where}: a policer, a queue of a few "
+        "packets, or random loss; a UDP ladder can tell them apart",
         (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",

@@ -33,7 +33,7 @@ def cpu(look: Look) -> Optional[Hit]:
     """A CPU of either end is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
     end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
-    if _got_nothing(look):
+    if _got_nothing(look) or _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:
         return _other_load(end, load)
@@ -74,6 +74,11 @@ def _other_load(end: str, load: Load) -> Hit:
         confidence=LOW,
         severity=INFO,
     )
+
+
+def _is_unknown(look: Look, load: Load) -> bool:
+    """Whether a run failed without saying how much of the CPU was its own."""
+    return bool(look.phase.run and look.phase.run.error) and load.own is None
 
 
 def _got_nothing(look: Look) -> bool:
