@@ -33,8 +33,6 @@ ALLOWED_SKIPS = (
     r"in a user namespace no ssh server can become anybody$",
     # Their sources come from the mirrors of distributions; what they wrote is recorded in tests/unit/data/iperf.
     r"no mirror has the source of iperf3 [\d.]+$",
-    # It must not be installed here, where it would take over the names of the machine.
-    r"no mirror has the package of systemd-resolved$",
     # Ubuntu has it as a snap only, which cannot read a test's files. Debian has a package.
     r"no chromium on this machine$",
     # In user namespaces there is nobody else to become.

@@ -15,7 +15,7 @@ packages_of() {
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin \
-                  python3-jsonschema dbus network-manager ;;
+                  python3-jsonschema dbus ;;
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
@@ -37,9 +37,13 @@ wanted=$(for tier; do packages_of "$tier"; done | tr ' ' '\n' | sort -u)
 # dpkg-query says nothing about a package that it has never heard of: what is asked for and not listed is missing.
 installed=$(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null | awk '$1 == "ii" { print $2 }' | sort -u) || true
 missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
+# What these tests run is unpacked, not installed: cloud-init would set up this machine at its next boot, netplan, NetworkManager
+# and systemd-resolved would take over its network.
 oracles=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/oracles
 unpack=
-case " $* " in *" wild "*) [ -e "$oracles/complete" ] || unpack=yes ;; esac
+case " $* " in *" wild "*) unpack="cloud-init netplan.io" ;; esac
+case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved" ;; esac
+for package in $unpack; do [ -e "$oracles/unpacked/$package" ] || break; unpack=${unpack#*"$package"}; done
 [ -n "$missing$unpack" ] || exit 0
 
 as_root=()
@@ -52,14 +56,11 @@ if [ -n "$missing" ]; then
     "${apt[@]}" install --no-install-recommends $missing
 fi
 
-# cloud-init and netplan are oracles of tests/wild. They are unpacked, not installed: cloud-init would set up this machine at its
-# next boot, and netplan its network.
 if [ -n "$unpack" ]; then
-    echo "unpacking: cloud-init netplan.io"
-    rm -rf "$oracles"
-    mkdir -p "$oracles/archives/partial"
+    echo "unpacking:" $unpack
+    mkdir -p "$oracles/archives/partial" "$oracles/unpacked"
     "${apt[@]}" install --download-only --reinstall --no-install-recommends -o APT::Sandbox::User=root \
-        -o Dir::Cache::archives="$oracles/archives" cloud-init netplan.io
+        -o Dir::Cache::archives="$oracles/archives" $unpack
     for archive in "$oracles"/archives/*.deb; do dpkg-deb --extract "$archive" "$oracles"; done
-    touch "$oracles/complete"
+    (cd "$oracles/unpacked" && touch $unpack)
 fi

@@ -8,7 +8,8 @@ import json
 import subprocess
 from pathlib import Path
 
-PROGRAM = Path("/usr/sbin/NetworkManager")
+from unpacked import libraries, program
+
 # A veth has no permanent MAC address, so that `mac:` in the agent's conf.d file does not match it. In its place NICs are
 # unmanaged by this, which D-Bus overrules as it does the udev property. Read-only, /sys tells that there is no udev.
 BASE = """[main]
@@ -34,13 +35,9 @@ mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
 mkdir -p /run/NetworkManager
 mount --bind "$3" /run/NetworkManager
-mount -t tmpfs tmpfs /var/lib/NetworkManager
-mount -t tmpfs tmpfs /etc/NetworkManager
-mkdir /etc/NetworkManager/conf.d /etc/NetworkManager/system-connections
-mount --bind "$1" /etc/NetworkManager/conf.d
-cp "$4" /etc/NetworkManager/NetworkManager.conf
-mkdir -p "$2"
-exec "$0" --no-daemon --state-file=/run/state
+mount -t tmpfs tmpfs /var/lib
+mkdir -p /var/lib/NetworkManager "$2"
+exec "$0" --no-daemon --state-file=/run/state --config="$4" --config-dir="$1"
 """
 # What tells the agent that the network of this host is its own: udevd's socket, and that process 1 is in it.
 AGENT = """mount -t tmpfs tmpfs /run
@@ -49,6 +46,7 @@ mkdir -p /run/udev /run/NetworkManager
 mount --bind "$0" /run/NetworkManager
 exec "$@"
 """
+PROGRAM = "usr/sbin/NetworkManager"
 RUN = "unshare --mount --propagation private sh -ec".split()
 RUN_AGENT = "unshare --mount --propagation private --pid --fork --mount-proc sh -ec".split()
 
@@ -78,12 +76,19 @@ class NetworkManager:
         self._process = None
 
     def start(self) -> None:
-        words = [SCRIPT, PROGRAM, self.conf, self.profiles, self.run, self.folder / "base.conf"]
+        words = [
+            SCRIPT,
+            program(PROGRAM),
+            self.conf,
+            self.profiles,
+            self.run,
+            self.folder / "base.conf",
+        ]
         self._process = subprocess.Popen(
             [*self.lab.guest.enter, *RUN, *map(str, words)],
             stdout=(self.folder / "log").open("a"),
             stderr=subprocess.STDOUT,
-            env=self.lab.environment,
+            env={**self.lab.environment, **libraries()},
         )
         self.lab.wait("NetworkManager", lambda: "dp1" in self.devices(), 60)
 
@@ -101,7 +106,8 @@ class NetworkManager:
 
     def say(self, *words, check=False):
         """`nmcli`, as its user types it."""
-        return self.lab.run("nmcli", *words, check=check).out
+        found = [f"{name}={value}" for name, value in libraries().items()]
+        return self.lab.run("env", *found, program("usr/bin/nmcli"), *words, check=check).out
 
     def devices(self) -> dict:
         """The state of each device, and the profile that it uses."""

@@ -1,6 +1,6 @@
 """systemd-resolved itself in a namespace of the laboratory, on a bus of its own.
 
-It is not installed on the machine, whose names it would take over: its package is unpacked into the cache.
+It is not installed on the machine, whose names it would take over: tests/setup.sh unpacks its package.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,10 +11,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
+from unpacked import libraries, program
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuca-guest-tools"
-PROGRAM = Path("lib/systemd/systemd-resolved")
+PROGRAM = "lib/systemd/systemd-resolved"
 # With the number of nobody: the bus takes no connection of a user that the machine does not have.
 USER = "systemd-resolve:x:65534:"
 BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -44,28 +43,6 @@ exec "$0"
 """
 
 
-def program() -> Path:
-    """The program, unpacked from the distribution's package."""
-    installed = Path("/") / PROGRAM
-    if installed.exists():
-        return installed
-    folder = CACHE / "resolved"
-    unpacked = folder / "root" / PROGRAM
-    if not unpacked.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["apt-get", "download", "systemd-resolved"],
-            cwd=folder,
-            check=False,
-            capture_output=True,
-        )
-        for package in folder.glob("*.deb"):
-            subprocess.run(["dpkg-deb", "-x", package, folder / "root"], check=False)
-    if not unpacked.exists():
-        pytest.skip("no mirror has the package of systemd-resolved")
-    return unpacked
-
-
 class Resolved:
     """The daemon in a namespace, with its bus at `address`."""
 
@@ -90,9 +67,9 @@ class Resolved:
     def start(self) -> None:
         words = [*self.namespace.enter, "unshare", "--mount", "--propagation", "private"]
         self._process = subprocess.Popen(
-            [*words, "sh", "-ec", SCRIPT, program(), self.folder, USER],
+            [*words, "sh", "-ec", SCRIPT, program(PROGRAM), self.folder, USER],
             stderr=(self.folder / "log").open("w"),
-            env={**os.environ, "DBUS_SYSTEM_BUS_ADDRESS": self.address},
+            env={**os.environ, **libraries(), "DBUS_SYSTEM_BUS_ADDRESS": self.address},
         )
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from lab import GATEWAY, mac
 from networkd import PROGRAM as NETWORKD
 from networkd import Networkd
-from networkmanager import PROGRAM, NetworkManager
+from networkmanager import NetworkManager
 from test_netns_dhcp import FAR, HOSTILE, LEASE, RA, ROUTER, TABLE, ask, inbox, serve, through
 
 from neuca_tools.desired import dhcp_files
@@ -19,8 +19,8 @@ PROFILE = dhcp_files.profile_name(mac(1))
 CALLED = PROFILE.partition(".")[0]
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not (PROGRAM.exists() and NETWORKD.exists()),
-    reason="it needs root, NetworkManager, and systemd-networkd as the server",
+    os.geteuid() != 0 or not NETWORKD.exists(),
+    reason="it needs root, and systemd-networkd as the server",
 )
 
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 from lab import mac
-from resolved import Resolved, program
+from resolved import Resolved
 
 from neuca_tools.backends import resolved
 from neuca_tools.backends.bus import Bus
@@ -45,7 +45,6 @@ class Names:
 
 @pytest.fixture
 def daemon(lab, monkeypatch):
-    program()
     lab.management()
     lab.veth("dp1", 1)
     daemon = Resolved(lab.guest, lab.folder / "resolved")

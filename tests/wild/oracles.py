@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOT = (
-    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    / "neuca-guest-tools"
-    / "oracles"
-)
+sys.path.append(str(HERE.parent))
+
+from unpacked import ROOT  # noqa: E402 - what tiers share lies above them
+
 PYTHON = ROOT / "usr/lib/python3/dist-packages"
 # Seconds, far more than a batch takes on a busy machine.
 PATIENCE = 600
@@ -30,7 +29,7 @@ def _generator() -> Path:
     """netplan's generator, which Debian 12 and Ubuntu have in different places."""
     places = ("usr/libexec/netplan/generate", "usr/lib/netplan/generate", "lib/netplan/generate")
     found = [ROOT / place for place in places if (ROOT / place).is_file()]
-    if not found or not (ROOT / "complete").exists():
+    if not found or not (ROOT / "unpacked/netplan.io").exists():
         pytest.skip("cloud-init and netplan are not unpacked: run tests/setup.sh wild")
     return found[0]
 
