@@ -43,8 +43,8 @@ from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
 _UNTIL = (
-    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC is"
-    " touched for a document's word alone"
+    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC"
+    " is touched for a document's word alone"
 )
 HELD = f"nothing shows yet which NIC is for management: {_UNTIL.format('something')}"
 WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one')}"
