@@ -40,6 +40,7 @@ MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
+BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
@@ -97,6 +98,8 @@ def device(message: bytes) -> Device:
         qdisc=link.text(QDISC),
         altnames=tuple(_altnames(link)),
         options=options,
+        port=tuple(_port(info)),
+        primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
     )
 
 
@@ -105,6 +108,16 @@ def _mac_before_bonding(info: wire.Attributes) -> bytes:
     if info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
+
+
+def _port(info: wire.Attributes) -> Iterator[tuple[str, str]]:
+    """The settings of a port, as far as they can be requested; none if it is in no bridge."""
+    if info.text(MEMBER_KIND) != "bridge":
+        return
+    data = info.nest(MEMBER_DATA)
+    for name, (number, _) in kinds.PORT.items():
+        if number in data:
+            yield name, str(data.number(number))
 
 
 def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired import dhcp, platform_roles
+from neuca_tools.desired import dhcp, platform_roles, vrfs
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
@@ -59,6 +59,7 @@ class Layers:
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
+    platform_rules: tuple[RuleRequest, ...] = ()
 
     @property
     def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
@@ -76,12 +77,13 @@ def stack(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
-    roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
-    requests = dhcp.without_kernel(layers.requests, roles)
-    notes = layers.notes
+    asked, notes = vrfs.without_dhcp(layers.requests)
+    roles = dhcp.assigned(asked, layers.roles, world, complete)
+    requests = dhcp.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
-        notes = tuple(platform_roles.notes(document.platform, roles, requests))
-    return replace(layers, roles=roles, requests=requests, notes=notes)
+        notes += platform_roles.notes(document.platform, roles, requests)
+    routes = vrfs.placed(layers.routes, requests)
+    return replace(layers, roles=roles, requests=requests, routes=routes, notes=tuple(notes))
 
 
 def _held_back(
@@ -158,7 +160,7 @@ def _stacked(
     roles = _roles(platform, own, local, policy, world, record)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(requests, roles, (*routes, *more), tuple(problems))
+    return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
 
 
 def _roles(

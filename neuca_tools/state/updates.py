@@ -12,7 +12,7 @@ from neuca_tools.desired import forwarding
 from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_of
 from neuca_tools.model import (
     OWN,
     Incarnation,
@@ -257,9 +257,17 @@ def _still_changed(
     device = {
         name: value
         for name, value in original.device.items()
-        if group_of(name) in groups or not same(name, found.device.get(name), value)
+        if group_of(name) in groups or not _is_restored(name, found.device.get(name), value)
     }
     return Original(**attributes, sysctls=sysctls, device=device)
+
+
+def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
+    """Whether the original value is in force, or ended with the place in a bridge or bond."""
+    row = row_of(setting)
+    if found is None and row is not None and row.master:
+        return True
+    return same(setting, found, value)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:

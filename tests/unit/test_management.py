@@ -337,6 +337,14 @@ def test_a_gateway_of_a_dataplane_nic_is_no_route_in_the_main_table_and_no_probl
     ]
     assert {hop.traits.table for hop in found.want.hops} == {31001, 31002}
     assert found.problems == ()
+    assert found.notes == ()
+
+
+def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
+    ways = [(number, 0, 4) for number in (1, 2, 3)]
+    settings = Settings(policy_routing="no")
+    seen = slots((1, 2, 3, 4), ways, metadata=1)
+    found = resolve(three_networks("static"), settings, seen, Record())
     text = f"gateway: not applicable: {GATEWAY}; {platform_roles.STAYS}"
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
@@ -352,7 +360,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     assert [(note.link, note.text) for note in found.notes] == [
         (
             key(number),
-            "dhcp: not applicable: DHCP on it is left to the network manager of this host",
+            "dhcp: not applicable: DHCP on it is left to other programs",
         )
         for number in (2, 3)
     ]
