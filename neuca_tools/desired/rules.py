@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import Optional
+from itertools import combinations
+from typing import Any, Optional
 
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem
@@ -73,6 +76,31 @@ def _source_reason(source: Network, limits: Fence) -> Optional[str]:
         return "it is about packets whose source address is not chosen yet"
     host = _first_in(source, limits.ignored)
     return f"it is about {host}, which is an address of an ignored NIC" if host else None
+
+
+def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
+    """The rules without those that another one with the same priority and table includes.
+
+    They have no effect, and the kernel takes a request to delete the other one for them.
+    """
+    return {rule: rules[rule] for rule in rules if not any(one in rules for one in _wider(rule))}
+
+
+def _wider(rule: Rule) -> Iterator[Rule]:
+    """The rules with some of its selectors."""
+    selectors: list[dict[str, object]] = []
+    if rule.source:
+        selectors.append({"source": ""})
+    if rule.to:
+        selectors.append({"to": ""})
+    if rule.mask:
+        selectors.append({"mark": 0, "mask": 0})
+    if rule.tos:
+        selectors.append({"tos": 0})
+    for count in range(1, len(selectors) + 1):
+        for left_out in combinations(selectors, count):
+            fields: dict[str, Any] = dict(ChainMap(*left_out))
+            yield replace(rule, **fields)
 
 
 def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:

@@ -812,3 +812,14 @@ def test_a_rule_about_marks_that_another_program_s_rules_select_is_refused(mark,
     reasons = {problem.text.rpartition(": ")[2] for problem in found.problems}
     told = "packets with such a mark are those of another program's rule"
     assert (len(found.want.rules), reasons) == ((2, set()) if free else (0, {told}))
+
+
+def test_of_two_rules_with_one_priority_and_table_the_wider_one_is_enough():
+    lines = ("from = 10.0.0.5", "to = 10.3.0.0/16", "mark = 1")
+    text = "".join(
+        f"[rule r{number}]\n" + "\n".join(lines[: number + 1]) + "\ntable = 100\n"
+        for number in range(3)
+    )
+    assert rules_of(resolved(PLAIN + text)) == ["30900: from 10.0.0.5/32 lookup 100"]
+    apart = "[rule x]\nfrom = 10.0.0.5\nto = 10.3.0.0/16\ntable = 100\npriority = 7\n"
+    assert len(rules_of(resolved(PLAIN + text + apart))) == 2
