@@ -436,13 +436,13 @@ def test_a_wider_rule_takes_the_place_of_a_narrower_one_and_the_other_way_round(
     text = f"""{section(1, "policy-routing = no")}
 [routes]
 0.0.0.0/0 = 10.1.0.1 table 100
-[rule marked]
-mark = 0x1/0xff
+[rule x]
+from = 10.1.0.5
 table = 100
 """
-    narrow = "30900: from 10.1.0.5 fwmark 0x1/0xff lookup 100 proto 110"
-    wide = "30900: from all fwmark 0x1/0xff lookup 100 proto 110"
-    for added, wanted in (("from = 10.1.0.5", narrow), ("", wide), ("from = 10.1.0.5", narrow)):
+    narrow = "30900: from 10.1.0.5 to 10.9.0.0/16 lookup 100 proto 110"
+    wide = "30900: from 10.1.0.5 lookup 100 proto 110"
+    for added, wanted in (("to = 10.9.0.0/16", narrow), ("", wide), ("to = 10.9.0.0/16", narrow)):
         assert cloud.once(f"{text}{added}\n").code == 0
         shown = cloud.run("ip", "-4", "rule", "show").out.replace("\t", " ").splitlines()
         assert [line for line in shown if "110" in line] == [wanted]
