@@ -273,8 +273,23 @@ def _network(data: Optional[bytes], length: int) -> str:
 
 
 def add_rule(rule: Rule) -> None:
-    """Add a rule, unless it exists. Raises ApplyError."""
-    _change(NEW_RULE, wire.CREATE | EXCLUSIVE, _rule_message(rule), (errno.EEXIST,))
+    """Add a rule, unless it exists. Raises ApplyError.
+
+    The kernel says that it exists, too, if there is one with further selectors.
+    """
+    try:
+        _change(NEW_RULE, wire.CREATE | EXCLUSIVE, _rule_message(rule))
+    except ApplyError as error:
+        if error.errno != errno.EEXIST:
+            raise
+        if not _exists(rule):
+            _change(NEW_RULE, wire.CREATE, _rule_message(rule))
+
+
+def _exists(rule: Rule) -> bool:
+    """Whether exactly this rule of ours is there. Raises ApplyError."""
+    with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        return SeenRule(rule, ROUTE_PROTOCOL) in list(_rules(kernel, rule.family))
 
 
 def delete_rule(rule: Rule) -> None:

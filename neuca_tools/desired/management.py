@@ -108,6 +108,7 @@ class _Chooser:
         self.four = [route for route in self.best if route.to.version == 4]
         self.metadata = self._metadata()
         self.proven = self._proven()
+        self.weak = self._weak()
         certain = self.metadata | policy.management | self._origin()
         self.anchored = _anchored(world, certain, record, self.dataplane)
         self.relevant = [*filter(self._counts, self.best)]
@@ -130,7 +131,7 @@ class _Chooser:
             undecided = undecided or self._too_early(chosen)
             chosen |= alone
         seen = self._reasons(chosen)
-        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual)
+        doubtful = seen.keys() - firm.keys() - self._carriers(self.manual) | self.weak
         return Management(
             {**declared, **seen},
             {mac: self._families(mac, chosen) for mac in doubtful},
@@ -184,18 +185,32 @@ class _Chooser:
         Anybody on the link can advertise a route. A DHCP server is not believed on a NIC for which
         the document has neither DHCP nor a gateway while it has them for other NICs.
         """
-        index = self.world.metadata_index
-        nics = nics_of(self.world, [index]) - self.dataplane
-        ways = [
-            route
-            for route in self.world.routes
-            if route.index == index and any(host in route.to for host in METADATA_HOSTS)
-        ]
+        nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
+        ways = self._ways_to_metadata()
         if ways and all(map(is_advertised, ways)):
             return frozenset()
         if ways and all(map(automatic, ways)) and not self._is_possible(nics):
             return frozenset()
         return nics
+
+    def _ways_to_metadata(self) -> list[Route]:
+        """The routes to the metadata service through the device that leads to it."""
+        return [
+            route
+            for route in self.world.routes
+            if route.index == self.world.metadata_index
+            and any(host in route.to for host in METADATA_HOSTS)
+        ]
+
+    def _weak(self) -> set[str]:
+        """The NICs that only a DHCP server's route to the metadata service shows: before a document
+        is known, any server can be believed.
+        """
+        found = {mac for mac, reason in self.proven.items() if reason == METADATA}
+        ways = [route for route in self._ways_to_metadata() if route.to.prefixlen]
+        if not ways or not all(map(automatic, ways)):
+            return set()
+        return found - self._origin() - self._beyond_doubt().keys() - self._carriers(self.manual)
 
     def _origin(self) -> frozenset[str]:
         """The NIC through which the metadata service of this instance has answered."""
@@ -341,6 +356,8 @@ class _Chooser:
         if mac in chosen:
             routes = [route for route in self.best if automatic(route)]
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
+        if mac in self.weak:
+            now |= {route.to.version for route in self._ways_to_metadata()}
         before: Collection[int] = ()
         if mac in self.record.nics:
             before = self.record.nics[mac].doubtful

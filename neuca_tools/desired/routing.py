@@ -13,7 +13,7 @@ from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import resolve_routes
-from neuca_tools.desired.rules import resolve_rules
+from neuca_tools.desired.rules import resolve_rules, without_included
 from neuca_tools.model import Document, Hop, Link, LinkKey, Network, Problem
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
@@ -67,7 +67,7 @@ def resolve_routing(
     return Routing(
         (*others, *(hop for hop in policy.hops if hop.identity not in taken)),
         hops.banned,
-        {**rules, **policy.rules},
+        without_included({**rules, **policy.rules}),
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),

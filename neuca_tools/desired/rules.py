@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import Optional
+from itertools import combinations
+from typing import Any, Optional
 
 from neuca_tools.desired.safety import Fence
-from neuca_tools.model import Link, LinkKey, Network, Problem
+from neuca_tools.model import Host, Link, LinkKey, Network, Problem
 from neuca_tools.model.routing import NOWHERE, Rule, RuleRequest
+
+MARKED = "packets with such a mark are those of another program's rule"
 
 
 def resolve_rules(
@@ -50,7 +55,7 @@ def _reason(
                 "without from, its table has to be one of the document's own,"
                 f" and {rule.table} is not"
             )
-        return None
+        return MARKED if limits.has_mark(rule.mark, rule.mask) else None
     source = ip_network(rule.source)
     is_own = source.prefixlen == source.max_prefixlen and source.network_address in own
     if is_own and source.network_address not in limits.ignored:
@@ -60,16 +65,47 @@ def _reason(
 
 def _source_reason(source: Network, limits: Fence) -> Optional[str]:
     """Why no rule may be about packets from these addresses."""
-    for host in sorted(limits.own, key=str):
-        if host.version == source.version and host in source:
-            return f"it is about {host}, which is an address of the management NIC"
+    host = _first_in(source, limits.own)
+    if host:
+        return f"it is about {host}, which is an address of the management NIC"
     for prefix in limits.prefixes:
         if prefix.version == source.version and source.overlaps(prefix):
             return f"it overlaps the management network {prefix}"
     if source.network_address.is_unspecified:
         # In IPv4 the kernel looks up the route of a new connection with the source 0.0.0.0.
         return "it is about packets whose source address is not chosen yet"
-    for host in sorted(limits.ignored, key=str):
-        if host.version == source.version and host in source:
-            return f"it is about {host}, which is an address of an ignored NIC"
-    return None
+    host = _first_in(source, limits.ignored)
+    return f"it is about {host}, which is an address of an ignored NIC" if host else None
+
+
+def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
+    """The rules without those that another one with the same priority and table includes.
+
+    They have no effect, and the kernel takes a request to delete the other one for them.
+    """
+    return {rule: rules[rule] for rule in rules if not any(one in rules for one in _wider(rule))}
+
+
+def _wider(rule: Rule) -> Iterator[Rule]:
+    """The rules with some of its selectors."""
+    selectors: list[dict[str, object]] = []
+    if rule.source:
+        selectors.append({"source": ""})
+    if rule.to:
+        selectors.append({"to": ""})
+    if rule.mask:
+        selectors.append({"mark": 0, "mask": 0})
+    if rule.tos:
+        selectors.append({"tos": 0})
+    for count in range(1, len(selectors) + 1):
+        for left_out in combinations(selectors, count):
+            fields: dict[str, Any] = dict(ChainMap(*left_out))
+            yield replace(rule, **fields)
+
+
+def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:
+    """One of these addresses that is in the network, None if none is."""
+    if network.prefixlen == network.max_prefixlen:
+        return network.network_address if network.network_address in hosts else None
+    found = (one for one in hosts if one.version == network.version and one in network)
+    return min(found, key=str, default=None)

@@ -31,7 +31,8 @@ class Fence:
     """The management prefixes, and the length of the prefix that routes each guarded host.
 
     `routed`: where foreign routes lead through a management gateway. `shortest`: the outcome of
-    `coverage.shortest`. `own` are the addresses of the management NIC.
+    `coverage.shortest`. `own` are the addresses of the management NIC. `marks` are those that rules
+    of other programs select, by their masks.
     """
 
     prefixes: tuple[Network, ...] = ()
@@ -43,6 +44,15 @@ class Fence:
     shortest: Mapping[int, int] = field(default_factory=dict)
     own: frozenset[Host] = frozenset()
     ignored: frozenset[Host] = frozenset()
+    marks: Mapping[int, frozenset[int]] = field(default_factory=dict)
+
+    def has_mark(self, mark: int, mask: int) -> bool:
+        """Whether a packet can have both this mark and one that a foreign rule selects."""
+        for theirs, marks in self.marks.items():
+            both = mask & theirs
+            if mark & both in marks or (both != theirs and _shares(mark, both, marks)):
+                return True
+        return False
 
     @cached_property
     def routed_lengths(self) -> list[tuple[int, int]]:
@@ -141,7 +151,7 @@ def fence(
     prefixes.discard(LINK_LOCAL)
     return Fence(
         tuple(sorted(prefixes, key=str)),
-        {host: _length_now(host, foreign) for host in guarded if not host.is_loopback},
+        _lengths_now([host for host in guarded if not host.is_loopback], foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
         twice,
@@ -149,7 +159,21 @@ def fence(
         shortest=shortest,
         own=_hosts(world, roles.management),
         ignored=_hosts(world, roles.protected - roles.management),
+        marks=_marks(world),
     )
+
+
+def _shares(mark: int, mask: int, marks: Iterable[int]) -> bool:
+    return any((mark ^ other) & mask == 0 for other in marks)
+
+
+def _marks(world: World) -> dict[int, frozenset[int]]:
+    """The marks that rules of other programs select or exclude, by mask."""
+    found: dict[int, set[int]] = {}
+    for seen in world.rules:
+        if seen.protocol != ROUTE_PROTOCOL and seen.rule.mask:
+            found.setdefault(seen.rule.mask, set()).add(seen.rule.mark)
+    return {mask: frozenset(marks) for mask, marks in found.items()}
 
 
 def _hosts(world: World, devices: Iterable[int]) -> frozenset[Host]:
@@ -226,16 +250,23 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     return (above(world, roles.ours) | nics) - roles.protected
 
 
-def _length_now(host: Host, routes: Iterable[Route]) -> int:
-    """Length of the longest prefix that routes this host now; 0 where it is the default route or
+def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
+    """Length of the longest prefix that routes each host now; 0 where it is the default route or
     nothing.
     """
-    lengths = [
-        route.to.prefixlen
-        for route in routes
-        if route.to.version == host.version and host in route.to
-    ]
-    return max(lengths, default=0)
+    networks = {route.to for route in routes}
+    lengths = sorted({(one.version, one.prefixlen) for one in networks})
+    found = {}
+    for host in hosts:
+        found[host] = max(
+            length if version == host.version and _network_of(host, length) in networks else 0
+            for version, length in ((host.version, 0), *lengths)
+        )
+    return found
+
+
+def _network_of(host: Host, length: int) -> Network:
+    return ip_network((host, length), strict=False)
 
 
 # --- MAC addresses --------------------------------------------------------------------------------

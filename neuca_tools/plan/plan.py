@@ -62,7 +62,7 @@ def plan(
         *_files(sides),
         *_marks(sides),
         *_renames(sides),
-        *(one for one in stale if one not in late),
+        *(one for one in stale if one.order <= Phase.SHRINK),
         *_shrink(sides),
         *_grow(sides),
         *_sysctls(sides),

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Optional
 
-from neuca_tools.model import Hop, LinkKey, NetworkState
+from neuca_tools.model import Hop, Host, LinkKey, NetworkState
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import AddAddress, SetState
@@ -27,9 +27,10 @@ from neuca_tools.plan.sides import Sides
 def stale_routes(sides: Sides) -> Iterator[Operation]:
     """Delete routes that are not wanted; those of other tables late."""
     kept = {hop.identity for hop in sides.want.hops}
+    banned = set(sides.want.banned)
     for hop in sides.have.hops:
         stale = hop.ours and sides.owned.routes and hop.identity not in kept
-        stale = stale or hop.left_over or hop.shadow or hop.to in sides.want.banned
+        stale = stale or hop.left_over or hop.shadow or hop.to in banned
         if not stale or sides.gone & set(_links(hop)):
             continue
         phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
@@ -48,12 +49,14 @@ def _targets(sides: Sides, hop: Hop) -> tuple[Target, ...]:
 def routes(sides: Sides) -> Iterator[Operation]:
     """Set routes that differ, and those that the kernel drops when the plan takes a link down."""
     ours = {hop.identity: hop for hop in sides.have.hops if hop.ours}
+    known = _next_hops(sides)
     for hop in sides.want.hops:
         links, before = _links(hop), ours.get(hop.identity)
         if not all(key in sides.names and sides.there(key) for key in links):
             continue
         if before is None:
-            phase = Phase.UP if _is_ready(sides, hop) else Phase.ROUTE
+            is_known = (hop.link, hop.via, hop.traits.table) in known
+            phase = Phase.UP if is_known and not sides.goes_down(hop.link) else Phase.ROUTE
             yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
             continue
         if sides.gone & set(_links(before)):
@@ -64,13 +67,13 @@ def routes(sides: Sides) -> Iterator[Operation]:
             yield ReplaceRoute(_targets(sides, hop), hop)
 
 
-def _is_ready(sides: Sides, hop: Hop) -> bool:
-    """Whether the table has a default route with this next hop already, so that it is reachable."""
-    return not sides.goes_down(hop.link) and any(
-        (one.link, one.via, one.traits.table) == (hop.link, hop.via, hop.traits.table)
+def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
+    """Link, next hop and table of each default route, whose next hop can be reached already."""
+    return {
+        (one.link, one.via, one.traits.table)
         for one in sides.have.hops
         if one.ours and one.to.prefixlen == 0 and one.traits.table != MAIN_TABLE
-    )
+    }
 
 
 def rules(sides: Sides) -> Iterator[Operation]:

@@ -429,3 +429,21 @@ def test_a_released_nic_has_no_rules_and_no_table(cloud):
     assert cloud.neuca("release", mac(1)).code == 0
     assert ours(cloud) == [31000, 31100, 31200]
     assert cloud.run("ip", "route", "show", "table", "31001", check=False).out == ""
+
+
+def test_a_wider_rule_takes_the_place_of_a_narrower_one_and_the_other_way_round(cloud):
+    """The kernel takes each for the other: adding the wider one fails, and its removal can hit the narrower one."""
+    text = f"""{section(1, "policy-routing = no")}
+[routes]
+0.0.0.0/0 = 10.1.0.1 table 100
+[rule x]
+from = 10.1.0.5
+table = 100
+"""
+    narrow = "30900: from 10.1.0.5 to 10.9.0.0/16 lookup 100 proto 110"
+    wide = "30900: from 10.1.0.5 lookup 100 proto 110"
+    for added, wanted in (("to = 10.9.0.0/16", narrow), ("", wide), ("to = 10.9.0.0/16", narrow)):
+        assert cloud.once(f"{text}{added}\n").code == 0
+        shown = cloud.run("ip", "-4", "rule", "show").out.replace("\t", " ").splitlines()
+        assert [line for line in shown if "110" in line] == [wanted]
+        assert cloud.plan() == []

@@ -728,3 +728,98 @@ def test_addresses_beside_foreign_rules_cost_their_sum_and_not_their_product(num
     judged(1)()
     short, long = (steps(judged(size)) for size in (number // 5, number))
     assert long < short * 5 * 1.5
+
+
+def assert_linear(make, size=200):
+    """Five times as much of something costs at most about five times as much."""
+    make(1)()
+    short, long = (steps(make(one)) for one in (size // 5, size))
+    assert long < short * 5 * 1.5
+
+
+def test_rules_beside_many_management_addresses_cost_their_sum():
+    def judged(size):
+        rules = "".join(
+            f"[rule r{one}]\nfrom = 172.16.{one}.1\ntable = 100\n" for one in range(size)
+        )
+        own = " ".join(f"192.0.2.{one + 1}/24" for one in range(size))
+        around = world(
+            nic(1, up=True),
+            nic(2, up=True),
+            addresses={1: own},
+            routes=[route("0.0.0.0/0", 1, "192.0.2.254")],
+        )
+        asked = document(PLAIN + rules)
+        return lambda: resolve(asked, Settings(), around, Record())
+
+    assert_linear(judged)
+
+
+def test_remembered_routes_beside_many_foreign_routes_cost_their_sum():
+    def judged(size):
+        known = [f"10.66.{one}.1/32" for one in range(size)]
+        around = seen(routes=[route(one, 1, "192.0.2.1") for one in known])
+        record = Record(ground=tuple(known))
+        return lambda: resolve(document(PLAIN), Settings(), around, record)
+
+    assert_linear(judged)
+
+
+def test_new_routes_in_a_full_table_cost_their_sum():
+    def planned(size):
+        old = [
+            replace(route(f"10.66.{one}.0/24", 2, "10.0.0.1", 20, 110), traits=Traits(100))
+            for one in range(size)
+        ]
+        text = "[routes]\n" + "".join(
+            f"10.67.{one}.0/24 = 10.0.0.1 table 100\n" for one in range(size)
+        )
+        one = three_nics(PLAIN + text)
+        one.kernel.set_up(2, True)
+        one.kernel.add_address(2, ip_interface("10.0.0.5/24"))
+        one.kernel.routes += old
+        survey = one.survey()
+        return survey.plan
+
+    assert_linear(planned)
+
+
+# --- marks of other programs ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "free"),
+    [
+        ("0x10/0xf0", False),
+        ("0x10", False),
+        ("0x210/0xff0", False),
+        ("0x1/0xf", False),
+        ("0x20/0xf0", True),
+        ("51820", False),
+        ("51821", True),
+    ],
+)
+def test_a_rule_about_marks_that_another_program_s_rules_select_is_refused(mark, free):
+    """Their packets, such as those of a tunnel over the management NIC, would be led elsewhere."""
+    theirs = [
+        SeenRule(Rule(4, 100, 200, mark=0x10, mask=0xF0), 3),
+        SeenRule(Rule(4, 101, 201, mark=51820, mask=2**32 - 1), 3, plain=False),
+    ]
+    text = (
+        f"{PLAIN}[routes]\n0.0.0.0/0 = 10.0.0.1 table 100\n[rule x]\nmark = {mark}\ntable = 100\n"
+    )
+    found = resolved(text, seen(rules=theirs))
+    reasons = {problem.text.rpartition(": ")[2] for problem in found.problems}
+    told = "packets with such a mark are those of another program's rule"
+    assert (len(found.want.rules), reasons) == ((2, set()) if free else (0, {told}))
+
+
+def test_of_two_rules_with_one_priority_and_table_the_wider_one_is_enough():
+    lines = ("from = 10.0.0.5", "to = 10.3.0.0/16", "mark = 1")
+    text = "".join(
+        f"[rule r{number}]\n" + "\n".join(lines[: number + 1]) + "\ntable = 100\n"
+        for number in range(3)
+    )
+    assert rules_of(resolved(PLAIN + text)) == ["30900: from 10.0.0.5/32 lookup 100"]
+    apart = "[rule x]\nfrom = 10.0.0.5\nto = 10.3.0.0/16\ntable = 100\npriority = 7\n"
+    assert len(rules_of(resolved(PLAIN + text + apart))) == 2
