@@ -148,6 +148,14 @@ class Guest:
         self._machine.execute("device_add", **nic.device())
         self.nics.append(nic)
 
+    def plug_pair(self, standby: Nic, bus: str, driver: str) -> None:
+        """A NIC with the MAC of one that stands by for it; QEMU adds it once the guest's driver knows of failover."""
+        self._machine.execute("netdev_add", type="hubport", id="pair", hubid=0xFFFF)
+        self._machine.execute(
+            "device_add", driver=driver, id="dev-pair", netdev="pair", mac=standby.mac, bus=bus,
+            failover_pair_id=f"dev-{standby.id}", romfile="",
+        )  # fmt: skip
+
     def unplug(self, mac: str) -> None:
         """Until the guest has let go of it."""
         nic = next(nic for nic in self.nics if nic.mac == mac)

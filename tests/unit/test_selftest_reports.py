@@ -11,7 +11,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from prometheus_client import parser as text_format
+from prometheus_client.openmetrics import parser as openmetrics
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
+from test_selftest_conditions import CASES
 
 from neuca_tools import __version__
 from neuca_tools.commands.neuca import main
@@ -71,7 +74,8 @@ LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 2
             snd_cwnd: 5792000
             unacked × mss: 3145056
             rtt: 0.1
-FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824" ⇒ 604 Mbit/s predicted
+FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep what is larger already ⇒ 604
+            Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
     )
@@ -114,8 +118,20 @@ def test_json_has_what_iperf_wrote_as_it_was():
     )
 
 
+def metrics(evidence):
+    return prometheus([(evidence, diagnose(evidence))])
+
+
+KNOWN = replace(
+    SMALL,
+    address="172.16.0.2",
+    taken="2026-11-22T20:00:00Z",
+    local=replace(SMALL.local, path=("eth1", "eth0")),
+)
+
+
 def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
-    lines = prometheus(diagnose(SMALL)).split("\n")
+    lines = metrics(SMALL).split("\n")
     assert lines[:3] == [
         "# HELP neuca_selftest_verdict The exit code of the self-test: 0 is a pass.",
         "# TYPE neuca_selftest_verdict gauge",
@@ -129,16 +145,58 @@ def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
         'neuca_selftest_finding_share{id="D01",title="receive window too small",severity="limit",end="receiver"} 0.8'
         in lines
     )
-    assert lines[-1] == ""
+    assert lines[-2:] == ["# EOF", ""]
+
+
+def test_prometheus_names_peer_interface_and_direction():
+    lines = metrics(KNOWN).split("\n")
+    where = 'peer="172.16.0.2",interface="eth1"'
+    assert f"neuca_selftest_verdict{{{where}}} 4" in lines
+    assert f"neuca_selftest_timestamp_seconds{{{where}}} 1795377600" in lines
+    labels = f'phase="tcp",direction="forward",number="0",{where}'
+    assert f"neuca_selftest_rate_bits_per_second{{{labels}}} 250000000" in lines
 
 
 def test_prometheus_has_no_line_for_what_is_not_known():
-    assert prometheus(diagnose(Evidence())).count("\n") == 3
+    assert metrics(Evidence()).count("\n") == 4
 
 
 def test_labels_of_prometheus_are_escaped():
     evidence = replace(SMALL, phases=(replace(SMALL.phases[0], name='a"b\\c\nd'),))
-    assert 'phase="a\\"b\\\\c\\nd"' in prometheus(diagnose(evidence))
+    assert 'phase="a\\"b\\\\c\\nd"' in metrics(evidence)
+
+
+EVIL_NAME = 'e\\t"h\n1\x1b'
+OTHER = replace(KNOWN, address="172.16.0.3", local=Host(path=(EVIL_NAME,)))
+REPORTED = {
+    "one": [SMALL],
+    "known": [KNOWN],
+    "two peers": [KNOWN, OTHER],
+    "a peer twice": [KNOWN, KNOWN],
+    "nothing": [Evidence()],
+    "a ladder": [FULL],
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("form", [openmetrics, text_format], ids=["openmetrics", "text"])
+def test_the_official_parsers_read_the_metrics(name, form):
+    """No sample is repeated, which node_exporter rejects, and none has a time."""
+    tests = [(evidence, diagnose(evidence)) for evidence in REPORTED[name]]
+    families = list(form.text_string_to_metric_families(prometheus(tests)))
+    samples = [sample for family in families for sample in family.samples]
+    series = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples]
+    assert len(set(series)) == len(series) > 0
+    assert {sample.timestamp for sample in samples} == {None}
+    assert {family.type for family in families} == {"gauge"}
+    verdicts = [sample.labels for sample in samples if sample.name == "neuca_selftest_verdict"]
+    peers = dict.fromkeys(evidence.address for evidence in REPORTED[name])
+    assert [labels.get("peer") for labels in verdicts] == list(peers)
+
+
+def test_the_metrics_of_every_condition_are_read():
+    for evidence in CASES.values():
+        list(openmetrics.text_string_to_metric_families(metrics(evidence)))
 
 
 def test_the_line_for_nagios_has_state_words_and_performance_data():
