@@ -77,7 +77,7 @@ class Ends:
             self.far,
             "--secret-file",
             secret or self.secret,
-            *(words or ("--for", "60")),
+            *(words or ("--for", "600")),
             where=where,
         )
         assert "serving tests" in helper.stdout.readline()

@@ -115,7 +115,16 @@ def test_nothing_answered_is_not_a_score():
     assert responsiveness(Probes(begun=(1.0,), connected=(0.0,), answered=(0.0,))) is None
 
 
+@pytest.mark.parametrize(
+    ("connected", "answered"), [(-0.1, 0.1), (0.1, -0.1), (5e-324, 5e-324), (1e-320, 1.0)]
+)
+def test_times_that_cannot_be_are_not_a_score(connected, answered):
+    """`explain` reads reports, which anyone may have edited."""
+    assert responsiveness(given(connected=connected, answered=answered)) is None
+
+
 def test_round_trips_that_a_peer_makes_up_do_no_harm():
+    assert responsiveness(replace(given(), own=(5e-324,) * 80)).own_rpm is None
     assert responsiveness(replace(given(), own=(-1.0,) * 80)).own_rpm is None
 
 

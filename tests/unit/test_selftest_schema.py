@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from selftest_pages import large
 from selftest_runs import PUBLISHED
 from selftest_schema import PATH, published, validated
 from test_selftest_conditions import CASES
@@ -48,6 +50,13 @@ def test_the_report_of_a_condition_is_described(name):
 
 def test_the_report_without_anything_is_described():
     validated(report_of(Evidence()))
+
+
+def test_the_report_of_a_whole_test_is_described():
+    """With traces of both ends, loads, responsiveness, a route and one-way loss."""
+    evidence = large()
+    report = validated(report_of(replace(evidence, loads=evidence.phases[:1])))
+    assert len(report["responsiveness"]) == len(report["evidence"]["one_way"]) == 2
 
 
 def test_the_report_of_explain_is_described(capsys):

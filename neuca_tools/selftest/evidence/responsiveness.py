@@ -25,6 +25,8 @@ from typing import Optional
 # The draft's TMP, MAD and SDT.
 TRIMMED, DISTANCE, TOLERANCE = 0.95, 4, 0.05
 INTERVAL = 1.0  # seconds; 5 in the draft
+# Seconds: the kernel has no shorter round trips, and a report that was tampered with has.
+SHORTEST = 1e-6
 # RPM at which each grade begins: section "Round-Trips per Minute (RPM)" of the draft.
 GRADES = ((6000.0, "excellent"), (1000.0, "good"), (300.0, "fair"), (0.0, "poor"))
 SOURCE = "draft-ietf-ippm-responsiveness-09, without TLS and HTTP"
@@ -95,7 +97,7 @@ def responsiveness(measured: Probes) -> Optional[Responsiveness]:
     end = max(measured.begun, default=0.0)
     late = [_after(measured, end)(values) for values in (measured.connected, measured.answered)]
     handshake, answer = map(trimmed_mean, late)
-    if not handshake or not answer:
+    if not handshake or not answer or min(handshake, answer) < SHORTEST:
         return None
     own = trimmed_mean(_late_own(measured))
     foreign_rpm = 60 / mean((handshake, answer))
@@ -153,7 +155,7 @@ def _after(measured: Probes, end: float) -> Callable[[Sequence[float]], list[flo
 def _late_own(measured: Probes) -> list[float]:
     first = max(measured.own_times, default=0.0) - DISTANCE * INTERVAL
     both = zip(measured.own_times, measured.own)
-    return [value for time, value in both if time >= first and value > 0]
+    return [value for time, value in both if time >= first and value >= SHORTEST]
 
 
 def _by_interval(measured: Probes) -> list[float]:
@@ -161,7 +163,7 @@ def _by_interval(measured: Probes) -> list[float]:
     found: dict[int, list[float]] = {}
     for begun, connected, answered in zip(measured.begun, measured.connected, measured.answered):
         found.setdefault(int(begun / INTERVAL), []).append(mean((connected, answered)))
-    return [60 / max(1e-6, mean(found[number])) for number in sorted(found)]
+    return [60 / max(SHORTEST, mean(found[number])) for number in sorted(found)]
 
 
 def _moving_averages(values: Sequence[float]) -> list[float]:

@@ -21,6 +21,7 @@ from typing import Callable, Optional
 from neuca_tools.files import text_of
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
+    LOAD_SECONDS,
     STEP_SECONDS,
     STEPS,
     TRIES,
@@ -45,8 +46,17 @@ ERASE = "\r\x1b[K"
 # Seconds that iperf3 takes to connect and to exchange results.
 AROUND = 1.5
 # Seconds of the other steps; those not listed take about one. `loaded` runs beside `tcp`.
-SECONDS = {"reach": 2.0, "latency": 3.0, "path-mtu": 3.0, "rdma": 0.0, "broadcast": 4.0}
+SECONDS = {
+    "reach": 2.0,
+    "latency": 3.0,
+    "path-mtu": 3.0,
+    "path": 4.0,
+    "rdma": 0.0,
+    "broadcast": 4.0,
+}
 BESIDE = frozenset({"loaded"})
+# Steps with a test in each direction, and its longest duration.
+BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
 PIECE = 65536
 DEVICES = Path("/proc/net/dev")
 
@@ -74,6 +84,8 @@ def _seconds(name: str, options: Options) -> list[float]:
         return [min(STEP_SECONDS, options.seconds) + AROUND] * (len(LADDER) + TRIES // 2)
     if name.startswith("tcp"):
         return [each]
+    if name in BOTH_WAYS:
+        return [min(BOTH_WAYS[name], options.seconds) + AROUND] * 2
     return [SECONDS.get(name, 1.0)]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from neuca_tools.selftest.evidence import Cpu, Socket
@@ -58,10 +57,13 @@ class Recorder:
     def _connections(self) -> list[Connection]:
         if not any(self._ports):
             return []
-        # A kernel without inet_diag still has its CPUs.
-        with suppress(OSError):
+        try:
             return [_connection(one) for one in tcp_info.sockets(self._version, *self._ports)]
-        return []
+        except OSError:
+            # A kernel without inet_diag has its CPUs all the same. It is not asked again, because
+            # it runs modprobe for each request.
+            self._ports = (0, 0)
+            return []
 
     def _cpus(self) -> list[tuple[float, float]]:
         text = kernel.text_of(Path("/proc/stat"), LARGEST)

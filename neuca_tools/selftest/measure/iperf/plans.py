@@ -70,7 +70,7 @@ class Options:
     def duration(self) -> float:
         """The longest time that a whole test takes, in seconds; a helper has to run for as long."""
         tests = 8 + len(self.parallel) + len(LADDER) + TRIES
-        return 60 + tests * (self.seconds + 15)
+        return 90 + tests * (self.seconds + 15)
 
 
 PLANS = {

@@ -13,6 +13,7 @@ within that, and silence is taken for loss only after a pause.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import time
 from collections.abc import Sequence
@@ -83,7 +84,7 @@ class Flow:
         self.socket = socket.socket(FAMILIES[version], socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             # Whatever happens to routes meanwhile: the packets leave here or not at all.
-            name = target.device.encode() + b"\0"
+            name = os.fsencode(target.device) + b"\0"
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, name)
             self.socket.setsockopt(*MTU_DISCOVER[version], PROBE)
             self.socket.setsockopt(*RECEIVE_ERRORS[version], 1)
