@@ -134,6 +134,11 @@ def forbidden(kernel, policy):
         reached |= upper
 
 
+def _without_comments(content):
+    """A rule file quotes what the document says of the NIC, which may be the MAC of another one."""
+    return "\n".join(line for line in content.decode().splitlines() if not line.startswith("#"))
+
+
 @LAWS
 @given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
 def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
@@ -153,7 +158,7 @@ def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices
         path
         for path, content in kernel.files.items()
         for one in policy.ignored
-        if content and (one.replace(":", "") in path or one.encode() in content)
+        if content and (one.replace(":", "") in path or one in _without_comments(content))
     ] == []
 
 
