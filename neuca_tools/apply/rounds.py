@@ -26,7 +26,7 @@ from neuca_tools.plan.operations import (
     Unmanage,
     WriteFile,
 )
-from neuca_tools.plan.route_operations import DeleteRoute, DeleteRule
+from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
@@ -47,12 +47,20 @@ def identity(operation: Operation) -> tuple[object, ...]:
     kind = operation.kind
     if isinstance(operation, SetDevice):
         kind = f"{kind} {operation.group}"
+    elif isinstance(operation, (ReplaceRoute, DeleteRoute)):
+        kind = f"{kind} {operation.hop.identity}"
+    elif isinstance(operation, (AddRule, DeleteRule)):
+        kind = f"{kind} {operation.rule}"
     return kind, operation.target, before if after is None else after
 
 
 def as_it_was(link: Link, world: World) -> Link:
-    """The link as a roll-back can restore it, without automatic addresses and write-only values."""
-    return replace(link, device=restorable(link.device), addresses=lasting(link, world))
+    """The link as a roll-back can restore it.
+
+    Automatic addresses, write-only values and the profile of a network manager are left out.
+    """
+    addresses = lasting(link, world)
+    return replace(link, device=restorable(link.device), addresses=addresses, profile="")
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:

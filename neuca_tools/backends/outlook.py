@@ -31,6 +31,7 @@ IFF_UP, IFF_SLAVE, IFF_LOWER_UP = 0x1, 0x800, 0x10000
 IFA_F_PERMANENT = 0x80
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
+IFA_F_NOPREFIXROUTE = 0x200
 UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
@@ -153,7 +154,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     hardly ever do.
     """
     found: dict[int, list[Address]] = {}
-    leased, autoconf, peers = set(), set(), set()
+    leased, autoconf, peers, bare = set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = wire.Attributes(message[ADDRESS.size :])
@@ -168,6 +169,8 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
             leased.add((index, address))
         if _is_autoconf(address, flags):
             autoconf.add((index, address))
+        if flags & IFA_F_NOPREFIXROUTE:
+            bare.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network(f"{ip_address(peer)}/{length}", strict=False)))
     return {
@@ -175,6 +178,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "leased": frozenset(leased),
         "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
+        "bare": frozenset(bare),
     }
 
 

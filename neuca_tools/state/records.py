@@ -350,11 +350,12 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare")
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
     plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
     return Link(
         key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
+        bare=tuple(map(ip_interface, data.get("bare", ()))),
         master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,
@@ -362,11 +363,12 @@ def _link(data: Mapping[str, Any]) -> Link:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    plain = {name: value for name, value in link.__dict__.items() if name != "bare"}
+    plain = {name: one for name, one in link.__dict__.items() if name != "profile"}
     return {
         **plain,
         "key": str(link.key),
         "addresses": [str(address) for address in link.addresses],
+        "bare": [str(address) for address in link.bare],
         "sysctls": dict(link.sysctls),
         "device": dict(link.device),
         "managers": {},

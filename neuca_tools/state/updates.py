@@ -136,6 +136,14 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
     return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 
+def remember_tables(record: Record, resolution: Resolution) -> Record:
+    """Record the routing table of each link; no other link is recorded with the same one."""
+    tables = {str(key): table for key, table in resolution.tables.items()}
+    given = set(tables.values())
+    kept = {text: table for text, table in record.tables.items() if table not in given}
+    return replace(record, tables={**kept, **tables})
+
+
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
     """The recorded NICs, and the virtual links that are present or that the document asks for."""
     roles = resolution.roles
@@ -340,4 +348,6 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
-    return replace(_without_links(record, gone), nics=nics)
+    links = [text for text in record.tables if text.partition(".")[0] not in gone]
+    tables = {text: record.tables[text] for text in links}
+    return replace(_without_links(record, gone), nics=nics, tables=tables)

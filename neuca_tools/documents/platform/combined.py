@@ -167,4 +167,5 @@ def _joined(one: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
         management=one.management + other.management,
         items=one.items + other.items,
         faults=one.faults + other.faults,
+        rules=one.rules + other.rules,
     )
