@@ -1,4 +1,4 @@
-"""Settings of ports and members, wake-on-LAN and the MAC of a NIC, on this kernel. The guests have bonds, and NICs with a permanent MAC."""
+"""Settings of ports and members, wake-on-LAN and the MAC of a NIC, on this kernel; the guests have bonds and permanent MACs too."""
 
 # SPDX-License-Identifier: MIT
 
