@@ -59,7 +59,8 @@ class LinkResolver:
         )
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
-        self.given = {name: key for key, name in names.items()}
+        made = {key.given_name: key for key in self.stacks.links}
+        self.given = {**{name: key for key, name in names.items()}, **made}
         self.by_name = {
             name: device
             for device in world.devices.values()
@@ -67,7 +68,6 @@ class LinkResolver:
         }
         self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
         self.problems += self.stacks.problems
-        self.given.update((key.given_name, key) for key in self.stacks.links)
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
         self.problems.append(Problem(code, text, key))
@@ -99,9 +99,7 @@ class LinkResolver:
         return self._nic(self.requests[key])
 
     def _may_make(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> bool:
-        """Whether this is a virtual link that can be created, or a VLAN on one; `stacks` has
-        reported why not.
-        """
+        """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
         if key.vlan_id is not None:
             if key.nic not in links:
                 self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")

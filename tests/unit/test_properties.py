@@ -134,6 +134,11 @@ def forbidden(kernel, policy):
         reached |= upper
 
 
+def _without_comments(content):
+    """A rule file quotes what the document says of the NIC, which may be the MAC of another one."""
+    return "\n".join(line for line in content.decode().splitlines() if not line.startswith("#"))
+
+
 @LAWS
 @given(kernels(), st.lists(document_texts(), min_size=1, max_size=2), policies())
 def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices(
@@ -153,7 +158,7 @@ def test_nothing_is_written_to_management_or_ignored_nics_or_their_upper_devices
         path
         for path, content in kernel.files.items()
         for one in policy.ignored
-        if content and (one.replace(":", "") in path or one.encode() in content)
+        if content and (one.replace(":", "") in path or one in _without_comments(content))
     ] == []
 
 
@@ -174,17 +179,19 @@ def test_no_prefix_of_the_operations_puts_a_vlan_above_its_nic(kernel, documents
     agent = Agent(kernel)
     for text in documents:
         agent.ask(text)
-        mtus = {key: link.mtu for key, link in agent.survey().have.links.items()}
-        for operation in agent.plan():
+        survey = agent.survey()
+        mtus = {key: link.mtu for key, link in survey.have.links.items()}
+        # One whose MTU was refused is left to the kernel, which lowers it with its NIC.
+        planned = {key for key, link in survey.want.links.items() if link.mtu}
+        for operation in survey.plan():
             if isinstance(operation, SetMtu):
                 mtus[operation.on.key] = operation.after
             elif isinstance(operation, CreateLink) and operation.on.key.vlan_id:
                 mtus[operation.on.key] = operation.mtu or mtus[operation.on.key.nic]
             elif isinstance(operation, DeleteLink):
                 del mtus[operation.on.key]
-            assert [key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)] == [], (
-                operation.text
-            )
+            above = {key for key, mtu in mtus.items() if mtu > mtus.get(key.nic, mtu)}
+            assert above & planned == set(), operation.text
         agent.run()
 
 

@@ -82,9 +82,9 @@ def netplan(documents, folder):
     return found
 
 
-def ours(documents, folder):
-    """What `neuca show document --json` prints of each (kind, text): a Shown as a mapping."""
-    words = [sys.executable, HERE / "our_side.py", folder]
+def ours(documents, folder, count=False):
+    """What `neuca show document --json` prints of each (kind, text), see `our_side.shown`."""
+    words = [sys.executable, HERE / "our_side.py", folder, *(["count"] if count else [])]
     if os.geteuid() != 0:
         # The command reads a seed for root only; here its own root is enough.
         words = ["unshare", "--map-root-user", *words]

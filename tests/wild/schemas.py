@@ -27,6 +27,7 @@ KINDS = {
     "bridges": (f"{_OF_KIND}bridges",),
     "vlans": (f"{_OF_KIND}vlans",),
     "tunnels": (f"{_OF_KIND}tunnels",),
+    "vrfs": (f"{_OF_KIND}vrfs",),
 }
 _COMMON_V1 = ("mtu", "accept-ra", "subnets", "mac_address")
 VERSION_1 = {

@@ -17,9 +17,9 @@ MAC = "52:54:00:00:00:01"
 # Keys without an effect that are not named, each with a sentence of neuca-platform-data(5).
 SILENT = {
     "renderer": "renderer is not named, nor are DNS servers, a driver beside a MAC address",
-    "nameservers": "DNS is always left to other programs",
-    "dns_nameservers": "DNS is always left to other programs",
-    "dns_search": "DNS is always left to other programs",
+    "nameservers": "DNS is left to other programs, unless",
+    "dns_nameservers": "DNS is left to other programs, unless",
+    "dns_search": "DNS is left to other programs, unless",
     "driver": "a driver beside a MAC address",
     "ipv4": "ipv4 or ipv6 of a subnet of version 1",
     "ipv6": "ipv4 or ipv6 of a subnet of version 1",
@@ -107,6 +107,7 @@ NETPLAN = {
     "bonds": {"interfaces": ["b"], "addresses": ["10.1.0.1/24"]},
     "bridges": {"interfaces": ["b"], "addresses": ["10.1.0.1/24"]},
     "vlans": {"id": 5, "link": "b", "addresses": ["10.1.0.1/24"]},
+    "vrfs": {"table": 200, "interfaces": ["b"]},
     "tunnels": {"mode": "vxlan", "id": 5, "local": "10.1.0.1", "addresses": ["10.3.0.1/24"]},
 }
 _SUBNETS = [{"type": "static", "address": "10.1.0.1/24"}]

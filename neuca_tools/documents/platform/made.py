@@ -79,6 +79,8 @@ def options(
 
 def _text(part: Part, key: str) -> Optional[str]:
     """A scalar as text, or the scalars of a list, separated by commas."""
+    if key not in part.tree:
+        return None
     if isinstance(part.tree.get(key), list):
         return ",".join(part.texts(key))
     return part.text(key)

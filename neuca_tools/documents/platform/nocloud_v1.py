@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Optional
+from operator import itemgetter
+from typing import Optional, Union
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
@@ -75,8 +76,9 @@ def read(top: Part) -> PlatformDocument:
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
     _set_members(top, drafts, why_not)
+    networks = _networks(drafts.values())
     for link in _of_kind(top, "route"):
-        _unattached_route(link, drafts)
+        _unattached_route(link, networks)
     return finish(drafts.values(), top, by_hand=True)
 
 
@@ -247,18 +249,34 @@ def _route(draft: Draft, route: Part) -> None:
     draft.add_route(route, key, route.text(key) or "", prefix_length(route), route.text("gateway"))
 
 
-def _unattached_route(route: Part, drafts: dict[str, Draft]) -> None:
+# Family, prefix length and prefix of each network, with its first link and the position of that.
+_Networks = dict[tuple[int, int, int], tuple[int, Draft]]
+
+
+def _prefix(address: Union[Host, Address], length: int) -> tuple[int, int, int]:
+    return address.version, length, int(address) >> (address.max_prefixlen - length)
+
+
+def _networks(drafts: Iterable[Draft]) -> _Networks:
+    found: _Networks = {}
+    for number, draft in enumerate(drafts):
+        for address in draft.addresses:
+            length = address.network.prefixlen
+            found.setdefault(_prefix(address, length), (number, draft))
+    return found
+
+
+def _unattached_route(route: Part, networks: _Networks) -> None:
     """Add a top-level route to the first link that has its gateway in one of its networks."""
     gateway = route.read("gateway", values.host)
     if gateway is None:
         return
-    for draft in drafts.values():
-        if _is_on_link(gateway, draft.addresses):
-            _route(draft, route)
-            draft.others.append(route)
-            return
-    route.warn("gateway", "it is in the network of no link, ignoring the route")
-
-
-def _is_on_link(host: Host, addresses: Iterable[Address]) -> bool:
-    return any(host.version == address.version and host in address.network for address in addresses)
+    lengths = range(gateway.max_prefixlen + 1)
+    prefixes = (_prefix(gateway, length) for length in lengths)
+    on_link = [networks[prefix] for prefix in prefixes if prefix in networks]
+    if not on_link:
+        route.warn("gateway", "it is in the network of no link, ignoring the route")
+        return
+    _, draft = min(on_link, key=itemgetter(0))
+    _route(draft, route)
+    draft.others.append(route)

@@ -60,6 +60,9 @@ def read(root: Part) -> PlatformDocument:
         _add(drafts, link, _physical(link))
     for number, link in enumerate(kinds["bond"]):
         _add(drafts, link, _bond(number, link, drafts))
+    named = {draft.name: draft for draft in drafts.values() if draft.name}
+    for link in kinds["bond"]:
+        _set_primary(link, drafts, named)
     for link in kinds["vlan"]:
         _add(drafts, link, _vlan(link, why_not, drafts))
     for network in root.parts("networks"):
@@ -120,15 +123,16 @@ def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
         link.use(*_LINK_USED)
         made.options(bond, link, _BOND, _SPANS)
         made.set_members(bond, link, "bond_links", drafts)
-        made.set_primary(bond, link, "bond_primary", _by_id_or_name(drafts))
         bond.mtu = link.read("mtu", values.mtu)
     return bond
 
 
-def _by_id_or_name(drafts: Mapping[str, Draft]) -> dict[str, Draft]:
-    """The links by their ids and, where those are no ids, by their names."""
-    named = {draft.name: draft for draft in drafts.values() if draft.name}
-    return {**named, **drafts}
+def _set_primary(link: Part, drafts: Mapping[str, Draft], named: Mapping[str, Draft]) -> None:
+    """Set the primary member of a bond, given by the id of its link or, failing that, its name."""
+    bond, member = drafts.get(link.text("id") or ""), link.text("bond_primary") or ""
+    if bond is not None:
+        known = drafts if member in drafts else named
+        made.set_primary(bond, link, "bond_primary", known)
 
 
 def _vlan(

@@ -99,12 +99,17 @@ class Part:
                 self.warn(key, "this key has no effect")
 
     def _path(self, key: str) -> str:
-        return ".".join(filter(None, (self.path, key)))
+        if self.path and key:
+            return f"{self.path}.{key}"
+        return self.path or key
 
     def value(self, key: str) -> Tree:
         """The value of a key, which counts as used; None if it is absent."""
-        self.use(key)
-        return self.tree.get(key)
+        if key not in self.tree:
+            # Most keys are absent from most links, so this has to be cheap.
+            return None
+        self.used.add(self._path(key))
+        return self.tree[key]
 
     def without_keys(self) -> Part:
         """An empty part at the same place, for a link that is only named here."""
@@ -155,7 +160,7 @@ class Part:
 
     def use_defaults(self, *keys: str) -> None:
         """Count those of these switches as used that are off, as they are by default."""
-        self.use(*(key for key in keys if not _is_true(self.tree.get(key))))
+        self.use(*(key for key in keys if key in self.tree and not _is_true(self.tree[key])))
 
     def texts(self, key: str) -> list[str]:
         """The texts of the scalars in a list; a single scalar counts as a list of one."""
