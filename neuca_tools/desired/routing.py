@@ -48,8 +48,11 @@ def resolve_routing(
     )
     tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    others = (*hops.hops, *learned.hops)
+    # A route that a document asks for in the table of a NIC takes the place of the NIC's own.
+    taken = {hop.identity for hop in others}
     return Routing(
-        (*hops.hops, *learned.hops, *policy.hops),
+        (*others, *(hop for hop in policy.hops if hop.identity not in taken)),
         hops.banned,
         {**rules, **policy.rules},
         policy.tables,

@@ -190,7 +190,7 @@ class Guest:
         self._machine.execute("blockdev-add", **{"node-name": name, "read-only": True, **words})
         self._machine.execute("device_add", id=f"dev-{name}", drive=name, **place)
 
-    def reachable(self, patience: float = 300.0) -> bool:
+    def reachable(self, patience: float = BOOT_PATIENCE) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
@@ -243,7 +243,7 @@ class Guest:
         self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 600, data)
 
     def eventually(
-        self, command: str, wanted: Callable[[Done], bool], patience: float = 300.0
+        self, command: str, wanted: Callable[[Done], bool], patience: float = BOOT_PATIENCE
     ) -> Done:
         """The first outcome of a command that fits; asked again and again, for what a guest has no descriptor to tell."""
         deadline = time.monotonic() + patience
