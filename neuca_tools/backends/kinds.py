@@ -59,6 +59,7 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
         "port": _Attribute("vxlan_port", 15),
     },
     "macvlan": {"mode": _Attribute("macvlan_mode", 1)},
+    "vrf": {"table": _Attribute("vrf_table", 1)},
     "vlan": {"id": _Attribute("vlan_id", 1)},
 }
 # Number and width in bytes (IFLA_BRPORT_*).

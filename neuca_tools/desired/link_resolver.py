@@ -82,6 +82,8 @@ class LinkResolver:
             links[key] = link
             if key in self.stacks.masters:
                 links[key] = self._put_into(self.stacks.masters[key], link)
+            elif key in self.stacks.barred:
+                links[key] = self._barred(self.stacks.barred[key], link)
         return links
 
     def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
@@ -110,7 +112,12 @@ class LinkResolver:
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
-        """A member or port: its master has the addresses, and a bond sets its members' MTU."""
+        """A member or port: its master has the addresses, and a bond sets its members' MTU.
+
+        The member of a VRF keeps both.
+        """
+        if master.kind == "vrf":
+            return replace(link, master=master)
         for address in link.addresses:
             self.refuse(
                 link.key, f'address {address}: it is in "{master.given_name}", which can have it'
@@ -118,6 +125,19 @@ class LinkResolver:
         if master.kind == "bond":
             link = replace(link, mtu=None)
         return replace(link, master=master, addresses=())
+
+    def _barred(self, vrf: LinkKey, link: Link) -> Link:
+        """A link without addresses, which belong into a VRF that cannot be created.
+
+        While the VRF is there, the link stays in it as it is.
+        """
+        device, found = self.found_keys.get(link.key), self.roles.stacked.get(vrf.mac)
+        if device and found and device.master == found.index:
+            return replace(link, master=vrf)
+        for address in link.addresses:
+            text = f'address {address}: it belongs into "{vrf.given_name}", which cannot be made'
+            self.refuse(link.key, text)
+        return replace(link, addresses=())
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -195,7 +215,7 @@ class LinkResolver:
         )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
-        """A bond, bridge, VXLAN or macvlan."""
+        """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name

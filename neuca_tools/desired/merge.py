@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired import dhcp, platform_roles
+from neuca_tools.desired import dhcp, platform_roles, vrfs
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
@@ -43,8 +43,8 @@ from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
 _UNTIL = (
-    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC is"
-    " touched for a document's word alone"
+    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC"
+    " is touched for a document's word alone"
 )
 HELD = f"nothing shows yet which NIC is for management: {_UNTIL.format('something')}"
 WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one')}"
@@ -77,12 +77,13 @@ def stack(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
-    roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
-    requests = dhcp.without_kernel(layers.requests, roles)
-    notes = layers.notes
+    asked, notes = vrfs.without_dhcp(layers.requests)
+    roles = dhcp.assigned(asked, layers.roles, world, complete)
+    requests = dhcp.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
-        notes = tuple(platform_roles.notes(document.platform, roles, requests))
-    return replace(layers, roles=roles, requests=requests, notes=notes)
+        notes += platform_roles.notes(document.platform, roles, requests)
+    routes = vrfs.placed(layers.routes, requests)
+    return replace(layers, roles=roles, requests=requests, routes=routes, notes=tuple(notes))
 
 
 def _held_back(

@@ -24,6 +24,7 @@ from typing import Optional
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.siblings import Siblings
 from neuca_tools.model import (
     Address,
     Device,
@@ -56,7 +57,7 @@ TABLES = range(31001, 32000)
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 RTPROT_RA = 9
-MOST_ROUTES = 16384  # a bound of our own: each table has the networks of all other NICs
+MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
 @dataclass(frozen=True)
@@ -154,12 +155,21 @@ def build(
             work.note(key, "its gateway is not known")
         elif key not in tables and asked.table:
             work.note(key, f"the table {asked.table} is that of another link")
-        elif key not in tables or len(work.hops) > MOST_ROUTES:
-            work.note(key, f"more than {len(TABLES)} tables or {MOST_ROUTES} routes")
-        else:
+        elif key not in tables:
+            work.note(key, f"there are only {len(TABLES)} tables")
+        elif len(work.hops) <= MOST_ROUTES:
             work.link(usable[key], tables[key], routed[key])
+    if len(work.hops) > MOST_ROUTES:
+        return _too_many(usable)
     kept = {key: table for key, table in tables.items() if key in work.used}
     return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+
+
+def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:
+    """No rules for any link: it must not depend on their order which ones answer."""
+    reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
+    notes = (Note(SETTING, "not applicable", reason, key) for key in links)
+    return PolicyRouting(notes=tuple(notes))
 
 
 def _tables(
@@ -263,6 +273,7 @@ class _Work:
         present = chain.from_iterable(world.addresses.values())
         asked = chain.from_iterable(link.addresses for link in links.values())
         self.ours = {address.ip for address in chain(present, asked)}
+        self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
@@ -313,8 +324,7 @@ class _Work:
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
             yield _hop(network, key, table, source=source)
-        others = sorted(self._siblings(key, gateway) - own.keys())
-        for network in others:
+        for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield _hop(network, key, table, gateway)
         for host in self._platform_hosts(gateway.version):
             yield _hop(_single(host), key, table, gateway)
@@ -326,18 +336,12 @@ class _Work:
             host for host in PLATFORM_HOSTS if host.version == version and _single(host) in self.led
         ]
 
-    def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
-        """The networks of all other NICs, management included, without one that has the gateway."""
-        addresses = list(self.management)
-        for other, link in self.links.items():
-            addresses += link.addresses if other != key else ()
-        return {
-            address.network
-            for address in addresses
-            if _counts(address, gateway.version)
-            and address.network.prefixlen < address.max_prefixlen
-            and gateway not in address.network
-        }
+    def _networks(self, version: int) -> Iterator[Network]:
+        """The networks of all NICs, management included."""
+        asked = chain.from_iterable(link.addresses for link in self.links.values())
+        for address in chain(self.management, asked):
+            if _counts(address, version) and address.network.prefixlen < address.max_prefixlen:
+                yield address.network
 
 
 def _counts(address: Address, version: int) -> bool:

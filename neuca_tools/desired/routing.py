@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.desired import dhcp, policy_routing
+from neuca_tools.desired import dhcp, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
@@ -40,15 +40,28 @@ def resolve_routing(
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     world, roles, limits = work.world, work.roles, work.limits
-    hops = resolve_routes(layers.routes, links, layers.addresses, world, work.found_keys, limits)
+    hops = resolve_routes(
+        layers.routes,
+        links,
+        layers.addresses,
+        world,
+        work.found_keys,
+        limits,
+        vrfs=vrfs.foreign(world, roles),
+    )
     learned = dhcp.learned(roles, world, limits, {hop.identity for hop in hops.hops})
-    leased = learned.added_to(links)
+    isolated = vrfs.tables(work.requests)
+    leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(
         work.routed, leased, work.requests, world, roles, work.record.tables
     )
-    tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
+    inside, vrf_notes = vrfs.default_routes(
+        links, work.requests, world, {hop.identity for hop in hops.hops}
+    )
+    every = (*hops.hops, *inside)
+    tables = {hop.traits.table for hop in every} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
-    others = (*hops.hops, *learned.hops)
+    others = (*every, *learned.hops)
     # A route that a document asks for in the table of a NIC takes the place of the NIC's own.
     taken = {hop.identity for hop in others}
     return Routing(
@@ -58,7 +71,7 @@ def resolve_routing(
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes),
+        (*policy.notes, *learned.notes, *vrf_notes),
     )
 
 

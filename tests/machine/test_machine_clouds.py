@@ -226,9 +226,9 @@ SLOTS = (0x10, 0x11, 0x12, 0x13)
 # In the first one the management NIC comes last; NEUCA_ORDERS=24 is a campaign over all of them.
 ORDERS = list(itertools.permutations(SLOTS, 3))[::-1]
 COUNT = int(os.environ.get("NEUCA_ORDERS", "2"))
-# Of a NIC with DHCP: systemd-networkd is the agent's client. NetworkManager does DHCP by itself, and
-# an image with ifupdown has it on the interfaces that its own file names.
-LEASED = {"A": ("10.1.{n}.4/24", False), "C": ("10.1.{n}.4/24", True), "D": (None, False)}
+# Of a NIC with DHCP: NetworkManager and systemd-networkd are the agent's clients. An image with
+# ifupdown has DHCP on the interfaces that its own file names.
+LEASED = {"A": ("10.1.{n}.4/24", True), "C": ("10.1.{n}.4/24", True), "D": (None, False)}
 
 
 def in_orders(guests, made, image, service):

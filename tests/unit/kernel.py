@@ -18,7 +18,7 @@ from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
 from neuca_tools.model.device_settings import DeviceSettings, joined
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
@@ -62,7 +62,8 @@ class Kernel:
         self.rules = [seen.rule for seen in world.rules]
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed, self.carriers = allowed, frozenset()
-        self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
+        self.sysctls, self.files = {}, {}
+        self.unmanaged, self.told, self.activated = [], [], []
         self.gear = {}
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
@@ -311,6 +312,8 @@ class Kernel:
             txqueuelen=VLAN_QUEUE,
             options=known,
         )
+        if kind == "vrf":
+            mtu = mtu or 65575
         room = 1500 if below is None else self._room(replace(device, lower=parent))
         if mtu is not None and below is not None and mtu > room:
             refuse(errno.EINVAL, "Invalid argument")
@@ -340,11 +343,20 @@ class Kernel:
             )
             self._mtu(index, bond.mtu)
             self._state(index, True)
+        elif bond.kind == "vrf":
+            self.devices[index] = replace(self.devices[index], master=master)
+            self._cycle(index)
         else:
             if any(child.kind == "macvlan" for child in self.stacked(index)):
                 refuse(errno.EBUSY, "Device or resource busy")
             self.devices[index] = replace(self.devices[index], master=master, port=NEW_PORT)
             self._ports(master)
+
+    def _cycle(self, index):
+        """cycle_netdev of vrf.c: what the link loses by going down, it has in the other table if the kernel adds it."""
+        if self.devices[index].up:
+            self._state(index, False)
+            self._state(index, True)
 
     def _release(self, index):
         device = self.devices[index]
@@ -352,6 +364,9 @@ class Kernel:
         bond = self.devices.get(device.master)
         if bond is not None and bond.primary == index:
             self.devices[bond.index] = replace(bond, primary=0)
+        if bond is not None and bond.kind == "vrf":
+            self._cycle(index)
+            return
         if index in self.before_bond:
             mtu, mac, permanent_mac = self.before_bond.pop(index)
             self._state(index, False)
@@ -476,6 +491,9 @@ class Kernel:
     def tell(self, manager):
         self.told.append(manager)
 
+    def activate(self, manager, name, profile):
+        self.activated.append((manager, name, profile))
+
     # --- its own doing ---
 
     def _device(self, index):
@@ -498,7 +516,13 @@ class Kernel:
         if (index, address) in self.bare:
             return
         metric = 256 if address.version == 6 else 0
-        route = Route(address.network, index, None, metric, KERNEL_PROTOCOL)
+        master = self.devices.get(self.devices[index].master)
+        table = MAIN_TABLE
+        if master is not None and master.kind == "vrf":
+            table = int(dict(master.options)["table"])
+        route = Route(
+            address.network, index, None, metric, KERNEL_PROTOCOL, traits=Traits(table=table)
+        )
         if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
             self.routes.append(route)
 

@@ -337,6 +337,14 @@ def test_a_gateway_of_a_dataplane_nic_is_no_route_in_the_main_table_and_no_probl
     ]
     assert {hop.traits.table for hop in found.want.hops} == {31001, 31002}
     assert found.problems == ()
+    assert found.notes == ()
+
+
+def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
+    ways = [(number, 0, 4) for number in (1, 2, 3)]
+    settings = Settings(policy_routing="no")
+    seen = slots((1, 2, 3, 4), ways, metadata=1)
+    found = resolve(three_networks("static"), settings, seen, Record())
     text = f"gateway: not applicable: {GATEWAY}; {platform_roles.STAYS}"
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
@@ -352,7 +360,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     assert [(note.link, note.text) for note in found.notes] == [
         (
             key(number),
-            "dhcp: not applicable: DHCP on it is left to the network manager of this host",
+            "dhcp: not applicable: DHCP on it is left to other programs",
         )
         for number in (2, 3)
     ]
@@ -565,8 +573,10 @@ def test_the_nic_with_the_default_route_is_not_dataplane_although_another_leads_
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
         assert (found.problems, found.roles.doubtful) == ((), {mac(1): (4,)})
         assert [line.partition("; ")[2] for line in platform_roles.choice(found.roles)] == [
-            f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"
-            " to choose otherwise, set [network] management-macs"
+            (
+                f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"
+                " to choose otherwise, set [network] management-macs"
+            )
         ]
         record = updates.remember_nics(record, found)
     chosen = Policy(management=frozenset({mac(1)}), origin=mac(2) if answered else "")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from ipaddress import ip_interface, ip_network
+from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 from test_documents_growth import steps
@@ -14,6 +14,7 @@ from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
+from neuca_tools.desired.siblings import Siblings
 from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
@@ -443,16 +444,75 @@ def test_the_table_of_a_nic_that_is_gone_is_used_again_last_of_all():
     assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31999}
 
 
-def test_many_links_with_gateways_cost_a_bounded_number_of_routes():
-    text = "".join(
-        f"[vlan {mac(2)}.{number}]\naddresses = 10.{number >> 8}.{number & 255}.5/24\n"
-        f"gateway = 10.{number >> 8}.{number & 255}.1\n"
-        for number in range(1, 901)
+def many(count, pattern="10.{0}.{1}"):
+    """As many VLANs with gateways, in networks of their own."""
+    networks = [pattern.format(number >> 8, number & 255) for number in range(1, count + 1)]
+    return "".join(
+        f"[vlan {mac(2)}.{number}]\naddresses = {network}.5/24\ngateway = {network}.1\n"
+        for number, network in enumerate(networks, 1)
     )
-    found = resolved(text)
-    assert len(found.want.hops) < 20000
-    reasons = {note.reason for note in found.notes}
-    assert reasons == {"more than 999 tables or 16384 routes"}
+
+
+def test_all_of_nine_hundred_links_with_gateways_are_routed():
+    found = resolved(many(900))
+    assert len(found.tables) == 900
+    assert [note for note in found.notes if note.setting == "policy-routing"] == []
+    assert len(found.want.hops) < 30000
+
+
+def test_too_many_routes_are_refused_for_all_links_alike():
+    found = resolved(many(300, "10.{1}.{0}"))
+    reason = "the tables of all links together would have more than 65536 routes"
+    notes = [note.reason for note in found.notes if note.setting == "policy-routing"]
+    assert (found.tables, notes) == ({}, [reason] * 300)
+    assert [hop for hop in found.want.hops if hop.traits.table >= 31000] == []
+    assert found.want.rules == {}
+
+
+@pytest.mark.parametrize(
+    ("networks", "own", "gateway", "others"),
+    [
+        (["10.0.0.0/24", "10.0.9.0/24"], "10.0.0.0/24", "10.0.0.1", ["10.0.9.0/24"]),
+        # The own network is in the prefix, and has a more specific route.
+        (["10.0.0.0/24", "10.0.1.0/24"], "10.0.0.0/24", "10.0.0.1", ["10.0.0.0/23"]),
+        (
+            ["10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"],
+            "10.0.0.0/24",
+            "10.0.0.1",
+            ["10.0.2.0/23"],
+        ),
+        # A wider network of another NIC, and a narrower one.
+        (["10.0.0.0/24", "10.0.0.0/16"], "10.0.0.0/24", "10.0.9.1", []),
+        (["10.0.0.0/16", "10.0.5.0/24"], "10.0.0.0/16", "10.0.0.1", ["10.0.5.0/24"]),
+        # Together, the others are what the own one is.
+        (
+            ["10.0.0.0/23", "10.0.0.0/24", "10.0.1.0/24"],
+            "10.0.0.0/23",
+            "10.1.0.1",
+            ["10.0.0.0/24", "10.0.1.0/24"],
+        ),
+        # Another network in the own one, with the gateway and without it.
+        (
+            ["10.0.0.0/23", "10.0.0.0/24", "10.0.2.0/23"],
+            "10.0.0.0/23",
+            "10.0.0.1",
+            ["10.0.2.0/23"],
+        ),
+        (
+            ["10.0.0.0/23", "10.0.1.0/24", "10.0.2.0/23"],
+            "10.0.0.0/23",
+            "10.0.0.1",
+            ["10.0.0.0/22", "10.0.1.0/24"],
+        ),
+        # The gateway is in the network of another NIC.
+        (["10.0.0.0/24", "10.0.0.0/25"], "10.0.0.0/24", "10.0.0.1", []),
+        (["10.0.0.0/24", "10.0.1.0/24"], "10.0.0.0/24", "10.0.1.1", []),
+    ],
+)
+def test_the_networks_of_the_others_are_joined(networks, own, gateway, others):
+    every = Siblings(map(ip_network, networks))
+    found = every.of({ip_network(own)}, ip_address(gateway))
+    assert list(map(str, found)) == others
 
 
 def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():

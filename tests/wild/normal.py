@@ -39,6 +39,7 @@ class Form:
     primary: bool = False
     path_cost: str = ""
     port_priority: str = ""
+    table: str = ""
 
 
 FIELDS = tuple(asdict(Form()))
@@ -75,7 +76,7 @@ def _our_identity(key, vlans):
     below, dot, number = key.rpartition(".")
     if key in vlans and dot:
         return f"vlan {number} on {_our_identity(below, {})}"
-    if key.startswith(("name ", "bond ", "bridge ", "vxlan ")):
+    if key.startswith(("name ", "bond ", "bridge ", "vxlan ", "vrf ")):
         return key
     return f"mac {key}"
 
@@ -125,10 +126,12 @@ def of_ours(document):
             primary=device.get("bond-primary") == "yes",
             path_cost=device.get("path-cost", ""),
             port_priority=device.get("port-priority", ""),
+            table=options.get("table", ""),
         )
     for one in platform["routes"]:
         entry = route(one["to"], one["via"], one.get("metric"), one.get("table"))
-        found[_our_identity(one["link"], vlans)].routes.add(entry)
+        if entry:
+            found[_our_identity(one["link"], vlans)].routes.add(entry)
     return found
 
 
@@ -283,6 +286,7 @@ def of_netplan(files):
             primary=_first(network, "Network", "PrimarySlave") == "true",
             path_cost=_first(network, "Bridge", "Cost"),
             port_priority=_first(network, "Bridge", "Priority"),
+            table=_first(device, "VRF", "Table"),
         )
     for stem, key in identity.items():
         network = _sections(
@@ -295,7 +299,7 @@ def of_netplan(files):
                 "",
             )
         )
-        for kind in ("Bond", "Bridge"):
+        for kind in ("Bond", "Bridge", "VRF"):
             for master in _each(network, "Network", kind):
                 found[identity.get(master, f"{kind.lower()} {master}")].members.add(key)
     return found

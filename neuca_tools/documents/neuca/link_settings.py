@@ -40,6 +40,14 @@ _LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
 DEFAULT_QDISC = "default"
 # The qdiscs that can be restored; bfifo is a kernel default of some devices.
 _CREATABLE = (*_QDISCS, "bfifo")
+# A link without DNS servers, or without search domains.
+NO_DNS = "none"
+MOST_DNS = 16  # a bound of our own
+LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+# Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
+_PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "openstacklocal"))
+METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 # wol_mode_names of the kernel without magicsecure, which needs a password.
@@ -181,6 +189,37 @@ def _yes_or_no(text: str) -> str:
     return values.word(text, ("yes", "no"))
 
 
+def nameservers(text: str) -> str:
+    """DNS servers, separated by commas or spaces."""
+    words = text.replace(",", " ").split()
+    if not 0 < len(words) <= MOST_DNS:
+        raise UnusableError(f"there are not 1 to {MOST_DNS} DNS servers")
+    return " ".join(dict.fromkeys(str(values.next_hop(word)) for word in words))
+
+
+def search(text: str) -> str:
+    """Search domains, separated by commas or spaces.
+
+    Every name in such a domain is looked up through the link, so a whole top-level domain is
+    refused, and so is what the metadata service is in.
+    """
+    words = text.lower().replace(",", " ").split()
+    if not 0 < len(words) <= MOST_DNS:
+        raise UnusableError(f"there are not 1 to {MOST_DNS} search domains")
+    return " ".join(dict.fromkeys(map(_domain, words)))
+
+
+def _domain(text: str) -> str:
+    found = text.rstrip(".")
+    if len(found) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, found.split("."))):
+        raise UnusableError(f'"{values.clip(text)}" is not a domain')
+    if "." not in found and found not in _PRIVATE_DOMAINS:
+        raise UnusableError(f'"{found}" is a top-level domain')
+    if f".{METADATA_NAME}".endswith(f".{found}"):
+        raise UnusableError(f'"{found}" has the name of the metadata service in it')
+    return found
+
+
 def _is_default(qdisc: str) -> bool:
     return qdisc.startswith(DEFAULT_QDISC)
 
@@ -201,7 +240,7 @@ def _restorable_qdisc(found: str) -> str:
 
 # --- The table ------------------------------------------------------------------------------------
 
-Through = Literal["link", "qdisc", "ethtool", "files", "attribute"]
+Through = Literal["link", "qdisc", "ethtool", "files", "attribute", "resolved"]
 Limits = tuple[int, int]
 
 
@@ -278,6 +317,8 @@ _TABLE = (
     Setting("irq-affinity", _irq_affinity, "files"),
     Setting("rps", cpus, "files"),
     Setting("xps", cpus, "files"),
+    Setting("nameservers", nameservers, "resolved"),
+    Setting("search", search, "resolved"),
     # In ns. The kernel accepts any; the bound of one second is ours, against typos.
     _number("gro_flush_timeout", (0, 1_000_000_000)),
     # S32_MAX: the kernel returns ERANGE above (net/core/net-sysfs.c, Linux 6.13).

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
+from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.parts import Part
@@ -68,6 +69,7 @@ class Draft:
     `offloads` maps the names of ethtool(8) to `on` or `off`, `device` are other settings of the
     device, as in LinkRequest. `gateways` are the routers of the
     link's subnets; `implied`: they are those of the platform.
+    `offers` are DNS servers and search domains.
     """
 
     key: LinkKey
@@ -88,6 +90,7 @@ class Draft:
     others: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
     implied: bool = False
+    offers: dict[str, list[str]] = field(default_factory=dict)
 
     def manage(self, reason: str, firm: bool = False) -> None:
         """Record that the NIC may be, or with `firm` is, for management; keep the first reason."""
@@ -111,6 +114,18 @@ class Draft:
         self.state = "user"
         reason = "the link is left to its user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
+
+    def offer(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
+        """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
+        for text in texts:
+            try:
+                found = str(SETTINGS[setting].parse(text))
+            except values.UnusableError as reason:
+                part.fault(key, text, f"{reason}, ignoring it", "warning")
+                continue
+            known = self.offers.setdefault(setting, [])
+            if found not in known and len(known) < MOST_DNS:
+                known.append(found)
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
@@ -206,6 +221,7 @@ class Draft:
             virtual=self.virtual,
             routing=NicRouting(gateways=tuple(self.gateways), implied=self.implied),
             automatic=self._automatic(),
+            offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
         if self.state == "user":
             return hands_off(found)

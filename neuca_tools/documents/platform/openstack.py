@@ -167,6 +167,11 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[s
         return
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)
+    for service in network.parts("services"):
+        if service.text("type") == "dns":
+            draft.offer(service, "address", "nameservers", service.texts("address"))
+    draft.offer(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
+    draft.offer(network, "dns_search", "search", network.texts("dns_search"))
     network.close("services")
     draft.others.append(network)
     if kind in automatic.DHCP:
