@@ -20,7 +20,7 @@ import cloudmocks
 import pytest
 from guest import MANAGEMENT, mac, nics
 from router import Router
-from steps import STATUS, addresses, assert_nothing_odd, names
+from steps import LEAN, STATUS, addresses, assert_nothing_odd, names
 
 NICS = [(MANAGEMENT, 0), (mac(1), 1), (mac(2), 2)]
 FAR = "198.51.100.1"  # RFC 5737
@@ -181,7 +181,7 @@ def own_rules(guest):
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
 def test_every_nic_of_a_cloud_answers_from_its_own_address(guests, routers, cloud):
     made = routers(others=cloud.bare)
-    guest = guests("G", cards(made, cloud.at), files=cloud.files)
+    guest = guests("G", cards(made, cloud.at), files=cloud.files, arguments=LEAN)
     guest.equip(*(word for one in cloud.dmi for word in ("-smbios", one)))
     if cloud.service:
         guest.cloud.mode, guest.cloud.strict = "ok", cloud.service(NICS)
@@ -226,16 +226,16 @@ SLOTS = (0x10, 0x11, 0x12, 0x13)
 # In the first one the management NIC comes last; NEUCA_ORDERS=24 is a campaign over all of them.
 ORDERS = list(itertools.permutations(SLOTS, 3))[::-1]
 COUNT = int(os.environ.get("NEUCA_ORDERS", "2"))
-# Of a NIC with DHCP: systemd-networkd is the agent's client. NetworkManager does DHCP by itself, and
-# an image with ifupdown has it on the interfaces that its own file names.
-LEASED = {"A": ("10.1.{n}.4/24", False), "C": ("10.1.{n}.4/24", True), "D": (None, False)}
+# Of a NIC with DHCP: NetworkManager and systemd-networkd are the agent's clients. An image with
+# ifupdown has DHCP on the interfaces that its own file names.
+LEASED = {"A": ("10.1.{n}.4/24", True), "C": ("10.1.{n}.4/24", True), "D": (None, False)}
 
 
 def in_orders(guests, made, image, service):
     """A guest in each order: first boots, and boots of the same guest in the next order."""
     for number, order in enumerate(ORDERS[:COUNT]):
         if number % 2 == 0:
-            guest = guests(image, cards(made))
+            guest = guests(image, cards(made), arguments=LEAN)
             guest.cloud.mode, guest.cloud.strict = "ok", service
             # ifupdown's file names eth0, which has to be the management NIC at the first boot.
             first = SLOTS[:3] if image == "D" else order

@@ -15,6 +15,7 @@ from guest import BOOT_PATIENCE, mac, nics
 from steps import (
     ADDRESSES,
     DOCUMENT,
+    LEAN,
     addresses,
     assert_nothing_odd,
     dataplane,
@@ -37,16 +38,6 @@ CUTS = int(os.environ.get("NEUCA_CUTS", "2"))  # a campaign: 100, more than a mi
 SEED = os.environ.get("NEUCA_SEED", "1")
 LONGEST_BOOT, LONGEST_PASS = 40.0, 8.0  # seconds, of an emulated guest
 ONE = {DOCUMENT: "172.16.0.1/24", ANOTHER: "172.16.0.2/24"}
-# What no power cut is about, and an emulated processor is busy with.
-LEAN = " ".join(
-    f"systemd.mask={unit}"
-    for unit in (
-        "systemd-logind.service systemd-binfmt.service systemd-update-utmp.service systemd-random-seed.service"
-        " systemd-sysusers.service e2scrub_reap.service ssh.service serial-getty@ttyS0.service dpkg-db-backup.timer fstrim.timer"
-        " e2scrub_all.timer modprobe@drm.service modprobe@fuse.service modprobe@efi_pstore.service modprobe@configfs.service"
-        " modprobe@loop.service modprobe@dm_mod.service neuca-selftest.timer lab-monitor.service systemd-journal-flush.service"
-    ).split()
-)
 # Every file of ours: JSON that can be read, no temporary file, text with a line's end.
 WHOLE = """cd /; python3 - <<'EOF'
 import json, pathlib

@@ -10,6 +10,7 @@ from qemu import Nic
 from steps import (
     ADDRESSES,
     DOCUMENT,
+    LEAN,
     STATUS,
     addresses,
     dataplane,
@@ -174,7 +175,7 @@ PORT = ("-machine", "q35", "-device", "pcie-root-port,id=port,chassis=1,addr=0x1
 def test_a_function_that_virtio_s_failover_adds_is_not_touched(guests, image):
     """As with accelerated networking: the host plugs in a function with the MAC of a NIC that stands by."""
     standby = Nic(mac(2), 0x12, failover=True)
-    guest = guests(image, [*nics(1), standby])
+    guest = guests(image, [*nics(1), standby], arguments=LEAN)
     guest.equip(*PORT)
     document = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n{mac(2)} = up:ipv4:172.17.0.1/24\n"
     guest.serve(document)

@@ -76,3 +76,8 @@ def test_the_rules_of_a_netplan_document_lead_each_address_through_its_own_nic(c
     for number in (1, 2):
         assert way(lab, f"10.1.{number}.4") == (f"dp{number}", f"10.1.{number}.1")
     assert lab.plan() == []
+    plain = {"version": 2, "ethernets": {"dp1": {"addresses": ["10.1.1.4/24"]}}}
+    (tmp_path / "network-config").write_text(json.dumps(plain))
+    assert lab.once().code == 0
+    assert [one for one in lab.look("rule show") if one["src"] != "all"] == []
+    assert lab.plan() == []
