@@ -17,5 +17,5 @@ codes       the exit codes; amounts writes rates, sizes and times
 REPORTS = "selftest-[0-9]*.json"
 # The archive of all tests there, and its older part.
 ARCHIVE, OLD_ARCHIVE = "selftests.jsonl", "selftests.jsonl.1"
-# The lock in the run directory while a test is archived.
+# The lock there while a test is archived: the unit may write nowhere else.
 ARCHIVE_LOCK = "selftests.lock"
