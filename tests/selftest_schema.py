@@ -31,15 +31,17 @@ ABOUT = (
 
 def schema() -> dict[str, object]:
     """What is published."""
+    from neuca_tools.selftest.codes import FAULTY
     from neuca_tools.selftest.codes import WORDS as VERDICTS
     from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
     from neuca_tools.selftest.evidence import Evidence
+    from neuca_tools.selftest.evidence.responsiveness import Responsiveness
     from neuca_tools.selftest.report.record import VERSION
 
     definitions: dict[str, dict] = {}
     properties = {
         "version": {"const": VERSION},
-        "verdict": {"enum": list(VERDICTS.values())},
+        "verdict": {"enum": [*VERDICTS.values(), FAULTY]},
         "exit_code": {"enum": [int(code) for code in VERDICTS]},
         "unknown": {
             "type": ["string", "null"],
@@ -54,6 +56,8 @@ def schema() -> dict[str, object]:
         "evidence": _of(Evidence, definitions),
     }
     required = list(properties)
+    scores = _of(Responsiveness, definitions)
+    properties["responsiveness"] = {"type": "array", "items": scores}
     names = ("file", "tool", "date", "peer", "options", "system")
     properties["subject"] = {
         "type": "object",

@@ -21,6 +21,8 @@ from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.measure import archive, store
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import comparable, entry_of, history_line
@@ -219,8 +221,23 @@ def test_an_entry_has_the_rates_of_its_test():
     """Also of those that iperf3 itself printed, whose intervals are left out."""
     runs = [evidence_of(path.read_bytes()) for path in DATA]
     for evidence in (*runs, *CASES.values()):
-        whole, short = phase_results(evidence), phase_results(comparable(evidence))
+        undisturbed = [one for one in evidence.phases if not look(evidence, one).is_disturbed]
+        whole = phase_results(replace(evidence, phases=tuple(undisturbed)))
+        short = phase_results(comparable(evidence))
         assert [one.rate for one in whole] == [one.rate for one in short]
+        assert len(json.dumps(encode(comparable(evidence)))) < 20_000
+
+
+def test_what_others_disturbed_is_no_yardstick():
+    """How busy the host was is not known without the samples."""
+    disturbed = [
+        evidence
+        for evidence in CASES.values()
+        if any(look(evidence, phase).is_disturbed for phase in evidence.phases)
+    ]
+    assert disturbed
+    for evidence in disturbed:
+        assert len(comparable(evidence).phases) < len(evidence.phases)
 
 
 def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, keep):

@@ -21,6 +21,7 @@ from typing import Callable, Optional
 from neuca_tools.files import text_of
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
+    LOAD_SECONDS,
     STEP_SECONDS,
     STEPS,
     TRIES,
@@ -45,7 +46,16 @@ ERASE = "\r\x1b[K"
 # Seconds that iperf3 takes to connect and to exchange results.
 AROUND = 1.5
 # Seconds of the other steps; those not listed take about one. `loaded` runs beside `tcp`.
-SECONDS = {"reach": 2.0, "latency": 3.0, "path-mtu": 3.0, "rdma": 0.0, "broadcast": 4.0}
+SECONDS = {
+    "reach": 2.0,
+    "latency": 3.0,
+    "path-mtu": 3.0,
+    "path": 4.0,
+    "rpm": 2 * (LOAD_SECONDS + AROUND),
+    "one-way": 3.0,
+    "rdma": 0.0,
+    "broadcast": 4.0,
+}
 BESIDE = frozenset({"loaded"})
 PIECE = 65536
 DEVICES = Path("/proc/net/dev")
@@ -110,8 +120,8 @@ def _send(writing: int, name: str, text: str) -> None:
     try:
         os.write(writing, json.dumps([name, text]).encode() + b"\n")
     except BrokenPipeError:
-        # The other process was killed.
-        _print(name, text)
+        # The other process was killed, and has left its line.
+        _print(name, f"{ERASE}{text}" if text else "")
 
 
 def _child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> None:
