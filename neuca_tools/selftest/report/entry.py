@@ -87,6 +87,10 @@ def _phase(phase: Phase, result: PhaseResult) -> Phase:
     return Phase(phase.name, run, phase.direction, target, path=path, search=search)
 
 
+def without_evidence(entry: Entry) -> Entry:
+    return {name: entry[name] for name in entry if name != "evidence"}
+
+
 def history_line(entry: Entry) -> str:
     """One entry for people: when, peer, interface, plan, rates, verdict, label."""
     words = [
