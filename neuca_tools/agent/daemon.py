@@ -33,6 +33,8 @@ UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
 LONGEST_BACKOFF = 600.0  # seconds between retries for a NIC that keeps failing
 # Seconds between polls while no source responds, unless poll-interval is longer.
 LONGEST_SILENCE = 60.0
+# Of the faults of a configuration, by their severity.
+LEVELS = {"error": logging.WARNING, "warning": logging.WARNING, "note": logging.INFO}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -339,7 +341,7 @@ class Daemon:
             return
         self._configure_log(self.config)
         for fault in self.config.faults:
-            log.warning("%s", fault.text)
+            log.log(LEVELS[fault.severity], "%s", fault.text)
         self._job = replace(self._job, config=self.config)
         self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration read again")

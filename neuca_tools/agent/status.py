@@ -60,6 +60,7 @@ def status_of(
 
 def _document(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored or StoredDocument("", "", "", "")
+    faults: list[tuple[str, str]]
     faults = [(one.severity, one.text) for one in (intake.document or Document()).faults]
     faults += [(one.severity, one.text) for one in config.faults]
     errors = [text for severity, text in faults if severity == "error"]

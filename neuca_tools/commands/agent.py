@@ -28,7 +28,7 @@ _OPTIONS: Options = {
         "set the host name, users, scripts and storage that the document requests, and exit"
     ),
     "stay": flag("with --guest: keep running and apply changes of the document"),
-    "foreground": flag("accepted for compatibility; neucad always runs in the foreground"),
+    "foreground": flag("obsolete, it has no effect: neucad always runs in the foreground"),
     **CONFIG,
 }
 
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    config = configuration(arguments)
+    config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
     if arguments.names:

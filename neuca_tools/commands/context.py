@@ -80,9 +80,12 @@ def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> 
         print(text(data))
 
 
-def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
+def configuration(
+    arguments: argparse.Namespace, quiet: bool = False, notes: Optional[bool] = None
+) -> Config:
     """Load the configuration; unless `quiet`, print its faults on standard error.
 
+    `notes` are printed too if true, by default on a terminal only, as scripts may read the output.
     Raises ConfigError if the file named on the command line does not exist.
     """
     path = Path(arguments.config or DEFAULT_PATH)
@@ -90,7 +93,10 @@ def configuration(arguments: argparse.Namespace, quiet: bool = False) -> Config:
         raise ConfigError(f'read the configuration "{path}": there is no such file')
     config = load(path)
     if not quiet:
+        shown = sys.stderr.isatty() if notes is None else notes
         for fault in config.faults:
+            if fault.severity == "note" and not shown:
+                continue
             print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 

@@ -51,16 +51,23 @@ def _run(name: str, arguments: argparse.Namespace) -> Evidence:
 
 def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     """The last stored test, preceded by the tests of the same peer in an earlier boot."""
-    *before, last = _kept(arguments) or [Kept(None)]
-    earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
-    if not earlier:
+    chosen = _previous_boot(_kept(arguments))
+    if not chosen:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
-    chosen = [*(run for run in earlier if run.boot == earlier[-1].boot), last]
-    found = [evidence for evidence in (run.evidence() for run in chosen) if evidence]
-    if len(found) < 2 or found[-1].boot != last.boot:
+    found = list(filter(None, (run.evidence() for run in chosen)))
+    if len(found) < 2 or found[-1].boot != chosen[-1].boot:
         raise SelftestError("compare with the previous boot: the stored tests cannot be read")
     return found
+
+
+def _previous_boot(stored: list[Kept]) -> list[Kept]:
+    """The tests of the boot before that of the last one, of the same peer, and that; or none."""
+    *before, last = stored or [Kept(None)]
+    earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
+    if not earlier:
+        return []
+    return [*(run for run in earlier if run.boot == earlier[-1].boot), last]
 
 
 def _kept(arguments: argparse.Namespace) -> list[Kept]:

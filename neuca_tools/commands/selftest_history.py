@@ -10,7 +10,7 @@ import sys
 from neuca_tools.commands.context import configuration
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.measure.archive import entries
-from neuca_tools.selftest.report.entry import history_line
+from neuca_tools.selftest.report.entry import history_line, without_evidence
 
 
 def history(arguments: argparse.Namespace) -> int:
@@ -25,7 +25,7 @@ def history(arguments: argparse.Namespace) -> int:
     if arguments.last:
         found = found[-arguments.last :]
     if arguments.json:
-        print(document([{name: one[name] for name in one if name != "evidence"} for one in found]))
+        print(document(list(map(without_evidence, found))))
     elif found:
         print("\n".join(map(history_line, found)))
     else:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ GROUPS = (
     ("output", "json nagios html prometheus before label"),
     ("configuration", "config at-boot"),
 )
+GROUPED = frozenset(name for _, names in GROUPS for name in names.split())
 EXCLUSIVE = frozenset(OUTPUT_OPTIONS)
 
 
@@ -204,16 +206,17 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 def _add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
     """Add the options of `tables`, each to its group; --json and --nagios exclude each other."""
-    options = {name: keywords for table in tables for name, keywords in table.items()}
+    options = dict(ChainMap(*map(dict, reversed(tables))))
     for title, names in GROUPS:
         present = [name for name in names.split() if name in options]
-        if not present:
-            continue
-        group = parser.add_argument_group(title)
-        _add_some(group, options, [name for name in present if name in EXCLUSIVE], exclusive=True)
-        _add_some(group, options, [name for name in present if name not in EXCLUSIVE])
-    grouped = {name for _, names in GROUPS for name in names.split()}
-    _add_some(parser, options, [name for name in options if name not in grouped])
+        if present:
+            _add_group(parser.add_argument_group(title), present, options)
+    _add_some(parser, options, [name for name in options if name not in GROUPED])
+
+
+def _add_group(group: argparse._ActionsContainer, present: Sequence[str], options: Options) -> None:
+    _add_some(group, options, [name for name in present if name in EXCLUSIVE], exclusive=True)
+    _add_some(group, options, [name for name in present if name not in EXCLUSIVE])
 
 
 def _add_some(

@@ -79,15 +79,7 @@ def run_paths(arguments: argparse.Namespace) -> int:
         for number in range(1, arguments.rounds + 1)
         for path, address in tested
     ]
-    if arguments.json or not can_draw():
-        found = _take(turns, wanted, planned, partial(_show, silent=arguments.json))
-    else:
-        seconds = sum(stage.seconds for stage in stages(wanted))
-        course = [Stage(turn.name, seconds) for turn in turns]
-        name = plan_name(arguments, config)
-        print(header(f"{len(paths)} paths", None, name, wanted.seconds, course))
-        with live(course) as tell:
-            found = _take(turns, wanted, planned, tell)
+    found = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
     tests = [Tests(path.label, tuple(found[path.label])) for path in paths]
     return _conclude(tests, arguments.json)
 
@@ -102,6 +94,23 @@ class _Turn(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.of}, {self.path.label}"
+
+
+def _taken(
+    arguments: argparse.Namespace,
+    plan: str,
+    turns: Sequence[_Turn],
+    wanted: Options,
+    planned: Outlook,
+) -> dict[str, list[Evidence]]:
+    """The tests of each path; on a terminal, with a header and a live line."""
+    if arguments.json or not can_draw():
+        return _take(turns, wanted, planned, partial(_show, silent=arguments.json))
+    seconds = sum(stage.seconds for stage in stages(wanted))
+    course = [Stage(turn.name, seconds) for turn in turns]
+    print(header(f"{len(arguments.paths)} paths", None, plan, wanted.seconds, course))
+    with live(course) as tell:
+        return _take(turns, wanted, planned, tell)
 
 
 def _take(

@@ -21,7 +21,6 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain
-from neuca_tools.selftest import ARCHIVE_LOCK
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
@@ -192,7 +191,7 @@ def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
     found = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
     try:
-        archive.append(state, setup.config.run_directory / ARCHIVE_LOCK, found)
+        archive.append(state, found)
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 

@@ -60,7 +60,9 @@ def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, An
     for (section, option), entry in last.items():
         if section in RAW_SECTIONS:
             fields[section][option] = entry.value
-        elif section in SECTIONS and (section, option) not in OBSOLETE:
+        elif (section, option) in OBSOLETE:
+            faults.append(entry.fault("obsolete, it has no effect", "note"))
+        elif section in SECTIONS:
             fields.update(_field((section, option), entry, faults))
     return fields
 

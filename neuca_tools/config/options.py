@@ -23,14 +23,15 @@ from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.profile import AUTO, NAME
 
 _LOOPBACK = IPv4Address("127.255.255.1")
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True)
 class ConfigFault:
     """Something in a configuration file that cannot be used.
 
-    With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code.
+    With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code. A
+    `note` is about an obsolete option, and printed for people and in the agent's log only.
     """
 
     file: str
@@ -273,8 +274,8 @@ MAC_LISTS = {
     ("runtime", "dataplane-macs-to-ignore"): "ignored_macs",
     ("network", "management-macs"): "management_macs",
 }
-# Options of version 1.7 that no longer have an effect. They are accepted without a fault, whatever
-# their value, so that an upgrade does not report a configuration that worked before.
+# Options of version 1.7 that no longer have an effect. They are accepted with any value, and noted:
+# an upgrade must not make a script fail over a configuration that worked before.
 OBSOLETE = {
     *(("runtime", option) for option in ("pidfile-timeout", "testing")),
     *(("logging", option) for option in ("log-retain", "log-size", "log-file-size")),

@@ -2,11 +2,12 @@
 
 evidence    what was observed on both ends (Evidence), one iperf run (Run), and one phase as numbers
             (Look): rates, windows, shares of the time, CPUs; `codec` reads and writes it as JSON
-readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence
+readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence; results of flent,
+            perfSONAR and librespeed
 conditions  the 47 conditions, a small rule each; `causes` says which explains which
 diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier
             tests, and of several paths with the first of them
-report      text, JSON, HTML with charts, Prometheus, Nagios
+report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive, the live line
 measure     runs the tests and fills in the evidence: the only part that is not pure
 codes       the exit codes; amounts writes rates, sizes and times
 """
@@ -17,5 +18,5 @@ codes       the exit codes; amounts writes rates, sizes and times
 REPORTS = "selftest-[0-9]*.json"
 # The archive of all tests there, and its older part.
 ARCHIVE, OLD_ARCHIVE = "selftests.jsonl", "selftests.jsonl.1"
-# The lock in the run directory while a test is archived.
+# The lock there while a test is archived: the unit may write nowhere else.
 ARCHIVE_LOCK = "selftests.lock"

@@ -4,6 +4,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
+from argparse import Namespace
 from dataclasses import fields, replace
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
@@ -12,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
@@ -288,8 +294,40 @@ def test_a_bad_mac_does_not_make_the_list_shorter_unseen(config, tmp_path):
 
 
 @pytest.mark.parametrize(("section", "option"), sorted(OBSOLETE))
-def test_an_obsolete_option_is_accepted_with_any_value(config, section, option):
-    assert config(f"[{section}]\n{option} = anything") == Config()
+def test_an_obsolete_option_is_accepted_with_any_value_and_a_note(
+    config, tmp_path, section, option
+):
+    found = config(f"[{section}]\n{option} = anything")
+    assert texts(found, tmp_path) == [
+        f'note: config: [{section}] "{option}" = "anything": obsolete, it has no effect'
+    ]
+    assert (replace(found, faults=()), found.complete) == (Config(), True)
+
+
+OLD = "[logging]\nlog-retain = 7\n"
+NOTE = 'neuca: note: {}: [logging] "log-retain" = "7": obsolete, it has no effect\n'
+
+
+def test_a_note_is_not_for_scripts(tmp_path, capsys):
+    path = tmp_path / "config"
+    path.write_text(OLD)
+    arguments = Namespace(config=str(path))
+    assert (configuration(arguments).complete, capsys.readouterr().err) == (True, "")
+    configuration(arguments, notes=True)
+    assert capsys.readouterr().err == NOTE.format(path)
+
+
+def test_a_note_is_for_people(tmp_path):
+    path = tmp_path / "config"
+    path.write_text(OLD)
+    master, slave = pty.openpty()
+    program = "import sys; from neuca_tools.commands.neuca import main; main(sys.argv[1:])"
+    words = [sys.executable, "-c", program, "get", "hostname", "--config", path]
+    done = subprocess.run(words, stderr=slave, stdout=subprocess.PIPE, timeout=60, check=False)
+    os.close(slave)
+    said = os.read(master, 65536).decode().replace("\r\n", "\n")
+    os.close(master)
+    assert (NOTE.format(path) in said, b"note" in done.stdout) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ OURS = (
     f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
     " run/document.json run/last-look.json run/last-pass.json run/volumes.json state/guest-users.json run/guest-due run/guest-ran"
     " run/guest-begun run/guest-hostname.json log/neuca-guest.out state/guest-storage.json"
+    " state/selftest-20261122T200000Z.json state/selftests.jsonl state/selftests.jsonl.1 state/selftests.lock"
 ).split()
 # What of these is read, and not only removed.
 CONTENTS = {

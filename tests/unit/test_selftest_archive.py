@@ -17,10 +17,12 @@ from test_selftest_conditions import CASES
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.errors import ApplyError, SelftestError
-from neuca_tools.selftest import ARCHIVE, OLD_ARCHIVE
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
 from neuca_tools.selftest.diagnosis.compare import compare
 from neuca_tools.selftest.diagnosis.diagnose import diagnose, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.measure import archive, store
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import comparable, entry_of, history_line
@@ -53,7 +55,7 @@ def keep(tmp_path):
         name = None
         if report:
             name = store.keep(tmp_path, evidence, record(evidence, diagnose(evidence))).name
-        archive.append(tmp_path, tmp_path / "lock", an_entry(evidence, name))
+        archive.append(tmp_path, an_entry(evidence, name))
 
     return do
 
@@ -63,6 +65,7 @@ def test_each_test_is_a_line_that_only_root_can_read(tmp_path, keep):
     keep(a_test(2, label="second"))
     path = tmp_path / ARCHIVE
     assert path.stat().st_mode & 0o777 == 0o600
+    assert {one.name for one in tmp_path.iterdir()} == {ARCHIVE, ARCHIVE_LOCK}
     first, second = map(json.loads, path.read_text().splitlines())
     assert archive.entries(tmp_path) == ([first, second], 0)
     evidence = first.pop("evidence")
@@ -158,7 +161,7 @@ def test_a_disk_without_room_costs_the_entry_alone(tmp_path, keep):
         " from neuca_tools.errors import ApplyError; from neuca_tools.selftest.measure import archive;"
         " signal.signal(signal.SIGXFSZ, signal.SIG_IGN); state = Path(sys.argv[1]);"
         f" resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)\n"
-        "try: archive.append(state, state / 'lock', {'version': 1, 'label': 'x' * 1000})\n"
+        "try: archive.append(state, {'version': 1, 'label': 'x' * 1000})\n"
         "except ApplyError as error: print(error.text)"
     )
     done = subprocess.run(
@@ -177,7 +180,7 @@ def test_tests_that_end_at_once_are_all_archived(tmp_path):
     program = (
         "import sys; from pathlib import Path; from neuca_tools.selftest.measure import archive;"
         " state = Path(sys.argv[1]);"
-        " [archive.append(state, state / 'lock', {'version': 1, 'n': n}) for n in range(50)]"
+        " [archive.append(state, {'version': 1, 'n': n}) for n in range(50)]"
     )
     children = [
         subprocess.Popen(
@@ -198,7 +201,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
     (tmp_path / "target").write_text("untouched")
     (tmp_path / ARCHIVE).symlink_to(tmp_path / "target")
     with pytest.raises(ApplyError) as raised:
-        archive.append(tmp_path, tmp_path / "lock", {"version": 1})
+        archive.append(tmp_path, {"version": 1})
     assert raised.value.text == (f'write "{tmp_path}/{ARCHIVE}": Too many levels of symbolic links')
     assert (tmp_path / "target").read_text() == "untouched"
 
@@ -218,8 +221,23 @@ def test_an_entry_has_the_rates_of_its_test():
     """Also of those that iperf3 itself printed, whose intervals are left out."""
     runs = [evidence_of(path.read_bytes()) for path in DATA]
     for evidence in (*runs, *CASES.values()):
-        whole, short = phase_results(evidence), phase_results(comparable(evidence))
+        undisturbed = [one for one in evidence.phases if not look(evidence, one).is_disturbed]
+        whole = phase_results(replace(evidence, phases=tuple(undisturbed)))
+        short = phase_results(comparable(evidence))
         assert [one.rate for one in whole] == [one.rate for one in short]
+        assert len(json.dumps(encode(comparable(evidence)))) < 20_000
+
+
+def test_what_others_disturbed_is_no_yardstick():
+    """How busy the host was is not known without the samples."""
+    disturbed = [
+        evidence
+        for evidence in CASES.values()
+        if any(look(evidence, phase).is_disturbed for phase in evidence.phases)
+    ]
+    assert disturbed
+    for evidence in disturbed:
+        assert len(comparable(evidence).phases) < len(evidence.phases)
 
 
 def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, keep):

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import applying, locked, make_directory, read_bytes
-from neuca_tools.selftest import ARCHIVE, OLD_ARCHIVE
+from neuca_tools.files import applying, locked, read_bytes
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE
 from neuca_tools.selftest.report.entry import VERSION, Entry
 
 # The entries and bytes of one file, after which it becomes the old one.
@@ -26,8 +26,8 @@ LARGEST_ENTRY = 256 * 1024
 PATIENCE = 5.0
 
 
-def append(state: Path, lock: Path, entry: Mapping[str, object]) -> None:
-    """Add an entry; `lock` is the file that excludes other tests. Raises ApplyError.
+def append(state: Path, entry: Mapping[str, object]) -> None:
+    """Add an entry. Raises ApplyError.
 
     If it cannot be written as a whole, nothing is added.
     """
@@ -35,8 +35,7 @@ def append(state: Path, lock: Path, entry: Mapping[str, object]) -> None:
     if len(line) > LARGEST_ENTRY:
         line = _line({**entry, "evidence": None})
     path = state / ARCHIVE
-    with locked(lock, PATIENCE), applying(f'write "{path}"'):
-        make_directory(state)
+    with locked(state / ARCHIVE_LOCK, PATIENCE), applying(f'write "{path}"'):
         content = read_bytes(path) or b""
         if content.count(b"\n") >= MOST_ENTRIES or len(content) + len(line) > MOST_BYTES:
             path.replace(state / OLD_ARCHIVE)

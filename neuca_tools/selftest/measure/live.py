@@ -122,8 +122,8 @@ def _send(writing: int, name: str, text: str) -> None:
     try:
         os.write(writing, json.dumps([name, text]).encode() + b"\n")
     except BrokenPipeError:
-        # The other process was killed.
-        _print(name, text)
+        # The other process was killed, and has left its line.
+        _print(name, f"{ERASE}{text}" if text else "")
 
 
 def _child(reading: int, planned: Sequence[Stage], device: Optional[str]) -> None:

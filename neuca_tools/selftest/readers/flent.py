@@ -51,7 +51,7 @@ def read(data: object) -> Optional[Imported]:
     if version not in VERSIONS:
         raise SelftestError(f"{READING}: its version is {str(version)[:20]}, not one of 1 to 4")
     series = _Series(document)
-    flows = [flow for flow in map(series.flow, DIRECTIONS) if flow is not None]
+    flows = list(filter(None, map(series.flow, DIRECTIONS)))
     if not flows:
         raise SelftestError(f"{READING}: it has no TCP upload or download")
     began = min(series.began(flow.direction) for flow in flows)

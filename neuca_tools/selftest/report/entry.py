@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.model.printable import plain
-from neuca_tools.selftest.codes import WORDS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Phase
 from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.report.text import arrow, phase_words
 
@@ -38,7 +38,7 @@ def entry_of(
         "interface": interface(evidence),
         "plan": plan,
         "seconds": seconds,
-        "verdict": WORDS[diagnosis.exit_code],
+        "verdict": diagnosis.words,
         "exit_code": int(diagnosis.exit_code),
         "expect": diagnosis.expect,
         "phases": encode(diagnosis.phases),
@@ -58,14 +58,19 @@ def interface(evidence: Evidence) -> Optional[str]:
 def comparable(evidence: Evidence) -> Evidence:
     """The part that a comparison needs: without iperf's output, samples, intervals and logs.
 
-    Rates that were derived from those become totals.
+    Rates that were derived from those become totals. Phases that other programs disturbed are left
+    out: a rate is compared with those of the same load, and that is not known without samples.
     """
-    results = phase_results(evidence)
+    both = zip(evidence.phases, phase_results(evidence))
+    phases = [_phase(*one) for one in both if not look(evidence, one[0]).is_disturbed]
     return replace(
         evidence,
         local=_host(evidence.local),
         peer=_host(evidence.peer),
-        phases=tuple(map(_phase, evidence.phases, results)),
+        phases=tuple(phases),
+        responsiveness=(),
+        loads=(),
+        one_way=(),
     )
 
 
@@ -78,7 +83,12 @@ def _phase(phase: Phase, result: PhaseResult) -> Phase:
     received = replace(flow.received, rate=result.rate)
     run = phase.run or Run("iperf3", protocol=result.protocol)
     run = replace(run, flows=(replace(flow, intervals=(), received=received),))
-    return replace(phase, run=run, sender=(), receiver=(), raw=None)
+    target, path, search = phase.target, phase.path, phase.search
+    return Phase(phase.name, run, phase.direction, target, path=path, search=search)
+
+
+def without_evidence(entry: Entry) -> Entry:
+    return {name: entry[name] for name in entry if name != "evidence"}
 
 
 def history_line(entry: Entry) -> str:
