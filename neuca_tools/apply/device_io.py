@@ -8,7 +8,7 @@ import errno
 from collections.abc import Collection, Mapping
 from typing import Optional
 
-from neuca_tools.backends import qdisc
+from neuca_tools.backends import link_attributes, qdisc
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.backends.queues import Queues
@@ -26,7 +26,7 @@ def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, Device
     try:
         qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
         found = {
-            index: _read_device(index, world.devices[index].name, groups, qdiscs.get(index))
+            index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
         names = _names(asked)
@@ -49,12 +49,13 @@ def _names(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSetting
 
 
 def _read_device(
-    index: int, name: str, groups: Collection[str], root: Optional[str]
+    world: World, index: int, groups: Collection[str], root: Optional[str]
 ) -> DeviceSettings:
     """One device's settings; `root` is its root qdisc. Raises OSError."""
     found = [
         _ethtool(index, through("ethtool", groups)),
-        Queues(index, name).read(through("files", groups)),
+        Queues(index, world.devices[index].name).read(through("files", groups)),
+        link_attributes.read(world, index, through("attribute", groups)),
     ]
     if root is not None:
         found.append(DeviceSettings({"qdisc": root}))
@@ -81,13 +82,15 @@ def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
     backend = SETTINGS[group].through
     if backend == "qdisc":
         qdisc.write(index, values[group])
+    elif backend == "attribute":
+        link_attributes.write(index, group, values[group])
     elif backend == "files":
         Queues(index, name).write(group, values[group])
     elif backend == "resolved":
         with Bus() as bus:
             Resolved(bus).write(index, group, values[group])
     else:
-        own = {setting.partition(".")[2]: value for setting, value in values.items()}
+        own = {setting.partition(".")[2] or setting: values[setting] for setting in values}
         try:
             with Ethtool() as ethtool:
                 ethtool.write(index, group, own)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
 from neuca_tools.desired.policy_routing import Gateways
@@ -50,18 +51,21 @@ class LinkResolver:
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.names, self.limits, self.routed = names, limits, routed
-        self.common = CommonSettings(world, record, limits, sure, rules, routed, roles.leased)
+        self.stacks = judge(requests, world, roles, names)
+        self.found_keys = find_links(world, roles)
+        places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
+        self.common = CommonSettings(
+            world, record, limits, sure, rules, routed, roles.leased, places
+        )
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
-        self.found_keys = find_links(world, roles)
         self.by_name = {
             name: device
             for device in world.devices.values()
             for name in (*device.altnames, device.name)
         }
         self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
-        self.stacks = judge(requests, world, roles, names)
         self.problems += self.stacks.problems
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
@@ -207,7 +211,7 @@ class LinkResolver:
             mtu=self.sizes.nic(key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
-            device=before.device,
+            device=self.common.places.restorable(key, before.device),
         )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
@@ -339,7 +343,7 @@ class LinkResolver:
                 mtu=self.sizes.nic(key, original.mtu, device),
                 txqueuelen=original.txqueuelen,
                 sysctls=original.sysctls,
-                device=original.device,
+                device=self.common.places.restorable(key, original.device),
             )
         return left
 

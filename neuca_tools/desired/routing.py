@@ -60,9 +60,12 @@ def resolve_routing(
     )
     every = (*hops.hops, *inside)
     tables = {hop.traits.table for hop in every} - {MAIN_TABLE} | {*policy.tables.values()}
-    rules, problems = resolve_rules(_requests(document, roles), links, tables, limits)
+    rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    others = (*every, *learned.hops)
+    # A route that a document asks for in the table of a NIC takes the place of the NIC's own.
+    taken = {hop.identity for hop in others}
     return Routing(
-        (*every, *learned.hops, *policy.hops),
+        (*others, *(hop for hop in policy.hops if hop.identity not in taken)),
         hops.banned,
         {**rules, **policy.rules},
         policy.tables,
@@ -72,10 +75,10 @@ def resolve_routing(
     )
 
 
-def _requests(document: Optional[Document], roles: Roles) -> list[RuleRequest]:
+def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
     """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
-    if document is None:
-        return []
-    platform = document.platform.rules if document.platform else ()
-    theirs = (one for one in platform if one.link and roles.role_of(one.link) == "dataplane")
-    return [*document.rules, *theirs]
+    own = document.rules if document else ()
+    theirs = (
+        one for one in layers.platform_rules if one.link and roles.role_of(one.link) == "dataplane"
+    )
+    return [*own, *theirs]

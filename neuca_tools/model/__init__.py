@@ -182,7 +182,8 @@ class Device:
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device
     (IFLA_LINK; 0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge, bond or
     VRF. `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc`
-    is the kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`.
+    is the kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`; `primary`
+    is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     """
 
     index: int
@@ -204,6 +205,8 @@ class Device:
     qdisc: str = ""
     altnames: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    port: tuple[tuple[str, str], ...] = ()
+    primary: int = 0
 
 
 @dataclass(frozen=True)
@@ -218,8 +221,9 @@ class World:
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
     interface to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the
     setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
-    advertisements; `peers` are the peer networks of point-to-point addresses. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
+    whose network gets no route by itself. `routes` are the unicast routes of the main table,
+    `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -239,6 +243,7 @@ class World:
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
+    bare: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
 
@@ -252,8 +257,8 @@ class Link:
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
-    the requested bond, bridge or VRF that it is a member or port of. `bare` are the desired
-    addresses whose network gets no route in the main table.
+    the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
+    network gets no route in the main table.
     """
 
     key: LinkKey

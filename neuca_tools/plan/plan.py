@@ -279,8 +279,9 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                bare = address in wanted.bare
-                yield AddAddress(sides.target(key), address, address in wanted.addresses, bare)
+                ours = address in wanted.addresses
+                bare = address in (wanted.bare if ours else found.bare)
+                yield AddAddress(sides.target(key), address, ours, bare)
 
 
 def _asked(

@@ -13,10 +13,11 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
+from neuca_tools.backends import link_attributes
 from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
-from neuca_tools.model.device_settings import DeviceSettings
+from neuca_tools.model.device_settings import DeviceSettings, joined
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
@@ -30,7 +31,11 @@ GEAR = {
     "rings.tx": "256",
     "coalesce.rx-usecs": "3",
     "offloads.tso": "on",
+    "wake-on-lan": "off",
 }
+ATTRIBUTES = ("mac", "path-cost", "port-priority", "bond-primary")
+NEW_PORT = (("path-cost", "100"), ("port-priority", "32"))
+WITH_PRIMARY = ("active-backup", "balance-tlb", "balance-alb")
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
@@ -82,8 +87,14 @@ class Kernel:
         metadata = next((index for index in hosts if index), 0)
         addresses = {index: tuple(found) for index, found in self.addresses.items() if found}
         missing = {"pause": "the driver has no pause"}
+        seen = World(dict(self.devices))
         settings = {
-            index: DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing)
+            index: joined(
+                (
+                    DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing),
+                    link_attributes.read(seen, index, ATTRIBUTES),
+                )
+            )
             for index in self.devices
         }
         return World(
@@ -96,6 +107,7 @@ class Kernel:
             settings=settings,
             tables=tuple(route for route in self.routes if not _is_main(route)),
             rules=tuple(SeenRule(rule, ROUTE_PROTOCOL) for rule in self.rules),
+            bare=frozenset(self.bare),
         )
 
     def _out(self, host):
@@ -188,10 +200,30 @@ class Kernel:
         self._device(index)
         if group == "coalesce":
             refuse(errno.EOPNOTSUPP, "Operation not supported")
+        if group in ATTRIBUTES:
+            self._set_attribute(index, group, values[group])
+            return
         found = self.gear.setdefault(index, dict(GEAR))
         found.update(values)
         if found["qdisc"] == "default":
             found["qdisc"] = GEAR["qdisc"]
+
+    def _set_attribute(self, index, group, value):
+        device = self.devices[index]
+        master = self.devices.get(device.master)
+        if group == "mac":
+            self.devices[index] = replace(device, mac=value)
+        elif group == "bond-primary":
+            if master is None or dict(master.options).get("mode") not in WITH_PRIMARY:
+                refuse(errno.EACCES, "Permission denied")
+            if (value == "yes") != (master.primary == index):
+                self.devices[master.index] = replace(master, primary=index * (value == "yes"))
+        elif device.port:
+            self.devices[index] = replace(
+                device, port=tuple({**dict(device.port), group: value}.items())
+            )
+        else:
+            refuse(errno.EOPNOTSUPP, "Operation not supported")
 
     def set_up(self, index, up):
         device = self._device(index)
@@ -316,7 +348,7 @@ class Kernel:
         else:
             if any(child.kind == "macvlan" for child in self.stacked(index)):
                 refuse(errno.EBUSY, "Device or resource busy")
-            self.devices[index] = replace(device, master=master)
+            self.devices[index] = replace(self.devices[index], master=master, port=NEW_PORT)
             self._ports(master)
 
     def _cycle(self, index):
@@ -327,8 +359,11 @@ class Kernel:
 
     def _release(self, index):
         device = self.devices[index]
-        self.devices[index] = replace(device, master=0, slave=False)
-        if device.master in self.devices and self.devices[device.master].kind == "vrf":
+        self.devices[index] = replace(device, master=0, slave=False, port=())
+        bond = self.devices.get(device.master)
+        if bond is not None and bond.primary == index:
+            self.devices[bond.index] = replace(bond, primary=0)
+        if bond is not None and bond.kind == "vrf":
             self._cycle(index)
             return
         if index in self.before_bond:
@@ -362,7 +397,8 @@ class Kernel:
         self._forget_sysctls(f"/{device.name}/")
 
     def add_bare_address(self, index, address):
-        self.bare.add((index, address))
+        if address not in self.addresses.get(index, ()):
+            self.bare.add((index, address))
         self.add_address(index, address)
 
     def add_address(self, index, address):

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
-from neuca_tools.agent.reconcile import Pass
+from neuca_tools.agent.purpose import Pass
 from neuca_tools.apply.decide import Policies, decide
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Observation, interest
@@ -293,6 +293,12 @@ DEVICE = (
     "coalesce = rx-usecs 50",
     "pause = rx on",
     "offloads = tso off",
+    "wake-on-lan = magic",
+    "mac = 02:00:00:00:f1:01",
+    "mac = 02:00:00:00:00:02",
+    "path-cost = 7",
+    "port-priority = 3",
+    "bond-primary = yes",
 )
 
 

@@ -66,7 +66,8 @@ class Draft:
     `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
     maps each address to the place that gives it. `management` is the reason why the NIC may be the
     management NIC, empty if there is none; `firm`: the document names it as the management NIC.
-    `offloads` maps the names of ethtool(8) to `on` or `off`. `gateways` are the routers of the
+    `offloads` maps the names of ethtool(8) to `on` or `off`, `device` are other settings of the
+    device, as in LinkRequest. `gateways` are the routers of the
     link's subnets; `implied`: they are those of the platform.
     `offers` are DNS servers and search domains.
     """
@@ -82,6 +83,7 @@ class Draft:
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
     offloads: dict[str, str] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
     state: LinkState = "up"
     rules: list[RuleRequest] = field(default_factory=list)
     automatic: Automatic = field(default_factory=Automatic)
@@ -226,11 +228,10 @@ class Draft:
         return found
 
     def _device(self) -> dict[str, str]:
-        if not self.offloads:
-            return {}
-        return {
-            "offloads": " ".join(f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
-        }
+        words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
+        if self.offloads:
+            return {"offloads": " ".join(words), **self.device}
+        return self.device
 
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""

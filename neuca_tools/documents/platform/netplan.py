@@ -82,6 +82,7 @@ _OFFLOADS = {
     "large-receive-offload": "lro",
 }
 _SWITCH = {True: "on", False: "off"}
+_MAC_WORDS = ("permanent", "preserve", "random", "stable", "stable-ssid")
 _ACTIVATION = ("manual", "off")
 # Switches without an effect that are off by default.
 _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
@@ -90,7 +91,7 @@ KEYS = (
     | frozenset(
         "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
         " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode".split()
+        " parameters mode primary path-cost port-priority".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -189,6 +190,11 @@ def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
         made.set_parent(draft, link, "link", drafts)
     else:
         made.set_members(draft, link, "interfaces", drafts)
+        holder = link.child("parameters")
+        if draft.key.kind == "bond":
+            made.set_primary(draft, holder, "primary", drafts)
+        else:
+            made.set_ports(draft, holder, drafts)
 
 
 def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
@@ -247,7 +253,23 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
     for theirs, ours in _OFFLOADS.items():
         if theirs in link.tree:
             draft.offloads[ours] = _SWITCH[link.true(theirs)]
+    if link.true("wakeonlan"):
+        draft.device["wake-on-lan"] = "magic"
+    _mac(draft)
     return _common(draft, draft.part)
+
+
+def _mac(draft: Draft) -> None:
+    """Set the MAC address of a NIC; netplan has words for some of them."""
+    link = draft.part
+    word = (link.text("macaddress") or "").lower()
+    if word in _MAC_WORDS:
+        reason = "only a MAC address can be set, and the permanent one is the default"
+        link.fault("macaddress", word, reason, "warning")
+    elif word:
+        mac = link.read("macaddress", values.mac)
+        if mac is not None:
+            draft.device["mac"] = mac
 
 
 def _matched(name: str, link: Part) -> Optional[Draft]:

@@ -12,6 +12,7 @@ from typing import Optional
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence.route import changes as route_changes
 
 DROP = 0.10  # of the median of the earlier rates (facts, section 6)
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
@@ -27,7 +28,7 @@ ON_OFF = {True: "on", False: "off"}
 
 @dataclass(frozen=True)
 class Change:
-    """One value that changed; None if it is absent. `where` is "local" or "peer"."""
+    """One value that changed; None if it is absent. `where` is "local", "peer" or "path"."""
 
     where: str
     field: str
@@ -75,6 +76,7 @@ def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
     changes = (
         *_host_changes("local", last.local, after.local, strict=not as_planned),
         *_host_changes("peer", last.peer, after.peer, strict=True),
+        *(Change("path", *one) for one in route_changes(last.route, after.route)),
     )
     rates = _rate_changes(map(_comparable, before), dict(_comparable(after)))
     return Comparison(changes, tuple(rates))
