@@ -16,7 +16,7 @@ import pytest
 
 HERE = Path(__file__).parent
 # Under pytest-xdist what takes longest begins first: no processor waits for it at the end.
-LONGEST_FIRST = ("machine", "lanes", "package", "attack", "netns", "wild", "dbus", "unit")
+LONGEST_FIRST = ("machine", "lanes", "package", "attack", "netns", "world", "wild", "dbus", "unit")
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.

@@ -14,8 +14,9 @@ packages_of() {
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
-        netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin
-                  python3-jsonschema ;;
+        netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin \
+                  python3-jsonschema dbus network-manager ;;
+        world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux openssh-client sudo ;;

@@ -147,9 +147,14 @@ def _logs(config: Config) -> list[Path]:
 def _marks(config: Config) -> list[Path]:
     """The files that mark NICs as ours, make a manager the DHCP client, or set sysctls."""
     directory = config.networkd_directory
-    clients = [name for name in names_in(directory) if dhcp_files.is_ours(name)]
+    clients = {
+        place / name
+        for place in (directory, config.networkmanager_profiles)
+        for name in names_in(place)
+        if dhcp_files.is_ours(name)
+    }
     return [
-        *(directory / name for name in clients),
+        *sorted(clients),
         config.networkmanager_directory / marks.NETWORKMANAGER_FILE,
         config.sysctl_directory / marks.SYSCTL_FILE,
         directory / marks.NETWORKD_NICS_FILE,

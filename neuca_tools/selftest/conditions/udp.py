@@ -83,7 +83,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         f"the receiver's socket buffer overflowed: {growth(counted):.0f} of {lost(look)} lost "
         "datagrams",
         (counted, _loss_fact(look)),
-        "or iperf3 -w 4M",
+        "for iperf3 alone, -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -104,7 +104,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
         f"cause{_fragments(look)}",
         (_loss_fact(look),),
-        "or iperf3 -w 4M",
+        "for iperf3 alone, -w 4M",
         "receiver",
         confidence=LOW,
         severity=INFO if loss < SLIGHT and passed(look) is not False else None,
@@ -233,8 +233,14 @@ def random_loss(session: Session) -> Optional[Hit]:
         f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
         "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
         (_loss_fact(slowest),),
-        "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; change the cable or the optic",
+        f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
+        "optic",
     )
+
+
+def _driver_counters(session: Session) -> str:
+    device = session.evidence.local.planned
+    return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
 
 
 def _is_random(slowest: Look, looks: Sequence[Look]) -> bool:

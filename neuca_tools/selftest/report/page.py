@@ -10,9 +10,10 @@ from typing import Optional
 from neuca_tools import __version__
 from neuca_tools.model.printable import markup as escape
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.base import INFO
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.report.charts import Chart, charts
 from neuca_tools.selftest.report.panels import figure, numbered
@@ -25,6 +26,7 @@ from neuca_tools.selftest.report.text import (
     phase_words,
     share_words,
     verdict,
+    way_words,
 )
 from neuca_tools.selftest.report.timeline import timeline
 
@@ -49,7 +51,7 @@ def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] =
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: {escape(WORDS[diagnosis.exit_code])}</title>\n"
+        f"<title>{escape(title)}: {escape(diagnosis.words)}</title>\n"
         f"<style>{STYLE}</style></head>\n"
         f"<body><main>\n{inside}\n</main></body></html>\n"
     )
@@ -129,12 +131,14 @@ def _finding(one: Finding) -> Iterator[str]:
     yield f"<p>{escape(one.text)}.</p>"
     if one.severity != INFO:
         meter = f'<span class=meter><span style="width:{one.share:.0%}"></span></span>'
-        yield f"<p class=share>{meter} explains {escape(share_words(one))}</p>"
+        yield f"<p class=share>{meter} explains {escape(share_words(one) + way_words(one))}</p>"
     if one.evidence:
         facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
     if one.advice:
         yield f"<p><b>Fix</b> {escape(WHERE.get(one.end, ''))}</p><pre>{escape(one.advice)}</pre>"
+    if one.tell:
+        yield f"<p><b>Tell apart</b> {escape(one.tell)}.</p>"
     if one.predicted:
         yield f"<p><b>Predicted</b> {escape(amounts.rate(one.predicted))}."
         yield f"<b>Next limit</b> {escape(one.next_limit or 'not known')}.</p>"

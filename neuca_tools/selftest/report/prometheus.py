@@ -60,6 +60,8 @@ def _rows(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[Row]:
         yield "retransmits", labels, phase.retransmits
     for finding in diagnosis.findings:
         labels = {name: getattr(finding, name) for name in ("id", "title", "severity", "end")}
+        if finding.direction:
+            labels["direction"] = finding.direction
         yield "finding_share", {**labels, **where}, finding.share
 
 

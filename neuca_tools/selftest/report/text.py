@@ -13,7 +13,8 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
+from neuca_tools.selftest.diagnosis.findings import ALONE, Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
@@ -24,8 +25,10 @@ WIDTH = 120
 SHOWS = 0.05
 # Columns.
 LABEL = 12
-LABELS = ("LIMIT", "FIX", "NEXT LIMIT")
-LABELS_OF_OTHERS = ("also", "fix", "next limit")
+LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
+LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
+# What is added where only one direction was found to be limited.
+WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
@@ -146,9 +149,14 @@ def share_words(finding: Finding) -> str:
     return f"{explains}, {finding.confidence} confidence"
 
 
-def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
-    limit, fix, following = labels
-    explains = f"{finding.id}, explains {share_words(finding)}"
+def way_words(finding: Finding) -> str:
+    """The direction that it limits, where each direction was measured by itself."""
+    return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
+
+
+def _finding(finding: Finding, labels: tuple[str, str, str, str]) -> Iterator[str]:
+    limit, fix, following, apart = labels
+    explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
     yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
     for fact in finding.evidence:
         yield from _labelled("", fact_line(fact))
@@ -159,6 +167,8 @@ def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
         yield from _labelled(fix, words)
     if finding.next_limit:
         yield from _labelled(following, finding.next_limit)
+    if finding.tell:
+        yield from _labelled(apart, finding.tell)
 
 
 def fact_line(fact: Fact) -> str:
@@ -182,7 +192,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     condition = limit and f"{limit.id}, {limit.title}"
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
-    words = WORDS[diagnosis.exit_code]
+    words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
     if condition:
@@ -208,12 +218,21 @@ def comparison(found: Comparison) -> str:
     return lines([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
 
 
+def _before(one: RateChange) -> str:
+    """The usual rate with its usual variation, or why there is none."""
+    if one.before is None:
+        reasons = ", ".join(dict.fromkeys(one.unlike))
+        return f"no earlier test is like this one: {len(one.unlike)} {reasons}"
+    usual = f"before {amounts.rate(one.before)}"
+    if one.count == 1:
+        return f"{usual} (once: its usual variation is not known)"
+    return f"{usual} ± {amounts.rate(one.deviation)} of {one.count}"
+
+
 def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     name = arrow(one.name, one.direction) + " "
-    words = f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}"
-    if one.count > 1:
-        words += f" ± {amounts.rate(one.deviation)} of {one.count}"
+    words = f"{name:<{LABEL}}{now}, {_before(one)}"
     if one.worse:
         words += "  WORSE"
     return words
