@@ -45,6 +45,7 @@ from neuca_tools.model.routing import (
     ROUTE_PROTOCOL,
     Choice,
     Rule,
+    SeenRule,
     Traits,
 )
 
@@ -171,11 +172,14 @@ def build(
 
 
 def _closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> dict[int, str]:
-    """The tables that no document may give a default route, with the reasons."""
+    """The tables that no document may give a default route, with the reasons.
+
+    Whoever marks packets for a table means this table.
+    """
     closed = {
         seen.rule.table: f"another program's rule {seen.rule.priority} leads to its table"
         for seen in world.rules
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.table
+        if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
     }
     closed.update(dict.fromkeys(vrfs.tables(requests).values(), "its table is that of a VRF"))
     closed.update(
@@ -183,6 +187,11 @@ def _closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles)
         for table, name in vrfs.foreign(world, roles).items()
     )
     return closed
+
+
+def _is_marked(seen: SeenRule) -> bool:
+    """Whether a rule is about packets with a mark only."""
+    return seen.plain and bool(seen.rule.mask)
 
 
 def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:

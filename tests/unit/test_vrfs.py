@@ -12,7 +12,7 @@ from worlds import Agent, mac, machine, nic, texts
 
 from neuca_tools.desired.management import Policy
 from neuca_tools.documents import parse
-from neuca_tools.model import Device, Route
+from neuca_tools.model import Device, LinkKey, Route
 from neuca_tools.model.routing import Rule, SeenRule, Traits
 
 ONE, TWO, THREE = mac(2), mac(3), mac(4)
@@ -287,6 +287,14 @@ def test_policy_routing_puts_no_default_route_into_a_table_that_others_use(monke
     }
     assert [note.reason for note in one.survey().resolution.notes] == [reasons[table]]
     assert routes(one) == set()
+
+
+def test_a_rule_about_marked_packets_leaves_its_table_to_policy_routing(monkeypatch):
+    one = agent(NIC + "gateway = 10.0.0.2\ntable = 200\n")
+    world = one.kernel.world
+    rules = (SeenRule(Rule(4, 500, 200, mark=1, mask=1), 4),)
+    monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
+    assert one.survey().resolution.tables == {LinkKey(ONE): 200}
 
 
 def test_thousands_of_vrfs_are_judged_in_linear_time():
