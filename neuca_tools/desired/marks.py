@@ -29,6 +29,8 @@ _LONGEST_CONFIG = 1000
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+# The kinds whose devices have the type of a NIC.
+_UNTYPED = ("macvlan", "vrf")
 _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
@@ -142,14 +144,17 @@ def networkd_files(
 
     There is none for an empty list: a [Match] section without a condition matches every interface
     (systemd.network(5)). A VLAN has no permanent MAC. `Type=` lists DEVTYPEs, which every networkd
-    knows; `Kind=` is newer (version 251). A macvlan has no DEVTYPE (drivers/net/macvlan.c) and the
-    type of a NIC; an older networkd matches it by its name only.
+    knows; `Kind=` is newer (version 251). A macvlan or VRF has no DEVTYPE (drivers/net/macvlan.c,
+    vrf.c) and the type of a NIC; an older networkd matches it by its name only.
     """
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
     known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    types = [f"Type={' '.join(known).replace('macvlan', 'ether')}"]
-    if "macvlan" in known:
+    words = [kind for kind in known if kind not in _UNTYPED]
+    if len(words) < len(known):
+        words.append("ether")
+    types = [f"Type={' '.join(words)}"]
+    if "ether" in words:
         types.append(f"Kind={' '.join(known)}")
     files = {NETWORKD_NICS_FILE: nics}
     if vlans:

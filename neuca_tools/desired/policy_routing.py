@@ -21,6 +21,7 @@ from ipaddress import ip_address, ip_network
 from itertools import chain
 from typing import Optional
 
+from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.safety import Fence
@@ -44,6 +45,7 @@ from neuca_tools.model.routing import (
     ROUTE_PROTOCOL,
     Choice,
     Rule,
+    SeenRule,
     Traits,
 )
 
@@ -148,6 +150,10 @@ def build(
     """The routes and rules of these links. `recorded` are the tables that links had before."""
     work = _Work(links, world, roles)
     usable = {key: links[key] for key in routed if key in links and links[key].addresses}
+    closed = _closed(requests, world, roles)
+    for key in [key for key in usable if requests[key].routing.table in closed]:
+        work.note(key, closed[requests[key].routing.table])
+        del usable[key]
     tables = _tables(usable, requests, world, recorded)
     for key in sorted(usable, key=lambda key: key.order):
         asked = requests[key].routing
@@ -163,6 +169,29 @@ def build(
         return _too_many(usable)
     kept = {key: table for key, table in tables.items() if key in work.used}
     return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+
+
+def _closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> dict[int, str]:
+    """The tables that no document may give a default route, with the reasons.
+
+    Whoever marks packets for a table means this table.
+    """
+    closed = {
+        seen.rule.table: f"another program's rule {seen.rule.priority} leads to its table"
+        for seen in world.rules
+        if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
+    }
+    closed.update(dict.fromkeys(vrfs.tables(requests).values(), "its table is that of a VRF"))
+    closed.update(
+        (table, f'its table is that of the VRF "{name}", which is not ours')
+        for table, name in vrfs.foreign(world, roles).items()
+    )
+    return closed
+
+
+def _is_marked(seen: SeenRule) -> bool:
+    """Whether a rule is about packets with a mark only."""
+    return seen.plain and bool(seen.rule.mask)
 
 
 def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:

@@ -70,6 +70,7 @@ class _Judge:
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
+        self.tables = vrfs.Taken(requests, world, roles)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
@@ -147,7 +148,7 @@ class _Judge:
                 " say which parent it is on"
             )
         if key.kind == vrfs.KIND:
-            wrong = vrfs.table_reason(key, self.requests, self.world, self.roles)
+            wrong = self.tables.reason(key, vrfs.number(virtual))
             if wrong:
                 return wrong
         reasons = (self._forbidden(key, lower) for lower in virtual.lower)

@@ -16,7 +16,17 @@ from typing import Optional
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC, Networks
-from neuca_tools.model import Hop, Host, Link, LinkKey, LinkRequest, RouteRequest, Virtual, World
+from neuca_tools.model import (
+    Hop,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Route,
+    RouteRequest,
+    Virtual,
+    World,
+)
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
@@ -100,48 +110,61 @@ def _placed(
 def foreign(world: World, roles: Roles) -> dict[int, str]:
     """The tables of VRFs that are not ours, each with the name of the VRF."""
     return {
-        table: device.name
+        number(Virtual(options=device.options)): device.name
         for device in world.devices.values()
         if device.kind == KIND and device.index not in roles.ours
-        for table in [number(Virtual(options=device.options))]
     }
 
 
-def table_reason(
-    key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles
-) -> Optional[str]:
-    """Why a VRF may not have the table that is requested for it."""
-    table = number(requests[key].virtual)
-    for other, request in requests.items():
-        twin = other.kind == KIND and request.state != "user" and number(request.virtual) == table
-        if twin and other != key:
-            return f"the table {table} is asked for {other} too"
-        if request.routing.table == table:
-            return f"the table {table} is that of the policy routing of {other}"
-    name = foreign(world, roles).get(table)
-    if name:
-        return f'the table {table} is that of the VRF "{name}", which is not ours'
-    for seen in world.rules:
-        if seen.rule.table == table and seen.protocol != ROUTE_PROTOCOL:
-            return f"another program's rule {seen.rule.priority} leads to the table {table}"
-    return _content_reason(key, table, world, roles)
+class Taken:
+    """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 
+    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> None:
+        self._world, self._roles = world, roles
+        self._foreign = foreign(world, roles)
+        self._vrfs: dict[int, list[LinkKey]] = {}
+        self._links: dict[int, LinkKey] = {}
+        for key, request in requests.items():
+            if key.kind == KIND and request.state != "user":
+                self._vrfs.setdefault(number(request.virtual), []).append(key)
+            self._links.setdefault(request.routing.table, key)
+        self._rules = {
+            seen.rule.table: seen.rule.priority
+            for seen in world.rules
+            if seen.protocol != ROUTE_PROTOCOL
+        }
+        self._routes: dict[int, list[Route]] = {}
+        for route in world.tables:
+            if route.protocol != ROUTE_PROTOCOL:
+                self._routes.setdefault(route.traits.table, []).append(route)
 
-def _content_reason(key: LinkKey, table: int, world: World, roles: Roles) -> Optional[str]:
-    """Why the table may not be used, by the routes in it.
+    def reason(self, key: LinkKey, table: int) -> Optional[str]:
+        """Why the VRF may not have this table."""
+        twin = next((one for one in self._vrfs.get(table, ()) if one != key), None)
+        if twin:
+            return f"the table {table} is asked for {twin} too"
+        if table in self._links:
+            return f"the table {table} is that of the policy routing of {self._links[table]}"
+        if table in self._foreign:
+            name = self._foreign[table]
+            return f'the table {table} is that of the VRF "{name}", which is not ours'
+        if table in self._rules:
+            return f"another program's rule {self._rules[table]} leads to the table {table}"
+        return self._content_reason(key, table)
 
-    Once we have created the VRF, the kernel and others may have added routes of the members.
-    """
-    device = roles.stacked.get(key.mac)
-    is_ours = device is not None and number(Virtual(options=device.options)) == table
-    for route in world.tables:
-        if route.traits.table != table or route.protocol == ROUTE_PROTOCOL:
-            continue
-        if route.index in roles.management:
-            return f"the table {table} has a route of the management NIC, to {route.to}"
-        if route.index in roles.protected or not is_ours:
-            return f"the table {table} has a route that is not ours, to {route.to}"
-    return None
+    def _content_reason(self, key: LinkKey, table: int) -> Optional[str]:
+        """Why the table may not be used, by the routes in it.
+
+        Once we have created the VRF, the kernel and others may have added routes of the members.
+        """
+        device = self._roles.stacked.get(key.mac)
+        is_ours = device is not None and number(Virtual(options=device.options)) == table
+        for route in self._routes.get(table, ()):
+            if route.index in self._roles.management:
+                return f"the table {table} has a route of the management NIC, to {route.to}"
+            if route.index in self._roles.protected or not is_ours:
+                return f"the table {table} has a route that is not ours, to {route.to}"
+        return None
 
 
 def default_routes(

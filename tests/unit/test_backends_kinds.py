@@ -48,13 +48,16 @@ def encoded(kind, options):
     return attributes.nest(IFLA_LINKINFO).nest(IFLA_INFO_DATA)
 
 
-@pytest.mark.parametrize(("kind", "options"), [("bond", BOND), ("bridge", BRIDGE)])
+KINDS = [("bond", BOND), ("bridge", BRIDGE), ("vrf", {"table": "70000"})]
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_every_option_is_read_back_as_it_was_set(kind, options):
     found = dict(kinds.options(kind, "02:00:00:00:00:01", encoded(kind, options)))
     assert {name: found.get(name) for name in options} == options
 
 
-@pytest.mark.parametrize(("kind", "options"), [("bond", BOND), ("bridge", BRIDGE)])
+@pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_the_readers_of_documents_accept_these_values(kind, options):
     for name, value in options.items():
         assert link_kinds.setting(kind, name, value).option(name) == value

@@ -14,9 +14,10 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
-    "unknown key; known are addresses, channels, coalesce, gateway, gro_flush_timeout, irq-affinity, mtu,"
-    " name, napi_defer_hard_irqs, offloads, pause, policy-routing, qdisc, rings, rps, state, table,"
-    " txqueuelen, xps and sysctl.KEY"
+    "unknown key; known are addresses, bond-primary, channels, coalesce, dns, gateway, gro_flush_timeout,"
+    " irq-affinity, mac, mtu, name, nameservers, napi_defer_hard_irqs, offloads, path-cost, pause,"
+    " policy-routing, port-priority, qdisc, rings, rps, search, state, table, txqueuelen, vrf, wake-on-lan,"
+    " xps and sysctl.KEY"
 )
 KEY = LinkKey(MAC)
 

@@ -12,7 +12,7 @@ from worlds import Agent, mac, machine, nic, texts
 
 from neuca_tools.desired.management import Policy
 from neuca_tools.documents import parse
-from neuca_tools.model import Device, Route
+from neuca_tools.model import Device, LinkKey, Route
 from neuca_tools.model.routing import Rule, SeenRule, Traits
 
 ONE, TWO, THREE = mac(2), mac(3), mac(4)
@@ -196,7 +196,9 @@ def test_a_vrf_never_takes_an_ignored_nic():
     assert one.kernel.devices[3].master == 0
 
 
-@pytest.mark.parametrize("table", ["253", "254", "255", "main", "0", "4294967296", "31005"])
+@pytest.mark.parametrize(
+    "table", ["253", "254", "255", "main", "0", "4294967296", "31005", "1073741826"]
+)
 def test_a_table_of_the_kernel_or_of_policy_routing_is_a_fault(table):
     document = parse(f"[vrf blue]\ntable = {table}\nmembers = {ONE}\n")
     assert [fault.severity for fault in document.faults] == ["error"]
@@ -270,6 +272,35 @@ def test_no_document_adds_a_route_to_the_table_of_a_vrf_that_is_not_ours(to):
     reason = 'the table 10 is that of the VRF "mgmt", which is not ours'
     assert ("None", f"route to {to}: {reason}") in refused(one)
     assert routes(one) == set()
+
+
+@pytest.mark.parametrize("table", [10, 200])
+def test_policy_routing_puts_no_default_route_into_a_table_that_others_use(monkeypatch, table):
+    one = agent(NIC + f"gateway = 10.0.0.2\ntable = {table}\n", FOREIGN)
+    world = one.kernel.world
+    rules = (SeenRule(Rule(4, 500, 200), 4),)
+    monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
+    one.run()
+    reasons = {
+        10: 'its table is that of the VRF "mgmt", which is not ours',
+        200: "another program's rule 500 leads to its table",
+    }
+    assert [note.reason for note in one.survey().resolution.notes] == [reasons[table]]
+    assert routes(one) == set()
+
+
+def test_a_rule_about_marked_packets_leaves_its_table_to_policy_routing(monkeypatch):
+    one = agent(NIC + "gateway = 10.0.0.2\ntable = 200\n")
+    world = one.kernel.world
+    rules = (SeenRule(Rule(4, 500, 200, mark=1, mask=1), 4),)
+    monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
+    assert one.survey().resolution.tables == {LinkKey(ONE): 200}
+
+
+def test_thousands_of_vrfs_are_judged_in_linear_time():
+    text = "".join(f"[vrf v{one}]\ntable = {one + 1000}\n" for one in range(3000))
+    resolution = agent(text).survey().resolution
+    assert len([key for key in resolution.want.links if key.kind == "vrf"]) == 3000
 
 
 def test_a_vrf_of_somebody_else_is_not_taken_over():

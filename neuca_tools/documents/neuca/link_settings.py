@@ -194,7 +194,11 @@ def nameservers(text: str) -> str:
     words = text.replace(",", " ").split()
     if not 0 < len(words) <= MOST_DNS:
         raise UnusableError(f"there are not 1 to {MOST_DNS} DNS servers")
-    return " ".join(dict.fromkeys(str(values.next_hop(word)) for word in words))
+    hosts = [values.host(word) for word in words]
+    for host in hosts:
+        if host.is_unspecified or host.is_loopback or host.is_multicast:
+            raise UnusableError(f'"{host}" cannot be a DNS server')
+    return " ".join(dict.fromkeys(map(str, hosts)))
 
 
 def search(text: str) -> str:

@@ -26,6 +26,8 @@ _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
+# Those for the routes that NICs get by DHCP (`desired.dhcp_files`).
+DHCP_TABLES = range(1 << 30, 1 << 31)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
@@ -124,6 +126,8 @@ def vrf_table(text: str) -> int:
     number = route_table(text)
     if number == MAIN_TABLE:
         raise UnusableError("the main table cannot be that of a VRF")
+    if number in DHCP_TABLES:
+        raise UnusableError(f"the tables {DHCP_TABLES[0]} to {DHCP_TABLES[-1]} are those of DHCP")
     return number
 
 
