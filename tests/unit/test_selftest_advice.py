@@ -25,7 +25,9 @@ EVERY = {
     **{path.stem: evidence_of(path.read_bytes()) for path in sorted(DATA.iterdir())},
 }
 # What people have to fill in: words in capitals that are no names, "<…>" and "…".
-NAMES = frozenset("ARP CPU CPUs ECMP GID ICMP IP MAC MSS MTU ND NIC RDMA SO_RCVBUF SO_SNDBUF TCP UDP VLAN".split())
+NAMES = frozenset(
+    "ARP CPU CPUs ECMP GID ICMP IP MAC MSS MTU ND NIC RDMA SO_RCVBUF SO_SNDBUF TCP UDP VLAN".split()
+)
 PLACEHOLDER = re.compile(r"\b[A-Z_]{2,}\b|\b[A-Z]\b|<\w+>|…|\.\.\.")
 
 
@@ -41,7 +43,9 @@ def test_nothing_is_left_to_fill_in(name):
         assert placeholders(re.sub(r"D\d\d", "", finding.tell or "")) == set()
 
 
-@pytest.mark.parametrize("advice", ["ethtool -K DEV tso on", "fq maxrate RATE", "rx MAX", "-L x combined N", "ping …"])
+@pytest.mark.parametrize(
+    "advice", ["ethtool -K DEV tso on", "fq maxrate RATE", "rx MAX", "-L x combined N", "ping …"]
+)
 def test_what_is_left_to_fill_in_is_seen(advice):
     assert placeholders(advice)
 
@@ -92,7 +96,9 @@ def test_a_value_that_is_not_known_may_be_larger():
 
 
 def test_of_two_hosts_neither_is_lowered():
-    hosts = [Host(sysctls={RMEM: value}) for value in ("4096 131072 16777216", "4096 131072 6291456")]
+    hosts = [
+        Host(sysctls={RMEM: value}) for value in ("4096 131072 16777216", "4096 131072 6291456")
+    ]
     hit = never_lower(Hit(1.0, "", sysctls={RMEM: "4096 131072 8388608"}), hosts)
     assert hit.sysctls == {RMEM: "4096 131072 16777216"}
 

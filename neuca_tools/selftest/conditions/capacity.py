@@ -14,8 +14,9 @@ from neuca_tools.selftest.conditions.session import Rule, Session, first, links_
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
-    flow_of,
+    hits_bursts,
     is_losing,
+    loss_of_datagrams,
     lost,
     offered,
     slowest_test,
@@ -30,11 +31,9 @@ IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
 # Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
 SLICE = 0.003
+NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
-HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
-# Datagrams that random loss would have hit, and how much less was lost of them (D17).
-SURELY, CONTRAST = 20, 4
 LEVEL = 0.9  # of the plateau (D17)
 UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
@@ -53,12 +52,14 @@ def policed(session: Session) -> Optional[Hit]:
             return hit
         # A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     slowest = slowest_test(ladder)
+    if slowest is not None:
+        alone = (one for one in session.tcp if one.phase.name != TOGETHER)
+        hit = first(_policed_by_contrast(one, ladder) for one in alone)
+        if hit is not None or not over:
+            return hit
     if slowest is not None and is_losing(slowest):
         # UDP is lost at every rate that was offered (D19).
         return None
-    if slowest is not None and not over:
-        alone = (one for one in session.tcp if one.phase.name != TOGETHER)
-        return first(_policed_by_contrast(one, ladder) for one in alone)
     return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
 
 
@@ -90,6 +91,8 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
+    if _is_noisy(tcp):
+        confidence = LOW
     return Hit(
         share * tcp.left,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few "
@@ -101,15 +104,21 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     )
 
 
+def _is_noisy(look: Look) -> bool:
+    """Whether idle round trips vary by more than what tells a queue from none."""
+    shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
+    if not shortest or not usual:
+        return False
+    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
+
+
 def _policed_by_contrast(tcp: Look, ladder: list[Look]) -> Optional[Hit]:
     """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
 
     Loss at random would hit both alike.
     """
-    loss, there = tcp.loss or 0.0, [one for one in ladder if _is_same_way(one, tcp)]
-    sent = sum(flow_of(one).received.datagrams or 0 for one in there)
-    part = sum(map(lost, there)) / max(1, sent)
-    if loss * sent < SURELY or part > loss / CONTRAST or loss < HEAVY or passed(tcp):
+    loss, part = tcp.loss or 0.0, loss_of_datagrams(ladder, tcp.phase.direction)
+    if not hits_bursts(tcp, ladder) or passed(tcp):
         return None
     if not is_lossy(tcp) or _has_standing_queue(tcp):
         return None
@@ -123,10 +132,6 @@ def _policed_by_contrast(tcp: Look, ladder: list[Look]) -> Optional[Hit]:
         "pacing (fq) avoids the bursts",
         confidence=MEDIUM,
     )
-
-
-def _is_same_way(udp: Look, tcp: Look) -> bool:
-    return udp.phase.direction == tcp.phase.direction
 
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
