@@ -265,3 +265,9 @@ def test_loss_without_a_queue_cannot_be_told_where_idle_round_trips_vary():
     noisy = diagnose(replace(lossy, idle=Latency(100, 0, 0.060))).findings
     assert [(one.id, one.confidence) for one in noisy][:2] == [("D05", "high"), ("D17", "low")]
     assert noisy[0].tell.startswith("D05 or D17: UDP ")
+
+
+def test_round_trips_of_the_kernel_that_stay_flat_tell_however_late_programs_respond():
+    lossy = uneven([19e6] * 10, retrans=0.05, rtt=10_900, min_rtt=10_000, **ROOMY)
+    found = diagnose(replace(lossy, idle=Latency(100, 0, 0.024))).findings
+    assert [(one.id, one.severity) for one in found][:2] == [("D17", "limit"), ("D05", "info")]

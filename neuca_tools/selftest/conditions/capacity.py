@@ -107,7 +107,8 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
 def _is_noisy(look: Look) -> bool:
     """Whether idle round trips vary by more than what tells a queue from none."""
     shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
-    if not shortest or not usual:
+    if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
+        # The kernel's own round trips do not wait for the programs that measure the idle ones.
         return False
     return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
 
