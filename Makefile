@@ -33,7 +33,7 @@ test: ## every tier, without what takes long: a quarter of an hour on two proces
 test-all: ## everything: hours
 	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"
 	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes a quarter of an hour."
-	@tests/setup.sh $(notdir $(TIERS)) parallel
+	@tests/setup.sh $(notdir $(TIERS)) parallel browser
 	@$(ALL) $(TIERS)
 
 test-unit: ## pure code, style, layering, packaging: seconds

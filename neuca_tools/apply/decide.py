@@ -89,7 +89,11 @@ def decide(
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     record = updates.remember_tables(record, resolution)
     marks = _marks(resolution, record, policies, world)
-    want = replace(resolution.want, files=marks.files, tell=marks.tell)
+    links = {
+        key: replace(link, profile=marks.profiles.get(key, ""))
+        for key, link in resolution.want.links.items()
+    }
+    want = replace(resolution.want, links=links, files=marks.files, tell=marks.tell)
     resolution = replace(resolution, want=want)
     leased = resolution.roles.leased
     record = leftovers.leave(
@@ -127,4 +131,5 @@ def _marks(
     sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
     found = manager_files.wanted(resolution, record, places, present, sysctls)
     clients = manager_files.dhcp_client(resolution, places, world.files)
-    return manager_files.Marks({**found.files, **clients.files}, {**found.tell, **clients.tell})
+    files, told = {**found.files, **clients.files}, {**found.tell, **clients.tell}
+    return manager_files.Marks(files, told, clients.profiles)

@@ -25,10 +25,10 @@ from neuca_tools.model import Address, Route
 from neuca_tools.model.routing import Rule
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer
-from neuca_tools.plan.operations import Unmanage, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
-HARMLESS = (Unmanage, WriteSysctl, SetDevice, AddRule, DeleteRule)
+HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
@@ -206,13 +206,20 @@ class GuardedWriter:
         sysctl.write(path, value)
 
     def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
-        write_files({Path(path): content for path, content in files.items()})
+        """Write files. NetworkManager ignores profiles that others can read."""
+        found = {Path(path): content for path, content in files.items()}
+        secret = {path: found.pop(path) for path in [*found] if path.suffix == ".nmconnection"}
+        write_files(found)
+        write_files(secret, 0o600)
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
         self._managers.unmanage(manager, names)
 
     def tell(self, manager: str) -> None:
         self._managers.tell(manager)
+
+    def activate(self, manager: str, name: str, profile: str) -> None:
+        self._managers.activate(manager, name, profile)
 
 
 class _Progress:

@@ -110,7 +110,8 @@ class Host:
 
     def _managers(self) -> Managers:
         """Both managers; they are not contacted unless they belong to this network namespace."""
-        return Managers(self._bus, udev_is_ours(self.config))
+        place = self.config.networkmanager_profiles
+        return Managers(self._bus, udev_is_ours(self.config), place)
 
 
 class StateFiles:

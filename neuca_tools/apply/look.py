@@ -31,6 +31,7 @@ def places(config: Config) -> Places:
         config.udev_substring,
         config.data_udev_priority,
         config.mgmt_udev_priority,
+        config.networkmanager_profiles,
     )
 
 
@@ -48,6 +49,7 @@ def look(
         files=read_files(places(config)),
         managers=words,
         silent_managers=dict(managers.reasons),
+        profiles=managers.profiles,
     )
     tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
     read = _sysctls(interest.sysctls_of(world))
@@ -66,9 +68,8 @@ def read_files(where: Places) -> dict[str, Optional[bytes]]:
     """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [where.udev / name for name in rules]
-    paths += [
-        where.networkd / name for name in names_in(where.networkd) if dhcp_files.is_ours(name)
-    ]
+    for place in (where.networkd, where.profiles):
+        paths += [place / name for name in names_in(place) if dhcp_files.is_ours(name)]
     paths += [where.networkd / marks.NETWORKD_NICS_FILE, where.networkd / marks.NETWORKD_VLANS_FILE]
     paths += [where.networkmanager / marks.NETWORKMANAGER_FILE, where.sysctl / marks.SYSCTL_FILE]
     return {str(path): _content(path) for path in paths}

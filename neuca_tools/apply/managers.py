@@ -9,24 +9,29 @@ this network namespace.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.networkd import Networkd
 from neuca_tools.backends.networkmanager import NetworkManager
+from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.marks import names_given, rule_mac
+from neuca_tools.files import names_in
 from neuca_tools.model import LinkKey
 
 
 class Managers:
     """Both managers over one bus connection, for one pass.
 
-    `reasons`: why a manager gave no answer to the last `ask`.
+    `reasons`: why a manager gave no answer to the last `ask`. `profiles`: the UUIDs of the
+    NetworkManager profiles that were in use then, by interface. `place` is their directory.
     """
 
-    def __init__(self, bus: Bus, enabled: bool) -> None:
+    def __init__(self, bus: Bus, enabled: bool, place: Path) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
-        self._enabled = enabled
+        self._enabled, self._place = enabled, place
+        self.profiles: Mapping[str, str] = {}
         self.reasons: dict[str, str] = {}
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
@@ -42,6 +47,7 @@ class Managers:
                 self.reasons[name] = reason
             if reason or "absent" not in words.values():
                 found[name] = words
+        self.profiles = self._networkmanager.profiles
         return found
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
@@ -54,9 +60,16 @@ class Managers:
         if not self._enabled:
             return
         if manager == "networkmanager":
+            names = {name for name in names_in(self._place) if dhcp_files.is_ours(name)}
+            self._networkmanager.load_profiles(self._place, names, dhcp_files.is_ours)
             self._networkmanager.reload_configuration()
         else:
             self._networkd.reload()
+
+    def activate(self, manager: str, interface: str, profile: str) -> None:
+        """Have NetworkManager use the profile on the interface. Raises ManagerError."""
+        if self._enabled and manager == "networkmanager":
+            self._networkmanager.activate(interface, profile)
 
 
 def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[str]:

@@ -140,6 +140,7 @@ def _link(
             for manager, words in world.managers.items()
             if device.name in words
         },
+        profile=world.profiles.get(device.name, ""),
     )
 
 

@@ -55,8 +55,12 @@ def identity(operation: Operation) -> tuple[object, ...]:
 
 
 def as_it_was(link: Link, world: World) -> Link:
-    """The link as a roll-back can restore it, without automatic addresses and write-only values."""
-    return replace(link, device=restorable(link.device), addresses=lasting(link, world))
+    """The link as a roll-back can restore it.
+
+    Automatic addresses, write-only values and the profile of a network manager are left out.
+    """
+    addresses = lasting(link, world)
+    return replace(link, device=restorable(link.device), addresses=addresses, profile="")
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -21,6 +21,7 @@ from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
+    Activate,
     DeleteAddress,
     Rename,
     SetAttribute,
@@ -36,6 +37,8 @@ from neuca_tools.state import intentions
 log = logging.getLogger("neuca")
 RELEASE_TIME = 0.5
 """Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
+ACTIVATION_LOOKS = 3
+"""How often this is waited for, or for a change, when it flushes a NIC to begin DHCP on it."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
 LATE = (WriteSysctl, SetAttribute)
@@ -144,12 +147,15 @@ class Transaction:
         Returns the operations that are planned after that.
         """
         operations = [one for one in planned if one.order <= Phase.MARK]
-        if not any(isinstance(one, (Unmanage, Tell)) for one in operations):
+        if not any(isinstance(one, (Unmanage, Tell, Activate)) for one in operations):
             return planned
         self.store.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._apply(operations)
             watch.wait(RELEASE_TIME)
+            if self._activated():
+                for _ in range(ACTIVATION_LOOKS):
+                    watch.wait(RELEASE_TIME)
         self.marked = True
         self.decision = self._decide(self.decision.record)
         after = self.purpose.operations(self.decision)
@@ -266,8 +272,14 @@ class Transaction:
         done = {identity(operation) for operation in self.result.done}
         again = [operation for operation in left if identity(operation) not in done]
         if last:
-            again += [operation for operation in left if isinstance(operation, LATE)]
-        return again
+            flushed = self._activated()
+            again += [one for one in left if isinstance(one, LATE) or one.domains & flushed]
+        return list(dict.fromkeys(again))
+
+    def _activated(self) -> frozenset[str]:
+        """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
+        done = (one for one in self.result.done if isinstance(one, Activate))
+        return frozenset().union(*(one.domains for one in done))
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still leads to the first state."""

@@ -1,7 +1,7 @@
-"""What systemd-networkd has stored of the DHCPv4 lease of a link: server and end.
+"""What network managers have stored of the DHCPv4 lease of a link: server and end.
 
-The files are not a documented interface, but cloud-init reads them too (net/dhcp.py). Whatever
-cannot be read is left out.
+The files are not a documented interface, but cloud-init reads networkd's too (net/dhcp.py).
+Whatever cannot be read is left out.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index
+DEVICES = Path("/run/NetworkManager/devices")  # the same
 LARGEST = 1 << 16  # bytes
 
 
@@ -27,25 +28,49 @@ class Lease(NamedTuple):
     until: str = ""
 
 
-def read(index: int, directory: Path = LEASES) -> list[Lease]:
-    """The lease of the link with this index; none if there is none."""
+def read(index: int, networkd: Path = LEASES, networkmanager: Path = DEVICES) -> list[Lease]:
+    """The leases of the link with this index that the managers have stored."""
+    found = [_of_networkd(networkd / str(index)), _of_networkmanager(networkmanager / str(index))]
+    return [lease for lease in found if lease.address]
+
+
+def _of_networkd(path: Path) -> Lease:
+    values, saved = _values(path)
+    seconds, until = values.get("LIFETIME", ""), ""
+    if seconds.isdecimal() and int(seconds) < 2**32 - 1:  # infinite, RFC 2131, 3.3
+        until = _moment(saved + int(seconds))
+    return Lease(
+        _address(values.get("ADDRESS", "")), _address(values.get("SERVER_ADDRESS", "")), until
+    )
+
+
+def _of_networkmanager(path: Path) -> Lease:
+    """The keys are those of the options that NetworkManager has on D-Bus (Dhcp4Config)."""
+    values, _ = _values(path)
+    server = _address(values.get("dhcp4.dhcp_server_identifier", ""))
+    end, until = values.get("dhcp4.expiry", ""), ""
+    if end.isdecimal() and values.get("dhcp4.dhcp_lease_time") != str(2**32 - 1):
+        until = _moment(int(end))
+    return Lease(_address(values.get("dhcp4.ip_address", "")), server, until)
+
+
+def _values(path: Path) -> tuple[dict[str, str], float]:
+    """The values of a file by key, and when it was written, in seconds since the epoch."""
     values: dict[str, str] = {}
     saved = 0.0
-    with suppress(OSError), (directory / str(index)).open("rb") as stream:
+    with suppress(OSError), path.open("rb") as stream:
         saved = os.fstat(stream.fileno()).st_mtime
         for line in stream.read(LARGEST).decode("utf-8", "replace").splitlines():
             key, _, value = line.partition("=")
             values[key] = value
-    address, server = (
-        _address(values.get("ADDRESS", "")),
-        _address(values.get("SERVER_ADDRESS", "")),
-    )
-    if not address:
-        return []
-    seconds, until = values.get("LIFETIME", ""), ""
-    if seconds.isdecimal() and int(seconds) < 2**32 - 1:  # infinite, RFC 2131, 3.3
-        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(saved + int(seconds)))
-    return [Lease(address, server, until)]
+    return values, saved
+
+
+def _moment(seconds: float) -> str:
+    """RFC 3339 in UTC; empty for a moment that cannot be written."""
+    with suppress(OverflowError, ValueError, OSError):
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    return ""
 
 
 def _address(text: str) -> str:

@@ -1,4 +1,4 @@
-"""NetworkManager over D-Bus: queries which interfaces it manages, and makes it unmanage some.
+"""NetworkManager over D-Bus: which interfaces it manages, and its profiles that are ours.
 
 GetManagedObjects covers all devices at once, which matters on a host with 1,000 interfaces.
 """
@@ -7,13 +7,18 @@ GetManagedObjects covers all devices at once, which matters on a host with 1,000
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
 
-from neuca_tools.backends.bus import Manager, RefusedError
+from neuca_tools.backends.bus import Bus, Manager, RefusedError
 from neuca_tools.errors import ManagerError
 
-_DEVICE = "org.freedesktop.NetworkManager.Device"
+_NAME = "org.freedesktop.NetworkManager"
+_PATH = "/org/freedesktop/NetworkManager"
+_DEVICE = f"{_NAME}.Device"
+_ACTIVE = f"{_NAME}.Connection.Active"
+_STORED = f"{_NAME}.Settings.Connection"
 _STATE_UNMANAGED = 10  # NM_DEVICE_STATE_UNMANAGED, nm-dbus-interface.h
 _RELOAD_CONFIGURATION = 1  # flags of Reload: NetworkManager.conf and conf.d, no connections, no DNS
 
@@ -22,6 +27,7 @@ class _Device(NamedTuple):
     path: str
     interface: str
     managed: bool
+    profile: str
 
 
 class NetworkManager(Manager):
@@ -31,11 +37,15 @@ class NetworkManager(Manager):
     name = "org.freedesktop.NetworkManager"
     unit = "NetworkManager.service"
 
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.profiles: Mapping[str, str] = {}
+
     def states(self) -> dict[str, str]:
-        return {
-            device.interface: "managed" if device.managed else "unmanaged"
-            for device in self._devices()
-        }
+        """The states; `profiles` are then the UUIDs of the active profiles, by interface."""
+        devices = self._devices()
+        self.profiles = {one.interface: one.profile for one in devices if one.profile}
+        return {one.interface: "managed" if one.managed else "unmanaged" for one in devices}
 
     def unmanage(self, interfaces: Collection[str]) -> None:
         """Set Managed to false for these interfaces until the next boot; addresses and routes stay.
@@ -47,45 +57,96 @@ class NetworkManager(Manager):
         for device in self._devices():
             if device.managed and device.interface in interfaces:
                 try:
-                    self._ask(
-                        f'set Managed of "{device.interface}" to false in NetworkManager',
-                        device.path,
-                        "org.freedesktop.DBus.Properties.Set",
-                        "ssv",
-                        _DEVICE,
-                        "Managed",
-                        False,
-                    )
+                    self._manage(device, False)
                 except RefusedError as refusal:
                     refused.append(refusal.text)
         if refused:
             raise ManagerError("; ".join(refused))
 
+    def _manage(self, device: _Device, managed: bool) -> None:
+        self._ask(
+            f'set Managed of "{device.interface}" to {str(managed).lower()} in NetworkManager',
+            device.path,
+            "org.freedesktop.DBus.Properties.Set",
+            "ssv",
+            _DEVICE,
+            "Managed",
+            managed,
+        )
+
     def reload_configuration(self) -> None:
         """Reload conf.d; interfaces that become unmanaged are flushed. Raises ManagerError."""
         self._ask(
             "asked NetworkManager to read its configuration again",
-            "/org/freedesktop/NetworkManager",
-            "org.freedesktop.NetworkManager.Reload",
+            _PATH,
+            f"{_NAME}.Reload",
             "u",
             _RELOAD_CONFIGURATION,
             work=True,
         )
 
-    def _devices(self) -> list[_Device]:
-        objects = self._ask(
-            "asked NetworkManager for its devices",
-            "/org/freedesktop",
-            "org.freedesktop.DBus.ObjectManager.GetManagedObjects",
+    def load_profiles(
+        self, place: Path, names: Collection[str], is_ours: Callable[[str], bool]
+    ) -> None:
+        """Load these profiles of a directory, and drop those of ours that are not there any more.
+
+        Other profiles are not loaded again: one whose file is gone would be taken out of use, which
+        could be that of the management NIC. Raises ManagerError.
+        """
+        stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
+        known = {Path(str(one.get("Filename", ""))) for one in stored}
+        wanted = {place / name for name in names}
+        wanted |= {path for path in known if path.parent == place and is_ours(path.name)}
+        if not wanted:
+            return
+        _, failed = self._ask(
+            "asked NetworkManager to load the profiles for DHCP",
+            f"{_PATH}/Settings",
+            f"{_NAME}.Settings.LoadConnections",
+            "as",
+            sorted(map(str, wanted)),
+            work=True,
         )
+        refused = sorted(str(path) for path in failed if Path(path).name in names)
+        if refused:
+            raise ManagerError(f"NetworkManager does not load {', '.join(refused)}")
+
+    def activate(self, interface: str, profile: str) -> None:
+        """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
+        for device in self._devices():
+            if device.interface != interface:
+                continue
+            if not device.managed:
+                self._manage(device, True)
+            what = f'asked NetworkManager to use the profile for DHCP on "{interface}"'
+            settings = f"{_NAME}.Settings.GetConnectionByUuid"
+            found = self._ask(what, f"{_PATH}/Settings", settings, "s", profile)
+            try:
+                start = f"{_NAME}.ActivateConnection"
+                self._ask(what, _PATH, start, "ooo", found, device.path, "/", work=True)
+            except RefusedError:
+                # A device that is not ready yet uses the profile by itself once it is.
+                if device.managed:
+                    raise
+
+    def _devices(self) -> list[_Device]:
+        objects = self._objects()
         return [
-            _device(str(path), interfaces[_DEVICE])
+            _device(str(path), interfaces[_DEVICE], objects)
             for path, interfaces in objects.items()
             if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)
         ]
 
+    def _objects(self) -> Any:
+        return self._ask(
+            "asked NetworkManager for its devices",
+            "/org/freedesktop",
+            "org.freedesktop.DBus.ObjectManager.GetManagedObjects",
+        )
 
-def _device(path: str, properties: Any) -> _Device:
+
+def _device(path: str, properties: Any, objects: Any) -> _Device:
     unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
     managed = bool(properties.get("Managed", True)) and not unmanaged
-    return _Device(path, str(properties.get("Interface", "")), managed)
+    active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
+    return _Device(path, str(properties.get("Interface", "")), managed, str(active.get("Uuid", "")))

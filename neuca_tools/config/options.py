@@ -74,6 +74,7 @@ class Config:
     data_udev_priority: int = 10
     mgmt_udev_priority: int = 15
     networkmanager_directory: Path = Path("/etc/NetworkManager/conf.d")
+    networkmanager_profiles: Path = Path("/etc/NetworkManager/system-connections")
     networkd_directory: Path = Path("/etc/systemd/network")
     sysctl_directory: Path = Path("/etc/sysctl.d")
     managers: Literal["auto", "none"] = "auto"
@@ -240,6 +241,7 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("linux", "data-udev-priority"): ("data_udev_priority", _number(0, 99)),
     ("linux", "mgmt-udev-priority"): ("mgmt_udev_priority", _number(0, 99)),
     ("linux", "networkmanager-directory"): ("networkmanager_directory", _path),
+    ("linux", "networkmanager-profiles"): ("networkmanager_profiles", _path),
     ("linux", "networkd-directory"): ("networkd_directory", _path),
     ("linux", "sysctl-directory"): ("sysctl_directory", _path),
     ("linux", "managers"): ("managers", _one_of("auto", "none")),

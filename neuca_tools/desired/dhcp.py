@@ -38,7 +38,7 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
 SETTING = "dhcp"
 # The managers that can be the client, the preferred one first.
-CLIENTS = ("networkd",)
+CLIENTS = ("networkd", "networkmanager")
 # Prefix lengths: a lease with a shorter one would lead public networks to its link.
 SHORTEST_OWN = {4: 16, 6: 48}
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table

@@ -16,7 +16,11 @@ from typing import Optional
 from neuca_tools.model import Automatic
 
 PREFIX = "04-neuca-dhcp-"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
-_NETWORKD = re.compile(rf"{PREFIX}([0-9a-f]{{12}})\.network")
+# By the manager that reads them; see nm-settings-keyfile(5) for the second.
+_NAMES = {
+    "networkd": re.compile(rf"{PREFIX}([0-9a-f]{{12}})\.network"),
+    "networkmanager": re.compile(r"neuca-dhcp-([0-9a-f]{12})\.nmconnection"),
+}
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
 _ASKED = {
     "use-dns": "UseDNS",
@@ -48,19 +52,34 @@ def networkd_name(mac: str) -> str:
     return f"{PREFIX}{mac.replace(':', '')}.network"
 
 
+def profile_name(mac: str) -> str:
+    """The name of the NetworkManager profile for a NIC.
+
+    >>> profile_name("02:00:00:00:00:02")
+    'neuca-dhcp-020000000002.nmconnection'
+    """
+    return f"neuca-dhcp-{mac.replace(':', '')}.nmconnection"
+
+
+def owner(name: str) -> tuple[str, str]:
+    """The manager and the MAC that a file of this name is for; both empty if it is not ours."""
+    for manager, pattern in _NAMES.items():
+        match = pattern.fullmatch(name)
+        if match:
+            return manager, ":".join(re.findall("..", match.group(1)))
+    return "", ""
+
+
 def is_ours(name: str) -> bool:
     """Whether a file of this name is for DHCP on a NIC."""
-    return _NETWORKD.fullmatch(name) is not None
+    return bool(owner(name)[0])
 
 
 def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, str]]:
     """The manager and the MAC of each of these files that is one of ours and exists, by path."""
-    found = {}
-    for path, content in files.items():
-        match = _NETWORKD.fullmatch(Path(path).name)
-        if match and content is not None:
-            found[path] = ("networkd", ":".join(re.findall("..", match.group(1))))
-    return found
+    there = (path for path, content in files.items() if content is not None)
+    found = {path: owner(Path(path).name) for path in there}
+    return {path: (manager, mac) for path, (manager, mac) in found.items() if manager}
 
 
 def networkd(mac: str, asked: Automatic, has_mtu: bool) -> bytes:
@@ -106,27 +125,46 @@ def _section(name: str, mac: str, overrides: Mapping[str, str], has_mtu: bool) -
     yield f"[{name}]"
     for key, option in _ASKED.items():
         if name != "IPv6AcceptRA" or key in ("use-dns", "use-domains"):
-            yield f"{option}={_word(_is_true(overrides.get(key)))}"
+            yield f"{option}={_word(is_true(overrides.get(key)))}"
     if name == "DHCPv6":
         return
     if name == "DHCPv4":
-        yield f"UseMTU={_word(not has_mtu and not _is_false(overrides.get('use-mtu')))}"
-        yield f"UseRoutes={_word(not _is_false(overrides.get('use-routes')))}"
+        yield f"UseMTU={_word(not has_mtu and not is_false(overrides.get('use-mtu')))}"
+        yield f"UseRoutes={_word(not is_false(overrides.get('use-routes')))}"
         yield from _host_name(overrides)
     yield "UseGateway=yes"
     yield f"RouteTable={table(mac)}"
-    metric = overrides.get("route-metric", "")
-    if metric.isdecimal():
-        yield f"RouteMetric={int(metric)}"
+    if plain_metric(overrides):
+        yield f"RouteMetric={plain_metric(overrides)}"
 
 
 def _host_name(overrides: Mapping[str, str]) -> Iterator[str]:
     """The host name that is sent: by default that of the host, as with netplan."""
     if "send-hostname" in overrides:
-        yield f"SendHostname={_word(_is_true(overrides['send-hostname']))}"
+        yield f"SendHostname={_word(is_true(overrides['send-hostname']))}"
+    if plain_host_name(overrides):
+        yield f"Hostname={plain_host_name(overrides)}"
+
+
+def plain_host_name(overrides: Mapping[str, str]) -> str:
+    """The host name to send; empty if there is none, or if it is not a plain name."""
     name = overrides.get("hostname", "")
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?", name):
-        yield f"Hostname={name}"
+        return name
+    return ""
+
+
+def plain_metric(overrides: Mapping[str, str]) -> str:
+    """The metric of routes; empty if there is none, or if it is none that the kernel takes."""
+    metric = overrides.get("route-metric", "")
+    if metric.isascii() and metric.isdecimal() and len(metric) <= 10 and int(metric) < 1 << 32:
+        return str(int(metric))
+    return ""
+
+
+def wants_ipv6(asked: Automatic) -> bool:
+    """Whether IPv6 addresses come from DHCPv6 or router advertisements."""
+    return bool(asked.dhcp6 or asked.accept_ra)
 
 
 def _families(asked: Automatic) -> str:
@@ -150,11 +188,13 @@ def _both(families: Iterable[str]) -> str:
     return next(iter(found), "no")
 
 
-def _is_true(text: Optional[str]) -> bool:
+def is_true(text: Optional[str]) -> bool:
+    """Whether the value of an override means yes."""
     return text is not None and text.lower() in _TRUE
 
 
-def _is_false(text: Optional[str]) -> bool:
+def is_false(text: Optional[str]) -> bool:
+    """Whether the value of an override means no; without a value it does not."""
     return text is not None and text.lower() in _FALSE
 
 

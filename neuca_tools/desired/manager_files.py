@@ -9,11 +9,11 @@ longer lists it; its name stays pinned after that.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.desired import dhcp_files, marks
+from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, LinkRequest, NicRecord, Record
 from neuca_tools.model.topology import VIRTUAL_NICS
@@ -31,17 +31,20 @@ class Places:
     substring: str
     data_priority: int
     mgmt_priority: int
+    profiles: Path = Path("/etc/NetworkManager/system-connections")
 
 
 @dataclass(frozen=True)
 class Marks:
     """Every file of ours with its content, None if it must not exist.
 
-    `tell` maps the path of a file to the network manager that has to read it again.
+    `tell` maps the path of a file to the network manager that has to read it again; `profiles`
+    a NIC to the UUID of the NetworkManager profile that it has to use.
     """
 
     files: Mapping[str, Optional[bytes]]
     tell: Mapping[str, str]
+    profiles: Mapping[LinkKey, str] = field(default_factory=dict)
 
 
 def wanted(
@@ -211,7 +214,7 @@ def _lists(
     }
     files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
         "networkmanager",
-        marks.networkmanager_conf(dataplane, patterns),
+        marks.networkmanager_conf(dataplane - _clients(resolution, "networkmanager"), patterns),
     )
     files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, record, sysctls_now))
     return files
@@ -236,15 +239,27 @@ def dhcp_client(
         is_known = LinkKey(mac) in resolution.requests or roles.role(mac) == "ignored"
         if (resolution.complete or is_known) and mac not in roles.held:
             found[path] = None
-    for mac in _clients(resolution, "networkd"):
-        request = resolution.requests.get(LinkKey(mac))
-        path = str(places.networkd / dhcp_files.networkd_name(mac))
+    profiles: dict[LinkKey, str] = {}
+    for mac in sorted(roles.leased):
+        path, content = _client_file(mac, resolution, places)
         found.pop(path, None)
-        if request is not None and request.automatic is not None:
-            link = resolution.want.links.get(request.key)
-            has_mtu = link is not None and link.mtu is not None
-            found[path] = dhcp_files.networkd(mac, request.automatic, has_mtu)
-    return Marks(found, dict.fromkeys(found, "networkd"))
+        if content:
+            found[path] = content
+            profiles[LinkKey(mac)] = dhcp_profiles.uuid_of(content)
+    return Marks(found, {path: dhcp_files.owner(Path(path).name)[0] for path in found}, profiles)
+
+
+def _client_file(mac: str, resolution: Resolution, places: Places) -> tuple[str, bytes]:
+    """The path of the file for the client of a NIC, and its content, empty if it is to stay."""
+    request = resolution.requests.get(LinkKey(mac))
+    asked = request.automatic if request is not None else None
+    link = resolution.want.links.get(LinkKey(mac))
+    mtu = link.mtu if link is not None else None
+    if resolution.roles.client == "networkmanager":
+        path = str(places.profiles / dhcp_files.profile_name(mac))
+        return path, dhcp_profiles.profile(mac, asked, mtu) if asked else b""
+    path = str(places.networkd / dhcp_files.networkd_name(mac))
+    return path, dhcp_files.networkd(mac, asked, mtu is not None) if asked else b""
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:

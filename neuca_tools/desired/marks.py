@@ -33,7 +33,11 @@ _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).
-_OWNERS = {"": MANAGER, "networkd": "io.systemd.Network"}
+_OWNERS = {
+    "": MANAGER,
+    "networkd": "io.systemd.Network",
+    "networkmanager": "org.freedesktop.NetworkManager",
+}
 
 
 def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "") -> bytes:
@@ -61,7 +65,9 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "
     )
     lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
     if dataplane:
-        marks = f'ENV{{NM_UNMANAGED}}="1", ENV{{ID_NET_MANAGED_BY}}="{_OWNERS[client]}"'
+        unmanaged = int(client != "networkmanager")
+        owner = _OWNERS.get(client, MANAGER)
+        marks = f'ENV{{NM_UNMANAGED}}="{unmanaged}", ENV{{ID_NET_MANAGED_BY}}="{owner}"'
         lines.append(f'SUBSYSTEM=="net", ACTION=="add|change|move", {nic}, {marks}')
     if _PLAIN.fullmatch(name):
         lines.append(f'SUBSYSTEM=="net", ACTION=="add", {nic}, NAME:="{name}"')

@@ -14,8 +14,8 @@ from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, World
 from neuca_tools.model.effects import Note
 from neuca_tools.model.topology import identity, is_nic
 
-LEFT = "DHCP on it is left to the network manager of this host"
-UPPER = "systemd-networkd does DHCP on NICs, and not on links on top of them"
+LEFT = "DHCP on it is left to other programs"
+UPPER = "the network manager does DHCP on NICs, and not on links on top of them"
 STAYS = "the default route of this host stays with the management NIC"
 
 

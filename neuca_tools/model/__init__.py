@@ -219,7 +219,8 @@ class World:
     devices on which the kernel accepts routes from router advertisements only as long as they do
     not forward. `sysctls` are the requested settings by path, without those that cannot be read.
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
-    interface to a state; `silent_managers` says why a manager gave no response. `accept_ra` is the
+    interface to a state; `silent_managers` says why a manager gave no response. `profiles` are the
+    UUIDs of the NetworkManager profiles in use, by interface. `accept_ra` is the
     setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
     advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
     whose network gets no route by itself. `routes` are the unicast routes of the main table,
@@ -240,6 +241,7 @@ class World:
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
     managers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     silent_managers: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, str] = field(default_factory=dict)
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
@@ -258,7 +260,8 @@ class Link:
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
     the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
-    network gets no route in the main table.
+    network gets no route in the main table. `profile` is the UUID of the NetworkManager profile
+    that it uses, or has to use for DHCP; empty if there is none.
     """
 
     key: LinkKey
@@ -276,6 +279,7 @@ class Link:
     virtual: Optional[Virtual] = None
     master: Optional[LinkKey] = None
     bare: tuple[Address, ...] = ()
+    profile: str = ""
 
 
 @dataclass(frozen=True)

@@ -245,3 +245,25 @@ class Tell(Operation):
 
     def run(self, writer: Writer) -> None:
         writer.tell(self.manager)
+
+
+@dataclass(frozen=True)
+class Activate(LinkOperation):
+    """Have a manager do DHCP on the link with this profile; NetworkManager only."""
+
+    kind = "activate"
+    phase = Phase.MARK
+    manager: str
+    profile: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, self.profile
+
+    @property
+    def text(self) -> str:
+        return f"have {self.manager} do DHCP on {self.target}"
+
+    def run(self, writer: Writer) -> None:
+        writer.index(self.on)
+        writer.activate(self.manager, self.on.name, self.profile)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
+from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
@@ -20,6 +21,7 @@ from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
+    Activate,
     AddAddress,
     DeleteAddress,
     Rename,
@@ -107,11 +109,31 @@ def _files(sides: Sides) -> Iterator[Operation]:
 
 
 def _marks(sides: Sides) -> Iterator[Operation]:
+    told = _told(sides.have, sides.want)
     for key, found, wanted in sides.both():
         for manager, word in sorted(wanted.managers.items()):
-            if word == "unmanaged" and found.managers.get(manager) == "managed":
+            if word != "unmanaged" or found.managers.get(manager) != "managed":
+                continue
+            if is_our_uuid(found.profile):
+                told.add(manager)  # it releases the NIC when it reads that the profile is gone
+            else:
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
-    yield from map(Tell, sorted(_told(sides.have, sides.want)))
+    yield from map(Tell, sorted(told))
+    for key, found, wanted in sides.both():
+        if _is_inactive(found, wanted):
+            target = Target(key, found.name or "", found.index)
+            yield Activate(target, "networkmanager", wanted.profile)
+
+
+def _is_inactive(found: Link, wanted: Link) -> bool:
+    """Whether NetworkManager has to be made to use the profile.
+
+    It uses it by itself on a NIC that it manages and on which it uses no other profile.
+    """
+    state = found.managers.get("networkmanager")
+    if not wanted.profile or state not in ("managed", "unmanaged"):
+        return False
+    return state == "unmanaged" or found.profile not in ("", wanted.profile)
 
 
 def _told(have: NetworkState, want: NetworkState) -> set[str]:

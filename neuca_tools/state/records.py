@@ -350,7 +350,7 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare")
+    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
     plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
     return Link(
         key=key_of(data["key"]),
@@ -363,8 +363,9 @@ def _link(data: Mapping[str, Any]) -> Link:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
+    plain = {name: one for name, one in link.__dict__.items() if name != "profile"}
     return {
-        **link.__dict__,
+        **plain,
         "key": str(link.key),
         "addresses": [str(address) for address in link.addresses],
         "bare": [str(address) for address in link.bare],

@@ -211,13 +211,24 @@ class Lab:
         """Write the configuration: every directory below the test's own; `text` is appended."""
         places = {
             name: self.folder / name
-            for name in ("state", "run", "pid", "udev", "nm", "networkd", "sysctl", "log")
+            for name in (
+                "state",
+                "run",
+                "pid",
+                "udev",
+                "nm",
+                "networkd",
+                "sysctl",
+                "log",
+                "profiles.nm",
+            )
         }
         self.config_file.write_text(
             f"[runtime]\nstate-directory = {places['state']}\nrun-directory = {places['run']}\n"
             f"pid-directory = {places['pid']}\nhosts-file = {self.folder}/hosts\n"
             f"[logging]\nlog-directory = {places['log']}\n"
             f"[linux]\nudev-directory = {places['udev']}\nnetworkmanager-directory = {places['nm']}\n"
+            f"networkmanager-profiles = {places['profiles.nm']}\n"
             f"networkd-directory = {places['networkd']}\nsysctl-directory = {places['sysctl']}\n"
             f"[metadata]\nsources = {sources or f'file:{self.document_file}'}\npoll-interval = {poll}\n"
             f"timeout = {timeout}\n[tuning]\nprofile = {profile}\nprofile-directory = {self.folder}/profiles\n{text}\n"

@@ -57,6 +57,12 @@ class Networkd:
             self._process.wait(60)
             self._process = None
 
+    def kill(self) -> None:
+        """Nothing is said of it on the network."""
+        self._process.kill()
+        self._process.wait(60)
+        self._process = None
+
     def restart(self) -> None:
         self.stop(restart=True)
         self.start()

@@ -93,6 +93,7 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
     places = {
         config.udev_directory,
         config.networkmanager_directory,
+        config.networkmanager_profiles,
         config.networkd_directory,
         config.sysctl_directory,
     }

@@ -62,7 +62,8 @@ class Kernel:
         self.rules = [seen.rule for seen in world.rules]
         self.boot_id, self.rename_while_up = world.boot_id or "boot-1", world.rename_while_up
         self.allowed, self.carriers = allowed, frozenset()
-        self.sysctls, self.files, self.unmanaged, self.told = {}, {}, [], []
+        self.sysctls, self.files = {}, {}
+        self.unmanaged, self.told, self.activated = [], [], []
         self.gear = {}
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
@@ -489,6 +490,9 @@ class Kernel:
 
     def tell(self, manager):
         self.told.append(manager)
+
+    def activate(self, manager, name, profile):
+        self.activated.append((manager, name, profile))
 
     # --- its own doing ---
 

@@ -70,6 +70,7 @@ def test_the_defaults_of_new_options():
     found = Config()
     assert (found.run_directory, found.hosts_file) == (Path("/run/neuca"), Path("/etc/hosts"))
     assert found.networkmanager_directory == Path("/etc/NetworkManager/conf.d")
+    assert found.networkmanager_profiles == Path("/etc/NetworkManager/system-connections")
     assert (found.networkd_directory, found.sysctl_directory) == (
         Path("/etc/systemd/network"),
         Path("/etc/sysctl.d"),
@@ -92,6 +93,7 @@ GOOD = [
     ("linux", "data-udev-priority", "0", 0),
     ("linux", "mgmt-udev-priority", "99", 99),
     ("linux", "networkmanager-directory", "/n", Path("/n")),
+    ("linux", "networkmanager-profiles", "/q", Path("/q")),
     ("linux", "networkd-directory", "/d", Path("/d")),
     ("linux", "sysctl-directory", "/s", Path("/s")),
     ("linux", "managers", "None", "none"),

@@ -360,7 +360,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     assert [(note.link, note.text) for note in found.notes] == [
         (
             key(number),
-            "dhcp: not applicable: DHCP on it is left to the network manager of this host",
+            "dhcp: not applicable: DHCP on it is left to other programs",
         )
         for number in (2, 3)
     ]

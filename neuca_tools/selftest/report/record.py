@@ -8,6 +8,7 @@ from neuca_tools.model import printable
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.responsiveness import scores
 
 VERSION = 1
 
@@ -22,6 +23,7 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
         "expect": diagnosis.expect,
         "phases": encode(diagnosis.phases),
         "findings": encode(diagnosis.findings),
+        "responsiveness": encode(scores(evidence.responsiveness)),
         "evidence": encode(evidence),
     }
 

@@ -17,6 +17,8 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import ALONE, Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.responsiveness import Responsiveness
+from neuca_tools.selftest.evidence.route import OneWay, Route
 
 WIDTH = 120
 # The rate after slow start is shown as well if it differs by more than this share.
@@ -90,6 +92,48 @@ def _once_under_way(rate: float, steady: Optional[float]) -> str:
     if steady is None or abs(steady - rate) <= SHOWS * rate:
         return ""
     return f" ({amounts.rate(steady)} once under way)"
+
+
+def rpm_words(found: Responsiveness) -> str:
+    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
+    words = f"{found.rpm:.0f} RPM ({found.grade}, {found.confidence} confidence)"
+    if found.increase is not None:
+        words += f", {amounts.time(found.increase)} more than idle"
+    if found.rate is not None:
+        words += f", at {amounts.rate(found.rate)}"
+    return words
+
+
+def one_way_words(found: OneWay) -> str:
+    """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1.00 Mbit/s"."""
+    words = f"{amounts.percent(found.loss or 0.0)} of {found.seen} lost (by sequence number)"
+    if found.out_of_order:
+        words += f", {found.out_of_order} out of order"
+    if found.sent is not None and found.sent != found.seen:
+        words += f", {found.sent} sent"
+    if found.rate:
+        words += f", at {amounts.rate(found.rate)}"
+    return words
+
+
+def route_words(found: Route) -> str:
+    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    words = [f"{len(found.hops)} hops" if len(found.hops) != 1 else "1 hop"]
+    silent = sum(not hop.addresses for hop in found.hops)
+    if silent:
+        words.append(f"{silent} of them silent")
+    words += [
+        f"{len(hop.addresses)} ways at hop {hop.number}"
+        for hop in found.hops
+        if len(hop.addresses) > 1
+    ]
+    for one in found.narrowings:
+        how = f"reported by {one.reporter}" if one.reporter else "no router reports it"
+        words.append(f"MTU {one.mtu} before hop {one.number} ({how})")
+    if found.refused:
+        words.append(f"refused by {found.refused}")
+    words.append("peer reached" if found.reached else "the peer does not respond")
+    return ", ".join(words)
 
 
 def phase_line(phase: PhaseResult) -> str:

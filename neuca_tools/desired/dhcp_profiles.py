@@ -1,0 +1,140 @@
+"""The profiles that make NetworkManager the DHCP client of a dataplane NIC, and nothing else there.
+
+As with `dhcp_files`, all routes go into the NIC's own table, and with them the default route, so
+that the main table never has it. See nm-settings-keyfile(5).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Optional
+
+from neuca_tools.desired.dhcp_files import (
+    is_false,
+    is_true,
+    plain_host_name,
+    plain_metric,
+    profile_name,
+    table,
+    wants_ipv6,
+)
+from neuca_tools.model import Automatic
+
+# Our UUIDs begin with these bytes, so that a profile that is in use is recognised as ours.
+_MARK = b"neuc"
+_UUID = re.compile(r"uuid=([0-9a-f-]{36})")
+# "infinity" (nm-settings-keyfile(5)): a server may appear at any time.
+_FOR_EVER = (1 << 31) - 1
+# Above the priority that an administrator may give another profile (nm-settings-keyfile(5)).
+_HIGHEST_PRIORITY = 999
+
+
+def is_our_uuid(uuid: str) -> bool:
+    """Whether it is the UUID of a profile of ours, of any NIC and content."""
+    return uuid.replace("-", "").startswith(_MARK.hex())
+
+
+def uuid_of(content: Optional[bytes]) -> str:
+    """The UUID in a profile; empty if there is none."""
+    match = _UUID.search((content or b"").decode("utf-8", "replace"))
+    return match.group(1) if match else ""
+
+
+def profile(mac: str, asked: Automatic, mtu: Optional[int]) -> bytes:
+    """The profile of a NIC. `mtu`: that of the document in bytes, None for that of the lease.
+
+    The UUID depends on the content: NetworkManager takes a changed profile for a new one, and
+    the old one out of use.
+    """
+    ipv4, ipv6 = dict(asked.dhcp4_overrides), dict(asked.dhcp6_overrides)
+    lines = [
+        "type=ethernet",
+        f"autoconnect-priority={_HIGHEST_PRIORITY}",
+        "autoconnect-retries=0",
+        "lldp=0",
+        "llmnr=0",
+        "mdns=0",
+        "",
+        "[ethernet]",
+        f"mac-address={mac}",
+        *([f"mtu={mtu}"] if mtu is not None else []),
+        "",
+        "[ipv4]",
+        *_ipv4(mac, asked, ipv4),
+        "",
+        "[ipv6]",
+        *_ipv6(mac, asked, ipv6),
+        "",
+        "[hostname]",
+        f"from-dhcp={_number(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
+        "from-dns-lookup=0",
+    ]
+    digest = sha256("\n".join((mac, *lines)).encode()).digest()
+    head = [
+        f"# Written by neucad, which overwrites it. For DHCP on the NIC {mac}; see neucad(8).",
+        "[connection]",
+        f"id={profile_name(mac).partition('.')[0]}",
+        f"uuid={_uuid(digest)}",
+    ]
+    return ("\n".join([*head, *lines]) + "\n").encode()
+
+
+def _ipv4(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+    if not asked.dhcp4:
+        yield "method=disabled"
+        return
+    yield "method=auto"
+    yield "may-fail=true"
+    yield f"dhcp-timeout={_FOR_EVER}"
+    yield "dhcp-client-id=mac"
+    # Versions before 1.48 do not know it, and never release a lease.
+    yield "dhcp-send-release=1"
+    yield f"link-local={3 if 'ipv4' in (asked.link_local or ()) else 2}"
+    send = "send-hostname" not in overrides or is_true(overrides["send-hostname"])
+    yield f"dhcp-send-hostname={_word(send)}"
+    if plain_host_name(overrides):
+        yield f"dhcp-hostname={plain_host_name(overrides)}"
+    yield from _common(mac, overrides)
+
+
+def _ipv6(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+    """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
+    NIC for connected, and a boot does not wait for a server that does not respond.
+    """
+    if asked.accept_ra or (asked.dhcp6 and asked.accept_ra is None):
+        yield "method=auto"
+    else:
+        yield "method=dhcp" if asked.dhcp6 else "method=link-local"
+    yield "may-fail=true"
+    yield "addr-gen-mode=0"  # eui64, which clouds that filter addresses expect
+    yield "ip6-privacy=0"
+    if wants_ipv6(asked):
+        yield f"dhcp-timeout={_FOR_EVER}"
+        yield f"ra-timeout={_FOR_EVER}"
+        yield from _common(mac, overrides)
+
+
+def _common(mac: str, overrides: Mapping[str, str]) -> Iterator[str]:
+    yield f"ignore-auto-dns={_word(not is_true(overrides.get('use-dns')))}"
+    yield f"ignore-auto-routes={_word(is_false(overrides.get('use-routes')))}"
+    yield f"route-table={table(mac)}"
+    if plain_metric(overrides):
+        yield f"route-metric={plain_metric(overrides)}"
+
+
+def _uuid(digest: bytes) -> str:
+    """A UUID of version 5 (RFC 4122, 4.1) with our mark and a part of the digest."""
+    text = (_MARK + digest[:12]).hex()
+    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-8{text[17:20]}-{text[20:]}"
+
+
+def _word(yes: bool) -> str:
+    return "true" if yes else "false"
+
+
+def _number(yes: bool) -> int:
+    return int(yes)

@@ -1,0 +1,166 @@
+"""DHCP on a dataplane NIC with NetworkManager itself as the client, and what it leaves alone."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from lab import GATEWAY, mac
+from networkd import PROGRAM as NETWORKD
+from networkd import Networkd
+from networkmanager import PROGRAM, NetworkManager
+from test_netns_dhcp import FAR, HOSTILE, LEASE, RA, ROUTER, TABLE, ask, inbox, serve, through
+
+from neuca_tools.desired import dhcp_files
+
+PROFILE = dhcp_files.profile_name(mac(1))
+CALLED = PROFILE.partition(".")[0]
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not (PROGRAM.exists() and NETWORKD.exists()),
+    reason="it needs root, NetworkManager, and systemd-networkd as the server",
+)
+
+
+@pytest.fixture
+def daemons():
+    """They end after the laboratory, which makes a last pass."""
+    started = []
+    yield started
+    for one in started:
+        one.stop()
+        getattr(one, "close", int)()
+
+
+@pytest.fixture
+def cloud(daemons, lab, tmp_path):
+    """A guest with NetworkManager, whose second NIC leads to a DHCP server."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.run("ip", "address", "add", f"{FAR}/32", "dev", "lo", where=lab.outside)
+    lab.server = Networkd(lab.outside, tmp_path / "server")
+    daemons.append(lab.server)
+    drive = lab.folder / "drive" / "openstack" / "latest"
+    drive.mkdir(parents=True)
+    (drive / "meta_data.json").write_text('{"uuid": "i"}')
+    lab.configure(sources=f"configdrive={lab.folder / 'drive'}")
+    lab.manager = NetworkManager(lab, tmp_path / "manager")
+    daemons.append(lab.manager)
+    lab.manager.start()
+    lab.once = lab.manager.once
+    return lab
+
+
+def settled(lab, address=f"{LEASE}/24"):
+    """There is a lease, and a pass has used it."""
+    lab.wait("the lease", lambda: address in lab.addresses("dp1") and inbox(lab))
+    assert lab.once().code == 0
+
+
+def active(lab):
+    return lab.manager.devices()["dp1"]
+
+
+def test_networkmanager_gets_the_lease_and_the_agent_the_routes(cloud):
+    before = cloud.look("route show table main"), cloud.addresses("mgmt0")
+    assert active(cloud) == ("unmanaged", "")
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp", static="172.16.0.5")
+    assert oct((cloud.manager.profiles / PROFILE).stat().st_mode) == "0o100600"
+    settled(cloud)
+    assert active(cloud) == ("connected", CALLED)
+    assert cloud.addresses("dp1") == {f"{LEASE}/24", "172.16.0.5/24"}
+    assert cloud.link("dp1")["mtu"] == 1400
+    assert inbox(cloud) >= {"default", "10.9.0.0/24", "192.168.77.0/24"}
+    assert through(cloud) == {("10.9.0.0/24", None), ("192.168.77.0/24", ROUTER)}
+    assert [one["dev"] for one in cloud.look("route show default")] == ["mgmt0"]
+    rules = {one["src"] for one in cloud.look("rule show") if one.get("protocol") == "110"}
+    assert LEASE in rules
+    main = [one for one in cloud.look("route show table main") if one["dev"] == "mgmt0"]
+    assert (main, cloud.addresses("mgmt0")) == before
+    assert cloud.manager.devices()["mgmt0"] == ("unmanaged", "")
+
+
+def test_status_has_the_lease_and_a_second_pass_does_nothing(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp")
+    settled(cloud)
+    found = cloud.manager.status()
+    (note,) = [one for one in found["notes"] if "DHCP lease" in one]
+    assert note.startswith(f"dp1: DHCP lease of {LEASE}/24 from {ROUTER} until 20")
+    assert found["state"] == "ok"
+    with cloud.monitored() as monitor:
+        assert cloud.once().code == 0
+        assert monitor.lines() == []
+
+
+def test_a_profile_that_networkmanager_uses_by_default_gives_way_with_its_default_route(cloud):
+    serve(cloud)
+    words = "connection add type ethernet ifname dp1 con-name mine ipv6.method ignore"
+    ask(cloud, static="172.16.0.5")
+    cloud.manager.say(*words.split(), check=True)
+    cloud.manager.say("device", "set", "dp1", "managed", "yes", check=True)
+    cloud.wait("their lease", lambda: len(cloud.look("route show default")) == 2)
+    ask(cloud, "ipv4_dhcp")
+    cloud.wait("our profile", lambda: active(cloud) == ("connected", CALLED))
+    settled(cloud)
+    assert [one["dev"] for one in cloud.look("route show default")] == ["mgmt0"]
+
+
+def test_a_request_that_is_withdrawn_releases_lease_profile_and_nic(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp", static="172.16.0.5")
+    settled(cloud)
+    # In this laboratory NetworkManager releases the NIC when it is asked to, which the next pass does.
+    ask(cloud, static="172.16.0.5", codes=(0, 4))
+    assert list(cloud.manager.profiles.iterdir()) == []
+    assert cloud.addresses("dp1") == {"172.16.0.5/24"}
+    assert cloud.once().code == 0
+    assert active(cloud) == ("unmanaged", "")
+    assert CALLED not in cloud.manager.say("-f", "NAME", "connection")
+    assert (through(cloud), inbox(cloud)) == (set(), set())
+    assert cloud.addresses("dp1") == {"172.16.0.5/24"}
+
+
+def test_the_lease_survives_restarts_of_both(cloud):
+    serve(cloud)
+    ask(cloud, "ipv4_dhcp")
+    settled(cloud)
+    routes = through(cloud)
+    cloud.manager.stop()
+    assert cloud.addresses("dp1") == {f"{LEASE}/24"}
+    assert cloud.once().code == 0
+    assert (cloud.manager.profiles / PROFILE).exists()
+    cloud.manager.start()
+    cloud.wait("our profile", lambda: active(cloud) == ("connected", CALLED))
+    settled(cloud)
+    assert (cloud.addresses("dp1"), through(cloud)) == ({f"{LEASE}/24"}, routes)
+
+
+def test_a_hostile_server_gets_no_route_into_the_main_table(cloud):
+    before = cloud.look("route show table main")
+    serve(cloud, HOSTILE)
+    ask(cloud, "ipv4_dhcp")
+    settled(cloud)
+    assert through(cloud) == {("10.9.0.0/24", None)}
+    now = cloud.look("route show table main")
+    assert [one for one in now if one["dev"] != "dp1"] == before
+    assert cloud.look(f"route get {GATEWAY}")[0]["dev"] == "mgmt0"
+
+
+def test_router_advertisements_without_their_default_route_in_the_main_table(cloud):
+    serve(cloud, more=RA)
+    ask(cloud, "ipv6_slaac")
+
+    def own():
+        return [one for one in cloud.addresses("dp1") if one.startswith("fd00:9:")]
+
+    cloud.wait("an address", lambda: own() and "fd00:9::/64" in inbox(cloud, "::"))
+    before = own()
+    assert cloud.once().code == 0
+    assert own() == before == ["fd00:9::ff:fe00:101/64"]
+    assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
+    assert "default" in {one["dst"] for one in cloud.look(f"-6 route show table {TABLE}")}
+    cloud.server.kill()
