@@ -20,7 +20,8 @@ from middlebox import Way
 NEAR, FAR = "172.16.0.1", "172.16.0.2"
 MAIN = "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
 HELD = "ip link set lo up; echo ready; exec cat"
-BUSY = "while :; do :; done"
+# It ends with its standard input, however this process ends.
+BUSY = "while :; do :; done & cat; kill $!"
 PATIENCE = 300.0  # seconds, for what never comes
 
 
@@ -50,6 +51,10 @@ class Between:
 
     def close(self) -> None:
         for process in self._started:
+            process.stdin.close()
+        for process in self._started:
+            if process.args[-1] == BUSY:
+                process.wait(PATIENCE)
             process.kill()
             process.wait(PATIENCE)
             for stream in (process.stdin, process.stdout):

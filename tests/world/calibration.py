@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-TESTS = Path(__file__).parents[1]
-sys.path.append(str(TESTS / "unit"))
-sys.path.append(str(TESTS / "machine" / "faults"))
-sys.path.append(str(TESTS.parent))
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+sys.path.append(str(Path(__file__).parents[1] / "machine" / "faults"))
+sys.path.append(str(Path(__file__).parents[2]))
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.readers.documents import evidence_of
 
+TESTS = Path(__file__).parents[1]
 LEVELS = ("high", "medium", "low")
 AIMS = {"high": 0.95, "medium": 0.75}
 DATA = TESTS / "unit" / "data" / "faults"

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from calibration import AIMS, KNOWN, Judged, published, recorded, shares, table
 from guests import case_of
 from middlebox import Bucket, Way
 from play import play
@@ -137,6 +138,29 @@ def test_the_summary_has_the_figures_and_the_aims():
         "right of confidence medium: 1 of 1 (100%)"
     )
     assert confidences(rows)["low"].of == 0
+
+
+# --- Confidence ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", AIMS)
+def test_a_level_of_confidence_keeps_its_promise_over_what_was_recorded_and_published(level):
+    found = [*recorded(), *published(KNOWN)]
+    right, of = shares(found)[level]
+    assert of > 5
+    assert right >= AIMS[level] * of, table({"recorded": recorded(), "published": published(KNOWN)})
+
+
+def test_the_table_has_a_row_for_each_corpus_and_names_what_is_wrong():
+    some = [Judged("a", "high", True), Judged("b", "medium", False)]
+    assert table({"x": some}).splitlines() == [
+        "| corpus | high | medium | low |",
+        "|---|---|---|---|",
+        "| x | 1 of 1 | 0 of 1 | 0 of 0 |",
+        "| all | 1 of 1 | 0 of 1 | 0 of 0 |",
+        "",
+        "wrong: b (medium)",
+    ]
 
 
 # --- The world -----------------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import (
-    EXPECTED,
     counted_losses,
+    hits_bursts,
     is_losing,
+    loss_of_datagrams,
     lost,
     offered,
     slowest_test,
@@ -28,10 +29,14 @@ STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
+# Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
+SLICE = 0.003
+NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
-NEARLY = 0.75  # of the rate of TCP: UDP at that rate is as much (D17)
 LEVEL = 0.9  # of the plateau (D17)
+UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
+FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
@@ -47,11 +52,14 @@ def policed(session: Session) -> Optional[Hit]:
             return hit
         # A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     slowest = slowest_test(ladder)
+    if slowest is not None:
+        alone = (one for one in session.tcp if one.phase.name != TOGETHER)
+        hit = first(_policed_by_contrast(one, ladder) for one in alone)
+        if hit is not None or not over:
+            return hit
     if slowest is not None and is_losing(slowest):
         # UDP is lost at every rate that was offered (D19).
         return None
-    if slowest is not None and not over:
-        return first(_policed_by_contrast(one, ladder) for one in session.tcp)
     return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
 
 
@@ -83,6 +91,8 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
+    if _is_noisy(tcp):
+        confidence = LOW
     return Hit(
         share * tcp.left,
         f"packets are lost while no queue forms{where}: a policer, a queue of a few "
@@ -94,30 +104,35 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     )
 
 
+def _is_noisy(look: Look) -> bool:
+    """Whether idle round trips vary by more than what tells a queue from none."""
+    shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
+    if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
+        # The kernel's own round trips do not wait for the programs that measure the idle ones.
+        return False
+    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
+
+
 def _policed_by_contrast(tcp: Look, ladder: list[Look]) -> Optional[Hit]:
-    """TCP, which sends in bursts, loses much at a rate at which evenly sent datagrams do not."""
-    evenly = max((one for one in ladder if _is_comparable(one, tcp)), key=_offered, default=None)
-    loss = tcp.loss or 0.0
-    if evenly is None or evenly.flow is None or loss < CLEARLY or not is_lossy(tcp):
+    """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
+
+    Loss at random would hit both alike.
+    """
+    loss, part = tcp.loss or 0.0, loss_of_datagrams(ladder, tcp.phase.direction)
+    if not hits_bursts(tcp, ladder) or passed(tcp):
         return None
-    if loss * (evenly.flow.received.datagrams or 0) < EXPECTED or passed(tcp):
+    if not is_lossy(tcp) or _has_standing_queue(tcp):
         return None
     return Hit(
         0.95 * tcp.left,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
-        f"datagrams none at {amounts.rate(_offered(evenly))}: bursts are dropped, by a policer with"
-        " a small bucket or by a queue that is too short",
-        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", evenly.loss)),
+        f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
+        "or by a queue that is too short",
+        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", part)),
         "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
         "pacing (fq) avoids the bursts",
         confidence=MEDIUM,
     )
-
-
-def _is_comparable(udp: Look, tcp: Look) -> bool:
-    """Whether datagrams went the same way, at no lower a rate, and arrived."""
-    is_clean = not is_losing(udp) and udp.phase.direction == tcp.phase.direction
-    return is_clean and _offered(udp) >= NEARLY * (tcp.rate or 0.0)
 
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
@@ -177,9 +192,11 @@ def path_capacity(look: Look) -> Optional[Hit]:
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
-    spread = _steady_spread(look)
-    if spread is None or not _is_queued(look):
+    if not _is_queued(look):
         return None
+    spread = _steady_spread(look)
+    if spread is None:
+        return _congested(look, look.rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
     return Hit(
@@ -190,6 +207,24 @@ def path_capacity(look: Look) -> Optional[Hit]:
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
         confidence=confidence,
         fixed=look.rate,
+    )
+
+
+def _congested(look: Look, rate: float) -> Optional[Hit]:
+    """Packets wait in every sample, and some are dropped: a queue that is full.
+
+    With a queue of less than a round trip, the rate varies by the way TCP recovers.
+    """
+    if not is_lossy(look) or not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
+        return None
+    return Hit(
+        FULL_QUEUE * look.left,
+        f"packets wait and are dropped at {amounts.rate(rate)}: a queue on the path is full, so "
+        "that this is about its capacity",
+        (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
+        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        confidence=LOW if look.is_full else MEDIUM,
+        fixed=rate,
     )
 
 
@@ -215,7 +250,11 @@ def _has_standing_queue(look: Look) -> bool:
     """
     known = [one.rtt / 1e6 for one in steady_sockets(look) if one.rtt]
     shortest = look.round_trip.shortest
-    return len(known) > 1 and shortest is not None and min(known) > QUEUED * shortest
+    if len(known) < 2 or shortest is None:
+        return False
+    usual = max(shortest, look.evidence.idle.p50 or 0.0)  # of busy hosts
+    noise = SLICE if look.is_disturbed else 0.0
+    return min(known) > usual + max((QUEUED - 1) * shortest, noise)
 
 
 def _delays_only_itself(look: Look) -> bool:

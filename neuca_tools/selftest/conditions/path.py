@@ -39,7 +39,10 @@ def black_hole(session: Session) -> Optional[Hit]:
     probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
     is_less = probed is not None and mtu is not None and probed < mtu
     unreported = is_less and session.evidence.path_mtu.told is not True
-    stuck = next(filter(_is_stuck, session.tcp), None)
+    stuck = None
+    if probed is None or is_less:
+        # Otherwise packets of full size were acknowledged, and something else holds TCP up.
+        stuck = next(filter(_is_stuck, session.tcp), None)
     if stuck is None and (not unreported or _gets_through(session)):
         return None
     above = f" above {probed} bytes" if probed else ""

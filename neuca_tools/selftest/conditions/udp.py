@@ -25,6 +25,9 @@ HEADERS = 28  # bytes: IPv4 and UDP
 # lost is then 5 % (exp(-3)).
 EXPECTED = 3
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
+HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
+# Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
+SURELY, CONTRAST = 20, 4
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
@@ -228,6 +231,8 @@ def random_loss(session: Session) -> Optional[Hit]:
     slowest = slowest_test(session.looks)
     if slowest is None or not is_losing(slowest) or not _is_random(slowest, session.looks):
         return None
+    if any(hits_bursts(one, session.looks) for one in session.tcp):
+        return None
     return Hit(
         0.95,
         f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
@@ -236,6 +241,24 @@ def random_loss(session: Session) -> Optional[Hit]:
         f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
         "optic",
     )
+
+
+def hits_bursts(tcp: Look, looks: Sequence[Look]) -> bool:
+    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
+    part, loss = loss_of_datagrams(looks, tcp.phase.direction), tcp.loss or 0.0
+    sent = sum(map(_received, _same_way(looks, tcp.phase.direction)))
+    return loss >= HEAVY and loss * sent >= SURELY and part <= loss / CONTRAST
+
+
+def loss_of_datagrams(looks: Sequence[Look], direction: str) -> float:
+    """The share of all datagrams in this direction that were lost; 0 if there were none."""
+    there = _same_way(looks, direction)
+    return sum(map(lost, there)) / max(1, sum(map(_received, there)))
+
+
+def _same_way(looks: Sequence[Look], direction: str) -> list[Look]:
+    udp = (one for one in looks if one.protocol == "udp")
+    return [one for one in udp if one.phase.direction == direction]
 
 
 def _driver_counters(session: Session) -> str:

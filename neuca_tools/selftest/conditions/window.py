@@ -80,7 +80,10 @@ def _is_window_full(windows: Windows) -> bool:
     """Whether what was in flight filled the receiver's window, as far as is known."""
     if windows.in_flight is None or windows.snd_wnd is None:
         return True
-    return windows.in_flight >= AT_WINDOW * windows.snd_wnd
+    if windows.in_flight >= AT_WINDOW * windows.snd_wnd:
+        return True
+    # TCP sends whole segments: another one does not fit.
+    return windows.in_flight + (windows.mss or 0.0) > windows.snd_wnd
 
 
 def _holds_paced_flow(windows: Windows, limited: float) -> bool:

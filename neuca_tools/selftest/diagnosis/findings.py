@@ -67,8 +67,11 @@ def of_each_direction(found: Iterable[Finding], worse: Optional[str]) -> Iterato
         known = best.get(key)
         if known is None or _weight_in_phase(one) > _weight_in_phase(known):
             best[key] = one
+    kept = {key[:2] for key in best if key[2] is not None}
     for key, one in best.items():
-        is_in_both = key[2] is None and len(ways.get(key[:2], ())) > 1
+        if key[2] is None and key[:2] in kept:
+            continue  # of several streams: each direction alone has it
+        is_in_both = key[2] is None and len(ways.get(key[:2], ())) > 1 and one.phase == ALONE
         yield replace(one, direction=BOTH) if is_in_both else one
 
 

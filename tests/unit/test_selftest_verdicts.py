@@ -1,0 +1,273 @@
+"""The verdict on ordinary machines: busy hosts, two directions that differ, and a table that agrees with it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from selftest_runs import flow_of, receiver, tcp, udp_phase
+
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Latency, Link, PathMtu
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.report.prometheus import prometheus
+from neuca_tools.selftest.report.text import text
+
+ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
+QUIET = {"rtt": 1_000, "min_rtt": 900, **ROOMY}
+FULL_PATH = {"rtt": 40_000, "min_rtt": 10_000, **ROOMY}
+WINDOW = {
+    "rwnd": 0.8,
+    "rtt": 10_000,
+    "min_rtt": 9_900,
+    "snd_cwnd": 900,
+    "unacked": 87,
+    "snd_wnd": 126_000,
+}
+
+
+def two_ways(there: Evidence, back: Evidence) -> Evidence:
+    phases = (*there.phases, *(replace(one, direction="reverse") for one in back.phases))
+    return replace(there, phases=phases)
+
+
+def on_hosts(evidence: Evidence, own: float | None = 1.0, **cpu: float) -> Evidence:
+    """The same test on hosts whose only CPU spent its time so, as shares; `own` per cent were iperf's."""
+    phases = []
+    for one in evidence.phases:
+        run = one.run or Run("iperf3", protocol="tcp")
+        ends = {
+            end: tuple(
+                replace(each, cpus=(Cpu(**{name: part * each.time for name, part in cpu.items()}),))
+                for each in getattr(one, end)
+            )
+            for end in ("sender", "receiver")
+        }
+        phases.append(replace(one, run=replace(run, cpu_local=own, cpu_remote=own), **ends))
+    return replace(evidence, phases=tuple(phases))
+
+
+def told(evidence: Evidence) -> list[tuple[str, str | None]]:
+    found = diagnose(evidence).findings
+    return [(one.id, one.direction) for one in found if one.severity != "info"]
+
+
+# --- Each direction by itself --------------------------------------------------------------------------------------------
+
+
+def test_what_limits_the_slower_direction_comes_first():
+    fast, slow = tcp(flow_of(900e6, **FULL_PATH)), tcp(flow_of(100e6, **WINDOW))
+    assert told(two_ways(fast, slow))[0] == ("D01", "reverse")
+    assert told(two_ways(slow, fast))[0] == ("D01", "forward")
+    assert ("D18", "forward") in told(two_ways(fast, slow))
+
+
+def test_what_limits_both_directions_alike_is_told_once():
+    one = tcp(flow_of(90e6, **FULL_PATH))
+    assert told(two_ways(one, one)) == [("D18", "both")]
+    assert "to the peer" not in text(diagnose(two_ways(one, one)))
+
+
+def test_a_cause_in_one_direction_explains_nothing_in_the_other():
+    """The full CPU of the faster direction is not why the other one is slow."""
+    fast = on_hosts(tcp(flow_of(5e9, **QUIET)), own=99.0, system=1.0)
+    slow = on_hosts(tcp(flow_of(90e6, **QUIET)), idle=1.0)
+    assert told(two_ways(fast, slow)) == [("D27", "reverse"), ("D09", "forward")]
+    both = on_hosts(two_ways(fast, tcp(flow_of(90e6, **QUIET))), own=99.0, system=1.0)
+    assert ("D27", "reverse") not in told(both), "here it is"
+
+
+def test_the_text_says_which_direction_is_meant():
+    fast, slow = tcp(flow_of(900e6, **FULL_PATH)), tcp(flow_of(100e6, **WINDOW))
+    lines = " ".join(text(diagnose(two_ways(fast, slow))).split())
+    assert "(D01, explains 80%, from the peer)" in lines
+    assert "(D18, explains 100%, to the peer)" in lines
+
+
+def test_of_one_direction_alone_none_is_named():
+    assert told(tcp(flow_of(100e6, **WINDOW))) == [("D01", None)]
+
+
+def test_the_samples_of_both_directions_differ_by_a_label():
+    slow, fast = tcp(flow_of(90e6, **FULL_PATH)), tcp(flow_of(900e6, **FULL_PATH))
+    lines = prometheus(diagnose(two_ways(slow, fast))).splitlines()
+    names = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(set(names)) == len(names)
+
+
+# --- Busy hosts ----------------------------------------------------------------------------------------------------------
+
+
+def test_other_programs_lower_the_confidence():
+    one = tcp(flow_of(90e6, **FULL_PATH))
+    assert diagnose(on_hosts(one, idle=1.0)).findings[0].confidence == "high"
+    found = diagnose(on_hosts(one, user=1.0)).findings
+    assert (found[0].id, found[0].confidence) == ("D18", "medium")
+    assert [(one.id, one.severity) for one in found][-1] == ("D09", "info")
+
+
+@pytest.mark.parametrize(
+    ("own", "severity", "code"),
+    [
+        (1.0, "info", ExitCode.PASS),
+        (60.0, "fault", ExitCode.INCONCLUSIVE),
+        (None, "fault", ExitCode.INCONCLUSIVE),
+    ],
+)
+def test_stolen_time_counts_where_the_test_needed_it(own, severity, code):
+    one = on_hosts(tcp(flow_of(90e6, **FULL_PATH)), own=own, user=0.3, steal=0.2, idle=0.5)
+    diagnosis = diagnose(one)
+    note = next(each for each in diagnosis.findings if each.id == "D10")
+    assert (note.severity, diagnosis.exit_code) == (severity, code)
+    assert note.text.startswith("the hypervisor took 20% of a CPU of the sender")
+
+
+def test_a_sender_that_shares_its_cpu_is_not_idle_by_choice():
+    one = tcp(flow_of(40e6, idle=0.9, **QUIET))
+    assert told(on_hosts(one, idle=1.0)) == [("D04", None)]
+    assert told(on_hosts(one, user=1.0)) == []
+
+
+def test_a_cpu_that_others_fill_is_no_next_limit():
+    diagnosis = diagnose(on_hosts(tcp(flow_of(90e6, **FULL_PATH)), user=1.0))
+    assert [one.next_limit for one in diagnosis.findings if one.next_limit] == [
+        "not known: measure again"
+    ] * sum(one.next_limit is not None for one in diagnosis.findings)
+
+
+def test_a_run_that_failed_without_its_figures_says_nothing_of_the_cpu():
+    one = on_hosts(tcp(flow_of(162, retrans=0.9, **QUIET)), own=None, user=1.0)
+    failed = replace(one.phases[0].run, error="iperf3 had not ended in time")
+    assert "D09" not in [
+        each.id
+        for each in diagnose(replace(one, phases=(replace(one.phases[0], run=failed),))).findings
+    ]
+
+
+def test_idle_round_trips_of_busy_hosts_are_no_queue():
+    """19 ms under load are a queue, unless they are usual for hosts that respond late."""
+    one = tcp(flow_of(10e6, rtt=19_000, min_rtt=10_000, **ROOMY))
+    assert ("D18", None) in told(one)
+    assert told(replace(one, idle=Latency(100, 0, 0.0185))) == []
+
+
+# --- The path ------------------------------------------------------------------------------------------------------------
+
+
+def uneven(rates: list[float], **socket) -> Evidence:
+    """A flow whose rate varies, as iperf reports it."""
+    evidence = tcp(flow_of(sum(rates) / len(rates), **socket))
+    intervals = tuple(Interval(at, at + 1, rate=rate) for at, rate in enumerate(rates))
+    run = Run("iperf3", protocol="tcp", flows=(Flow("forward", intervals),))
+    return replace(evidence, phases=(replace(evidence.phases[0], run=run),), expect=150e6)
+
+
+SAWTOOTH = [60e6, 70e6, 80e6, 90e6, 55e6] * 2
+
+
+def test_loss_with_a_standing_queue_is_that_of_a_full_path():
+    found = diagnose(uneven(SAWTOOTH, retrans=0.01, **FULL_PATH)).findings
+    assert [(one.id, one.severity) for one in found][:2] == [("D18", "limit"), ("D05", "info")]
+    assert found[0].confidence == "medium"
+
+
+def test_loss_without_a_queue_is_not():
+    assert "D18" not in [one for one, _ in told(uneven(SAWTOOTH, retrans=0.01, **QUIET))]
+
+
+def test_loss_that_evenly_sent_datagrams_do_not_see_is_no_random_loss():
+    lossy = uneven([15e6] * 10, retrans=0.019, **QUIET)
+    ladder = (udp_phase(1e6, 1e6, 1e6), udp_phase(8e6, 8e6, 8e6 * 0.997))
+    found = diagnose(replace(lossy, phases=(*lossy.phases, *ladder))).findings[0]
+    assert (found.id, found.confidence) == ("D17", "medium")
+    assert "evenly sent datagrams" in found.text
+    alike = tuple(udp_phase(rate, rate, rate * 0.981) for rate in (1e6, 8e6))
+    assert diagnose(replace(lossy, phases=(*lossy.phases, *alike))).findings[0].id == "D19"
+
+
+def test_no_policer_is_slower_than_what_tcp_carries():
+    """A busy sender offers its datagrams in bursts, of which some are lost far below the rate."""
+    lossy = uneven([19e6] * 10, retrans=0.05, **QUIET)
+    ladder = (udp_phase(6e6, 6e6, 6e6), udp_phase(7e6, 7e6, 6.5e6))
+    found = diagnose(replace(lossy, phases=(*lossy.phases, *ladder))).findings[0]
+    assert found.id == "D17"
+    assert "never more than" not in found.text
+
+
+def test_the_window_of_a_paced_sender_is_seen_though_the_kernels_clock_stands_still():
+    paced = {
+        "rtt": 101_000,
+        "min_rtt": 100_000,
+        "snd_wnd": 162_000,
+        "unacked": 104,
+        "snd_cwnd": 247,
+    }
+    found = diagnose(
+        tcp(flow_of(12.8e6, rwnd=0.28, **paced), receiver(recv_q=0, rcvbuf=262_144))
+    ).findings
+    assert found[0].id == "D01"
+    open_window = {**paced, "snd_wnd": 1_620_000}
+    assert "D01" not in [one for one, _ in told(tcp(flow_of(12.8e6, rwnd=0.28, **open_window)))]
+
+
+@pytest.mark.parametrize(("queue", "severity"), [(0.05, "limit"), (0.2, "fault")])
+def test_a_queue_of_a_shaper_is_a_limit_and_a_deep_one_a_fault(queue, severity):
+    flow = flow_of(90e6, rtt=int((0.001 + queue) * 1e6), min_rtt=1_000, **ROOMY)
+    found = {one.id: one for one in diagnose(tcp(flow)).findings}
+    assert found["D14"].severity == severity
+    assert (next(iter(found)) == "D14") is (severity == "fault")
+
+
+# --- The words -----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_below_a_threshold_if_no_row_is():
+    broken = replace(tcp(flow_of(90e6, **QUIET)), local=replace(Evidence().local, drift=("x",)))
+    deep = tcp(flow_of(90e6, rtt=300_000, min_rtt=1_000, **ROOMY))
+    for evidence, code, words in (
+        (deep, ExitCode.BELOW, "fault found"),
+        (replace(deep, expect=1e9), ExitCode.BELOW, "below threshold"),
+        (replace(deep, expect=90e6), ExitCode.BELOW, "fault found"),
+        (broken, ExitCode.NOT_AS_PLANNED, "not as planned"),
+    ):
+        diagnosis = diagnose(evidence)
+        assert (diagnosis.exit_code, diagnosis.words) == (code, words)
+    assert "VERDICT     fault found: D14, bufferbloat" in text(diagnose(deep))
+
+
+# --- What a world of other set-ups has taught ----------------------------------------------------------------------------
+
+
+def test_a_path_that_acknowledged_full_packets_is_no_black_hole():
+    """Sixteen streams share so little that some of them back off."""
+    flow = flow_of(300e3, backoff=3, rtt=1000, min_rtt=900, snd_cwnd=1, unacked=1)
+    links = (Link("eth1", mtu=1500),)
+    evidence = tcp(flow, local=Host(links=links), peer=Host(links=links))
+    assert told(evidence)[0] == ("D21", None)
+    probed = replace(evidence, path_mtu=PathMtu(1500, 1500, False))
+    assert "D21" not in [one for one, _ in told(probed)]
+    assert told(replace(evidence, path_mtu=PathMtu(1200, 1500, False)))[0] == ("D21", None)
+
+
+def test_a_window_is_full_if_another_segment_does_not_fit():
+    small = {"rtt": 57_000, "min_rtt": 57_000, "snd_wnd": 3_712, "snd_cwnd": 22}
+    assert told(tcp(flow_of(400e3, rwnd=1.0, unacked=2, **small))) == [("D01", None)]
+    assert told(tcp(flow_of(400e3, rwnd=1.0, unacked=1, **small))) == []
+
+
+def test_loss_without_a_queue_cannot_be_told_where_idle_round_trips_vary():
+    lossy = uneven([7e6] * 10, retrans=0.015, rtt=18_000, min_rtt=9_000, **ROOMY)
+    quiet = replace(lossy, idle=Latency(100, 0, 0.009))
+    assert told(quiet)[0] == ("D18", None)
+    noisy = diagnose(replace(lossy, idle=Latency(100, 0, 0.060))).findings
+    assert [(one.id, one.confidence) for one in noisy][:2] == [("D05", "high"), ("D17", "low")]
+    assert noisy[0].tell.startswith("D05 or D17: UDP ")
+
+
+def test_round_trips_of_the_kernel_that_stay_flat_tell_however_late_programs_respond():
+    lossy = uneven([19e6] * 10, retrans=0.05, rtt=10_900, min_rtt=10_000, **ROOMY)
+    found = diagnose(replace(lossy, idle=Latency(100, 0, 0.024))).findings
+    assert [(one.id, one.severity) for one in found][:2] == [("D17", "limit"), ("D05", "info")]
