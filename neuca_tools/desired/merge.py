@@ -75,11 +75,12 @@ def stack(
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
     roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
+    problems = (*layers.problems, *dhcp.unserved(layers.requests, roles, world))
     requests = dhcp.without_kernel(layers.requests, roles)
     notes = layers.notes
     if document is not None and document.platform is not None:
         notes = tuple(platform_roles.notes(document.platform, roles, requests))
-    return replace(layers, roles=roles, requests=requests, notes=notes)
+    return replace(layers, roles=roles, requests=requests, notes=notes, problems=problems)
 
 
 def _held_back(

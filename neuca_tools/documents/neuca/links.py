@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple
 
-from neuca_tools.documents.neuca import link_kinds, routing_keys, values
+from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -116,12 +116,14 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
     origins: dict[str, Origin] = {}
     lines: dict[str, Line] = {}
     virtual, unsure, routing = empty.request.virtual, False, UNROUTED
+    automatic = empty.request.automatic
     for one in found:
         given = {name: getattr(one.request, name) for name in _SINGLE}
         fields.update({name: value for name, value in given.items() if value})
         sysctls.update(one.request.sysctls)
         device.update(one.request.device)
         routing = one.request.routing.over(routing)
+        automatic = automatic_keys.over(one.request.automatic, automatic)
         if one.request.virtual:
             virtual = one.request.virtual.over(virtual)
         origins.update({origin.setting: origin for origin in one.request.origins})
@@ -133,6 +135,7 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
         device=tuple(device.items()),
         virtual=virtual,
         routing=routing,
+        automatic=automatic,
         origins=tuple(origins.values()),
         **fields,
     )
@@ -169,11 +172,17 @@ def _take_one(asked: Asked, line: Line) -> Asked:
         routing = routing_keys.READERS[line.key](line.value).over(asked.request.routing)
         shown = routing_keys.shown(routing)[line.key]
         return give(asked, line, "routing", routing, setting=line.key, shown=shown)
+    if line.key in automatic_keys.FIELDS:
+        asked_for = automatic_keys.read(asked.request.key, line.key, line.value)
+        shown = automatic_keys.shown(asked_for, line.key)
+        return give(asked, line, "automatic", asked_for, setting=line.key, shown=shown)
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
     if line.key not in _READERS:
-        known = sorted({"addresses", *_READERS, *routing_keys.READERS, *own})
+        known = sorted(
+            {"addresses", *_READERS, *routing_keys.READERS, *automatic_keys.FIELDS, *own}
+        )
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
@@ -260,7 +269,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
-        automatic=own.automatic or below.automatic,
+        automatic=automatic_keys.over(own.automatic, below.automatic),
         origins=_overlay_origins(below.origins, own.origins),
     )
 
