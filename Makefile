@@ -7,14 +7,14 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 # Each tier is a directory with its own packages (tests/setup.sh).
-TIERS = tests/unit tests/wild tests/dbus tests/netns tests/attack tests/package tests/machine tests/lanes
+TIERS = tests/unit tests/wild tests/dbus tests/netns tests/world tests/attack tests/package tests/machine tests/lanes
 # One worker more than processors: a test that waits for the kernel or a peer leaves its processor to another.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 # A test that fails is run once more: of 8,500 on a busy machine, one that fails by chance must not hide what the others say. Each
 # such rerun is counted in the closing line, and is a defect of the test.
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
-.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-package test-machine test-machine-all test-lanes bench bench-boot \
+.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes bench bench-boot \
         bench-tuning bench-diagnosis fuzz lint clean
 
 help: ## list the targets
@@ -33,7 +33,7 @@ test: ## every tier, without what takes long: a quarter of an hour on two proces
 test-all: ## everything: hours
 	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"
 	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes a quarter of an hour."
-	@tests/setup.sh $(notdir $(TIERS)) parallel
+	@tests/setup.sh $(notdir $(TIERS)) parallel browser
 	@$(ALL) $(TIERS)
 
 test-unit: ## pure code, style, layering, packaging: seconds
@@ -51,6 +51,10 @@ test-dbus: ## against a private bus with mock services
 test-netns: ## against the real kernel, in private network namespaces
 	@tests/setup.sh netns
 	@$(PYTEST) $(ARGS) tests/netns
+
+test-world: ## verdicts of the self-test on 60 set-ups drawn by seed (NEUCA_SEED, NEUCA_SETUPS): an hour
+	@tests/setup.sh world
+	@$(PYTEST) $(ARGS) tests/world
 
 test-attack: ## hostile hosts, volumes, peers, users and documents, in private network namespaces
 	@tests/setup.sh attack

@@ -9,17 +9,21 @@ product=(python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus pytho
 packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps ;;
-        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc ;;
+        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc
+                python3-jsonschema python3-prometheus-client ;;
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin \
-                 dbus network-manager ;;
+                  python3-jsonschema dbus network-manager ;;
+        world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux openssh-client sudo ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
+        # Ubuntu's chromium is a snap, which cannot be used here: the tests are skipped there.
+        browser) if apt-cache show chromium >/dev/null 2>&1; then echo chromium poppler-utils fonts-dejavu-core util-linux; fi ;;
         parallel) echo python3-pytest-xdist python3-pytest-rerunfailures ;;
         bench) echo "${product[@]}" iproute2 procps iperf3 ;;
         # dbus-python and systemd-python come from PyPI as sources; the lanes run the three tiers above.

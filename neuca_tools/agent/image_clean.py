@@ -28,14 +28,14 @@ from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users
 from neuca_tools.guest.users import Leaving
-from neuca_tools.selftest import REPORTS
+from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
 
 # In the run directory: of a pass, of the daemon, of a run for the guest.
 LOCKS = ("lock", "neucad.lock", "guest.lock")
 KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE)
-IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY)
+IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, ARCHIVE_LOCK)
 STOP_WITHIN = 20.0  # seconds, as in the unit; the daemon waits up to 10 of them for a pass
 LISTED = "generated-files"  # packaging/debian/prerm leaves it for a purge
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
@@ -165,7 +165,7 @@ def _marks(config: Config) -> list[Path]:
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching(state, REPORTS)
-    files += [state / name for name in KEPT]
+    files += [state / name for name in (*KEPT, ARCHIVE, OLD_ARCHIVE)]
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]

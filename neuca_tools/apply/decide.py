@@ -64,9 +64,9 @@ class Decision:
         )
 
     def _has_tables(self) -> bool:
-        """Whether there are rules, or routes of other tables, to keep or to remove."""
+        """Whether there are rules, routes of other tables or shadows, to keep or to remove."""
         hops = (*self.have.hops, *self.want.hops)
-        is_used = any(hop.ours and hop.traits.table != MAIN_TABLE for hop in hops)
+        is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
     def changed(self) -> frozenset[str]:
@@ -87,8 +87,7 @@ def decide(
     world = observation.world
     record = updates.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
-    tables = {str(key): table for key, table in resolution.tables.items()}
-    record = replace(record, tables={**record.tables, **tables})
+    record = updates.remember_tables(record, resolution)
     marks = _marks(resolution, record, policies, world)
     links = {
         key: replace(link, profile=marks.profiles.get(key, ""))

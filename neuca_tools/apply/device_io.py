@@ -1,4 +1,4 @@
-"""Reads and writes device settings, each through its backend: qdisc, ethtool, queue files."""
+"""Reads and writes device settings, each through its backend: qdisc, ethtool, files, resolved."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,9 +8,11 @@ import errno
 from collections.abc import Collection, Mapping
 from typing import Optional
 
-from neuca_tools.backends import qdisc
+from neuca_tools.backends import link_attributes, qdisc
+from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.backends.queues import Queues
+from neuca_tools.backends.resolved import Resolved
 from neuca_tools.documents.neuca.link_settings import SETTINGS, through
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.model import World
@@ -23,23 +25,37 @@ def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, Device
         return {}
     try:
         qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
-        return {
-            index: _read_device(index, world.devices[index].name, groups, qdiscs.get(index))
+        found = {
+            index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
+        names = _names(asked)
+        return {index: joined([found[index], *names.get(index, ())]) for index in found}
     except OSError as error:
         raise ObserveError(
             f"ask the kernel for the settings of network devices: {error.strerror or error}"
         ) from error
 
 
+def _names(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSettings]]:
+    """The DNS settings of the devices that they are of interest for, by index."""
+    groups = {index: through("resolved", asked[index]) for index in asked}
+    indexes = [index for index in groups if groups[index]]
+    if not indexes:
+        return {}
+    with Bus() as bus:
+        found = Resolved(bus).read(indexes, through("resolved", SETTINGS))
+    return {index: [found[index]] for index in indexes}
+
+
 def _read_device(
-    index: int, name: str, groups: Collection[str], root: Optional[str]
+    world: World, index: int, groups: Collection[str], root: Optional[str]
 ) -> DeviceSettings:
     """One device's settings; `root` is its root qdisc. Raises OSError."""
     found = [
         _ethtool(index, through("ethtool", groups)),
-        Queues(index, name).read(through("files", groups)),
+        Queues(index, world.devices[index].name).read(through("files", groups)),
+        link_attributes.read(world, index, through("attribute", groups)),
     ]
     if root is not None:
         found.append(DeviceSettings({"qdisc": root}))
@@ -66,10 +82,15 @@ def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
     backend = SETTINGS[group].through
     if backend == "qdisc":
         qdisc.write(index, values[group])
+    elif backend == "attribute":
+        link_attributes.write(index, group, values[group])
     elif backend == "files":
         Queues(index, name).write(group, values[group])
+    elif backend == "resolved":
+        with Bus() as bus:
+            Resolved(bus).write(index, group, values[group])
     else:
-        own = {setting.partition(".")[2]: value for setting, value in values.items()}
+        own = {setting.partition(".")[2] or setting: values[setting] for setting in values}
         try:
             with Ethtool() as ethtool:
                 ethtool.write(index, group, own)

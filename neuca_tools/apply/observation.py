@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.documents.neuca.link_settings import group_of
+from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
@@ -122,6 +122,8 @@ def _settings_of(
         templates[key].add(ACCEPT_RA)
         templates[key.nic].add(ACCEPT_RA)
         groups[key].update(group for group, _ in request.device)
+        if request.dns == "per-link":
+            groups[key].update(through("resolved", SETTINGS))
     for key, original in record.originals.items():
         templates[key].update(original.sysctls)
         groups[key].update(map(group_of, original.device))

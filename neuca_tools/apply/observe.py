@@ -32,6 +32,8 @@ from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.topology import automatic, lifelines
 
+RTPROT_KERNEL = 2  # linux/rtnetlink.h
+
 
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """The present state for a plan: dataplane links, and links that the agent once changed."""
@@ -39,6 +41,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     keys = {device.index: key for key, device in everything.items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
+    routed = _routed(world)
     # VLANs are created even on a NIC with a VLAN for management; no pass writes to that NIC.
     carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
     devices: dict[LinkKey, Device] = {}
@@ -46,7 +49,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     for key, device in everything.items():
         if device.index in resolution.roles.protected and key not in carriers:
             continue
-        if key in relevant or device.master in masters:
+        if key in relevant or device.index in routed or device.master in masters:
             devices[key] = device
             links[key] = replace(
                 _link(key, device, resolution, world, record),
@@ -67,6 +70,12 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
 def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
     """The values with these names, as far as they are known."""
     return {name: values[name] for name in names if name in values}
+
+
+def _routed(world: World) -> set[int]:
+    """The devices that routes of ours lead through."""
+    ours = [one for one in (*world.routes, *world.tables) if one.protocol == ROUTE_PROTOCOL]
+    return {index for one in ours for index in (one.index, *(other for other, _ in one.others))}
 
 
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
@@ -119,6 +128,11 @@ def _link(
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
         addresses=_addresses(device, wanted, world),
+        bare=tuple(
+            one
+            for one in world.addresses.get(device.index, ())
+            if (device.index, one) in world.bare
+        ),
         sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls), world),
         device=_picked(settings, {**wanted.device, **original.device}),
         managers={
@@ -156,7 +170,8 @@ def _hops(
 ) -> tuple[Hop, ...]:
     """Our routes, those that a manager or router left behind, and other routes to a banned prefix.
 
-    The network of a link itself is never among the last.
+    The network of a link itself is never among the last. If an address was added before the
+    management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
     keys = {device.index: key for key, device in devices.items()}
     banned = set(resolution.want.banned)
@@ -168,9 +183,19 @@ def _hops(
             continue
         left_over = key in resolution.quiet and is_advertised(route, world)
         left_over = left_over or _is_left_behind(route, key, record, kept)
-        if left_over or (route.to in banned and route.via is not None):
-            hops.append(Hop(route.to, key, route.via, route.metric, False, left_over))
+        shadow = _is_shadow(route, resolution.want.links.get(key), world)
+        if left_over or shadow or (route.to in banned and route.via is not None):
+            hops.append(Hop(route.to, key, route.via, route.metric, False, left_over, shadow))
     return (*_own_hops(world, keys), *hops)
+
+
+def _is_shadow(route: Route, wanted: Optional[Link], world: World) -> bool:
+    """Whether the kernel made the route for addresses that are to have none in the main table."""
+    if wanted is None or route.via is not None or route.protocol != RTPROT_KERNEL:
+        return False
+    there = world.addresses.get(route.index, ())
+    own = {address for address in there if address.network == route.to}
+    return bool(own) and own <= {*wanted.bare} & {*wanted.addresses}
 
 
 def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:

@@ -26,7 +26,7 @@ from neuca_tools.plan.operations import (
     Unmanage,
     WriteFile,
 )
-from neuca_tools.plan.route_operations import DeleteRoute, DeleteRule
+from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
@@ -47,6 +47,10 @@ def identity(operation: Operation) -> tuple[object, ...]:
     kind = operation.kind
     if isinstance(operation, SetDevice):
         kind = f"{kind} {operation.group}"
+    elif isinstance(operation, (ReplaceRoute, DeleteRoute)):
+        kind = f"{kind} {operation.hop.identity}"
+    elif isinstance(operation, (AddRule, DeleteRule)):
+        kind = f"{kind} {operation.rule}"
     return kind, operation.target, before if after is None else after
 
 

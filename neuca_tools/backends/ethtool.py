@@ -1,4 +1,4 @@
-"""Reads and sets rings, channels, coalescing, pause and offloads through ethtool netlink.
+"""Reads and sets device settings through ethtool netlink: rings, offloads, wake-on-LAN.
 
 Requires Linux 5.6 to 5.8, depending on the setting. Numbers: include/uapi/linux/ethtool_netlink.h;
 offloads have the names of ethtool(8) and of the kernel.
@@ -16,14 +16,17 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from neuca_tools.backends import wire
+from neuca_tools.documents.neuca.link_settings import WAKE_ON_LAN
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 NETLINK_GENERIC = 16
 GENL_CTRL, CTRL_GETFAMILY, CTRL_FAMILY_ID, CTRL_FAMILY_NAME = 16, 3, 1, 2
 HEADER, DEV_INDEX = 1, 1
 FEATURES_GET, FEATURES_SET = 11, 12
+WOL_GET, WOL_SET, WOL_MODES = 9, 10, 2
 HW, WANTED, ACTIVE, NOCHANGE = 2, 3, 4, 5
-BITS, BIT, BIT_NAME, BIT_VALUE = 3, 1, 2, 3
+NOMASK, BITS, BIT, BIT_NAME, BIT_VALUE = 1, 3, 1, 2, 3
+WAKE = "wake-on-lan"
 
 
 class _Field(NamedTuple):
@@ -102,8 +105,14 @@ class Ethtool(AbstractContextManager["Ethtool"]):
 
     def _read(self, index: int, group: str) -> DeviceSettings:
         try:
-            return self._features(index) if group == "offloads" else self._group(index, group)
+            if group == "offloads":
+                return self._features(index)
+            if group == WAKE:
+                return self._wake(index)
+            return self._group(index, group)
         except OSError as error:
+            if (group, error.errno) == (WAKE, errno.EPERM):
+                return lacking([group], "only root can read it, because of its password")
             # EINVAL: the command is newer than this kernel.
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                 raise
@@ -144,10 +153,24 @@ class Ethtool(AbstractContextManager["Ethtool"]):
                 missing[f"offloads.{name}"] = "the driver has it fixed"
         return DeviceSettings(values, {}, missing)
 
+    def _wake(self, index: int) -> DeviceSettings:
+        """What wakes the machine up. Only root can read this, because a password may be in it."""
+        modes = _bits(self._get(WOL_GET, index).nest(WOL_MODES))
+        active = " ".join(name for name in WAKE_ON_LAN if modes.get(name))
+        return DeviceSettings({WAKE: active or "off"})
+
+    def _write_wake(self, index: int, value: str) -> None:
+        names = [name for name in value.split() if name != "off"]
+        bits = wire.nest(BITS, *(_bit(name, True) for name in names))
+        # Without a mask, the modes that are not listed are off.
+        self._set(WOL_SET, index, wire.nest(WOL_MODES, wire.attribute(NOMASK, b""), bits))
+
     def write(self, index: int, group: str, values: Mapping[str, str]) -> None:
         """Set values of one group in one request. Raises OSError."""
         if group == "offloads":
             self._write_features(index, values)
+        elif group == WAKE:
+            self._write_wake(index, values[WAKE])
         else:
             fields = GROUPS[group].fields
             encoded = b"".join(_encode(fields[name], value) for name, value in values.items())
@@ -205,7 +228,7 @@ def _changeable(found: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
 
 def _bits(bitset: wire.Attributes) -> dict[str, bool]:
     """The names in a bitset, and whether each is set; without a mask, only set bits are listed."""
-    nomask = 1 in bitset
+    nomask = NOMASK in bitset
     names: dict[str, bool] = {}
     for _, bit in wire.attributes(bitset.bytes(BITS)):
         parts = wire.Attributes(bit)

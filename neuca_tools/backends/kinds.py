@@ -59,8 +59,11 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
         "port": _Attribute("vxlan_port", 15),
     },
     "macvlan": {"mode": _Attribute("macvlan_mode", 1)},
+    "vrf": {"table": _Attribute("vrf_table", 1)},
     "vlan": {"id": _Attribute("vlan_id", 1)},
 }
+# Number and width in bytes (IFLA_BRPORT_*).
+PORT: Mapping[str, tuple[int, int]] = {"path-cost": (3, 4), "port-priority": (2, 2)}
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 

@@ -138,7 +138,7 @@ class Netlink(AbstractContextManager["Netlink"]):
     def create_link(
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
     ) -> None:
-        """Create a VLAN, bond, bridge, VXLAN or macvlan. `parent` is an index, or 0 for none."""
+        """Create a link of one of the kinds of `kinds`. `parent` is an index, or 0 for none."""
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         # The parent of a VXLAN is one of its own attributes.
         if parent:
@@ -147,7 +147,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._run("link", "add", ifname=name, kind=kind, **kinds.arguments(kind, options), **more)
 
     def set_master(self, index: int, master: int) -> None:
-        """Make it a port of a bridge or a member of a bond; `master` 0 removes it from either."""
+        """Make it a port of a bridge, or a member of a bond or VRF; `master` 0 removes it."""
         self._run("link", "set", index=index, master=master)
 
     def delete_link(self, index: int) -> None:

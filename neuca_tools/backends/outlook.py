@@ -31,6 +31,7 @@ IFF_UP, IFF_SLAVE, IFF_LOWER_UP = 0x1, 0x800, 0x10000
 IFA_F_PERMANENT = 0x80
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
+IFA_F_NOPREFIXROUTE = 0x200
 UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
@@ -39,6 +40,7 @@ MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
+BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
@@ -96,6 +98,8 @@ def device(message: bytes) -> Device:
         qdisc=link.text(QDISC),
         altnames=tuple(_altnames(link)),
         options=options,
+        port=tuple(_port(info)),
+        primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
     )
 
 
@@ -104,6 +108,16 @@ def _mac_before_bonding(info: wire.Attributes) -> bytes:
     if info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
+
+
+def _port(info: wire.Attributes) -> Iterator[tuple[str, str]]:
+    """The settings of a port, as far as they can be requested; none if it is in no bridge."""
+    if info.text(MEMBER_KIND) != "bridge":
+        return
+    data = info.nest(MEMBER_DATA)
+    for name, (number, _) in kinds.PORT.items():
+        if number in data:
+            yield name, str(data.number(number))
 
 
 def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int:
@@ -140,7 +154,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     hardly ever do.
     """
     found: dict[int, list[Address]] = {}
-    leased, autoconf, peers = set(), set(), set()
+    leased, autoconf, peers, bare = set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = wire.Attributes(message[ADDRESS.size :])
@@ -155,6 +169,8 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
             leased.add((index, address))
         if _is_autoconf(address, flags):
             autoconf.add((index, address))
+        if flags & IFA_F_NOPREFIXROUTE:
+            bare.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network(f"{ip_address(peer)}/{length}", strict=False)))
     return {
@@ -162,6 +178,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "leased": frozenset(leased),
         "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
+        "bare": frozenset(bare),
     }
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
@@ -13,6 +14,7 @@ from neuca_tools.apply.host import host
 from neuca_tools.backends.namespace import enter
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.errors import UsageError
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
@@ -98,3 +100,13 @@ def entered(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]
     else:
         return None
     return Outlook()
+
+
+def outlook_of(arguments: argparse.Namespace, config: Config) -> Outlook:
+    """The agent's plan for this host; enters --netns or --container, where the plan is empty.
+
+    Raises UsageError, SelftestError, ObserveError, RecordError.
+    """
+    if arguments.netns and arguments.container:
+        raise UsageError("neuca-selftest: --netns and --container exclude each other")
+    return entered(arguments.netns, arguments.container) or outlook(config)

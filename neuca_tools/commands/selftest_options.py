@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.commands.arguments import CONFIG, JSON, add_options, flag, value
+from neuca_tools.commands.arguments import CONFIG, JSON, flag, value
 from neuca_tools.commands.arguments import Options as Table
 from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, listed
@@ -29,12 +29,6 @@ SETTINGS = tuple("peers plan time port expect rate interface secret-file run-at-
 SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
-DESCRIPTION = (
-    "Measure the path to each PEER, given as ADDRESS or NAME@ADDRESS, and report what limits it."
-    " Without a PEER, test those listed as peers in section [selftest] of the configuration. The"
-    " peer must run neuca-selftest --serve with the same secret, or iperf3 -s -p 45678. See also"
-    " neuca-selftest explain, compare and compare-paths."
-)
 
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
@@ -63,6 +57,17 @@ def _seconds(high: float) -> Callable[[str], float]:
         return found
 
     return read
+
+
+def milliseconds(word: str) -> float:
+    """Parse milliseconds; return seconds."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 60_000:
+        raise refused(word, "a time in milliseconds")
+    return found / 1000
 
 
 def whole(what: str, low: int, high: int) -> Callable[[str], int]:
@@ -112,12 +117,12 @@ EXPECT_OPTION: Table = {
 }
 # --json and --nagios exclude each other.
 OUTPUT_OPTIONS: Table = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
-_METRICS = "the textfile collector of the Prometheus node exporter"
+_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
 REPORT_OPTIONS: Table = {
     "html": value("PATH", "also write the report to an HTML file", type=Path),
-    "prometheus": value("PATH", f"also write metrics for {_METRICS}", type=Path),
+    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
 }
-_PLANS = "about 15 seconds (quick), 3 minutes (standard, the default) or 10 minutes (full)"
+_PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minutes (full)"
 # Shared by a test of one path and by compare-paths.
 MEASURING_OPTIONS: Table = {
     **CONFIG,
@@ -145,7 +150,7 @@ MEASURING_OPTIONS: Table = {
     "ssh": value("HOST", "start the helper on the peer by ssh"),
     "secret-file": value("FILE", "file with the secret shared with the peer"),
 }
-_RUN_OPTIONS: Table = {
+RUN_OPTIONS: Table = {
     "interface": value("NAME", "test through this interface, even if it is the management NIC"),
     "netns": value("NAME", "test from this network namespace"),
     "container": value("NAME", "test from this container's network namespace (docker, podman)"),
@@ -154,31 +159,20 @@ _RUN_OPTIONS: Table = {
     "label": value("TEXT", "label of the stored report, for compare"),
     "at-boot": flag("run a quick test, or none if run-at-boot in section [selftest] is off"),
 }
-_SERVE_OPTIONS: Table = {
-    "serve": flag("serve tests to peers for a limited time"),
+SERVE_OPTIONS: Table = {
     "for": value(
-        *("SECONDS", "with --serve: how long to serve (default: %(default)g)"),
+        *("SECONDS", "how long to serve (default: %(default)g)"),
         dest="period",
         type=_seconds(LONGEST_SERVICE),
         default=600.0,
     ),
     "address": value(
-        *("ADDRESS", "with --serve: listen on this address only; may be repeated"),
+        *("ADDRESS", "listen on this address only; may be repeated"),
         action="append",
         type=ip_address,
     ),
-    "stdio": flag("with --serve: serve one test on standard input and output, for --ssh"),
+    "stdio": flag("serve one test on standard input and output, for --ssh"),
 }
-
-
-def run_parser() -> argparse.ArgumentParser:
-    """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`."""
-    parser = argparse.ArgumentParser(prog="neuca-selftest", description=DESCRIPTION)
-    parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
-    add_options(parser, {**MEASURING_OPTIONS, **_RUN_OPTIONS})
-    add_options(parser.add_mutually_exclusive_group(), OUTPUT_OPTIONS)
-    add_options(parser, {**REPORT_OPTIONS, **_SERVE_OPTIONS})
-    return parser
 
 
 # --- The values in effect ------------------------------------------------------------------------
@@ -187,7 +181,7 @@ def run_parser() -> argparse.ArgumentParser:
 def options(arguments: argparse.Namespace, config: Config) -> Options:
     """The options of one test: the command line, then the configuration, then the plan."""
     known = config.selftest
-    plan = _plan(arguments, known)
+    plan = PLANS[plan_name(arguments, config)]
     return Options(
         steps=_selected_steps(arguments, plan),
         seconds=arguments.time or _configured(known, "time", _seconds(LONGEST)) or plan.seconds,
@@ -205,10 +199,11 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     )
 
 
-def _plan(arguments: argparse.Namespace, known: Mapping[str, str]) -> Options:
+def plan_name(arguments: argparse.Namespace, config: Config) -> str:
+    """The name of the plan. Raises UsageError."""
     if arguments.at_boot:
-        return PLANS["quick"]
-    return PLANS[arguments.plan or _configured(known, "plan", _plan_name) or "standard"]
+        return "quick"
+    return arguments.plan or _configured(config.selftest, "plan", _plan_name) or "standard"
 
 
 def _selected_steps(arguments: argparse.Namespace, plan: Options) -> frozenset[str]:

@@ -9,18 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.commands.arguments import JSON, add_options, value
+from neuca_tools.commands import selftest_parsers as parsers
+from neuca_tools.commands.arguments import value
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import (
-    MEASURING_OPTIONS,
-    address_of,
-    options,
-    port_number,
-    whole,
-)
+from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.errors import UsageError
@@ -31,16 +26,12 @@ from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.helper.apart import apart
 from neuca_tools.selftest.measure.iperf.plans import Options
+from neuca_tools.selftest.measure.live import Tell, can_draw, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
+from neuca_tools.selftest.report.progress import Stage, header
 from neuca_tools.selftest.report.text import phase_words
 
-COMPARES_PATHS = (
-    "Run the same test over each PATH in turn, for several rounds, and compare each path with the"
-    " first, the baseline. PATH is LABEL=PEER. To start in another network namespace or container,"
-    " or to use a certain interface or port, append ,netns=NAME ,container=NAME ,interface=NAME or"
-    " ,port=PORT."
-)
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
 LABEL = re.compile(r"[^=,\s]{1,40}")
@@ -49,7 +40,7 @@ _rounds = whole("a number of rounds", 1, MOST_ROUNDS)
 
 @dataclass(frozen=True)
 class Path:
-    """One path of the command line; see COMPARES_PATHS."""
+    """One path of the command line; see `compare-paths --help`."""
 
     label: str
     peer: str
@@ -60,16 +51,10 @@ class Path:
 
 
 def paths_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="neuca-selftest compare-paths", description=COMPARES_PATHS
-    )
     path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
-    parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
-    rounds = {"rounds": value("NUMBER", text, type=_rounds, default=ROUNDS)}
-    add_options(parser, {**MEASURING_OPTIONS, **rounds, **JSON})
-    parser.set_defaults(at_boot=False, label=None, interface=None)
-    return parser
+    rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
+    return parsers.paths_parser({"paths": path}, {"rounds": rounds})
 
 
 def run_paths(arguments: argparse.Namespace) -> int:
@@ -79,8 +64,9 @@ def run_paths(arguments: argparse.Namespace) -> int:
     """
     config = configuration(arguments)
     paths: Sequence[Path] = arguments.paths
-    found: dict[str, list[Evidence]] = {path.label: [] for path in paths}
-    if len(found) < len(paths) or len(paths) not in range(2, MOST_PATHS + 1):
+    if len({path.label for path in paths}) < len(paths) or len(paths) not in range(
+        2, MOST_PATHS + 1
+    ):
         needed = f"2 to {MOST_PATHS} paths with different labels"
         raise UsageError(f"neuca-selftest compare-paths: it needs {needed}")
     if not has_iperf3():
@@ -88,15 +74,52 @@ def run_paths(arguments: argparse.Namespace) -> int:
     wanted = _options(arguments, config)
     planned = outlook(config)
     tested = [(path, address_of(path.peer)) for path in paths]
-    for number in range(1, arguments.rounds + 1):
-        for path, peer in tested:
-            evidence = apart(partial(_test, path, peer, wanted, planned))
-            found[path.label].append(evidence)
-            if not arguments.json:
-                line = plain(f"{path.label:<12} {_summary(evidence)}")
-                print(f"round {number} of {arguments.rounds}  {line}", flush=True)
-    tests = [Tests(label, tuple(rounds)) for label, rounds in found.items()]
+    turns = [
+        _Turn(path, address, f"round {number} of {arguments.rounds}")
+        for number in range(1, arguments.rounds + 1)
+        for path, address in tested
+    ]
+    if arguments.json or not can_draw():
+        found = _take(turns, wanted, planned, partial(_show, silent=arguments.json))
+    else:
+        seconds = sum(stage.seconds for stage in stages(wanted))
+        course = [Stage(turn.name, seconds) for turn in turns]
+        name = plan_name(arguments, config)
+        print(header(f"{len(paths)} paths", None, name, wanted.seconds, course))
+        with live(course) as tell:
+            found = _take(turns, wanted, planned, tell)
+    tests = [Tests(path.label, tuple(found[path.label])) for path in paths]
     return _conclude(tests, arguments.json)
+
+
+class _Turn(NamedTuple):
+    """One test of one path; `of` says in which round."""
+
+    path: Path
+    address: Address
+    of: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.of}, {self.path.label}"
+
+
+def _take(
+    turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: Tell
+) -> dict[str, list[Evidence]]:
+    """The tests of each path, by its label."""
+    found: dict[str, list[Evidence]] = {}
+    for turn in turns:
+        evidence = apart(partial(_test, turn.path, turn.address, wanted, planned))
+        found.setdefault(turn.path.label, []).append(evidence)
+        line = plain(f"{turn.path.label:<12} {_summary(evidence)}")
+        tell(turn.name, f"{turn.of}  {line}")
+    return found
+
+
+def _show(_: str, text: str, silent: bool) -> None:
+    if not silent:
+        print(text, flush=True)
 
 
 def _options(arguments: argparse.Namespace, config: Config) -> Options:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat
+from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.router_advertisements import quieted
@@ -35,7 +36,7 @@ class CommonSettings:
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
     are the gateways of links with policy routing; a network manager does DHCP on NICs that are
-    `leased`.
+    `leased`. `places` decides about settings that depend on other links.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class CommonSettings:
         rules: allowed_sysctls.Judge,
         routed: Gateways,
         leased: Collection[str],
+        places: Places,
     ) -> None:
         self.world, self.record, self.limits, self.leased = world, record, limits, leased
-        self.sure, self.rules, self.routed = sure, rules, routed
+        self.sure, self.rules, self.routed, self.places = sure, rules, routed, places
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
@@ -122,11 +124,14 @@ class CommonSettings:
             found = self.world.settings.get(index)
             qdisc, txqueuelen = device.qdisc, device.txqueuelen
         asked = flat(request.device)
-        wish = Wish(request.key, asked, found, declined)
+        for setting, reason in self.places.refused(request.key, asked):
+            self._refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
+        master, joined = self.places.master(request.key), self.places.is_joined(request.key)
+        wish = Wish(request.key, asked, found, declined, master, joined)
         wish.resolve()
         wish.queue(queue, request.txqueuelen is not None, qdisc, txqueuelen)
         self.notes += wish.notes
-        original = self.before(request.key).device
+        original = self.places.restorable(request.key, self.before(request.key).device)
         kept = {name: original[name] for name in original if name not in asked}
         return {**kept, **wish.wanted}
 

@@ -89,13 +89,16 @@ class Wish:
     """Device settings requested for a link: `wanted` are to be set, `notes` say why others are not.
 
     `has` is None if the link does not exist yet. Only its qdisc is known then; the other settings
-    follow once it exists.
+    follow once it exists. `master` is the kind of bond or bridge that it is to be in, empty for
+    none; `joined`: it is there. Settings of its place there follow once it is.
     """
 
     key: LinkKey
     asked: Mapping[str, str]
     has: Optional[DeviceSettings]
     declined: Mapping[str, Declined]
+    master: str = ""
+    joined: bool = False
     wanted: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
@@ -118,6 +121,12 @@ class Wish:
         has = self.has
         if has is None:
             return value if setting == "qdisc" else None
+        place = SETTINGS[group_of(setting)].master
+        if place and place == self.master and not self.joined:
+            return None
+        if place and place != self.master:
+            self.note(setting, f"it is in no {place} of ours")
+            return None
         reason = has.missing.get(setting) or has.missing.get(group_of(setting))
         if reason is not None and has.values.get(setting) != value:
             self.note(setting, reason, has.effect_of(group_of(setting)))

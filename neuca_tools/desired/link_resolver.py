@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
 from neuca_tools.desired.policy_routing import Gateways
@@ -50,18 +51,21 @@ class LinkResolver:
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.names, self.limits, self.routed = names, limits, routed
-        self.common = CommonSettings(world, record, limits, sure, rules, routed, roles.leased)
+        self.stacks = judge(requests, world, roles, names)
+        self.found_keys = find_links(world, roles)
+        places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
+        self.common = CommonSettings(
+            world, record, limits, sure, rules, routed, roles.leased, places
+        )
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         self.given = {name: key for key, name in names.items()}
-        self.found_keys = find_links(world, roles)
         self.by_name = {
             name: device
             for device in world.devices.values()
             for name in (*device.altnames, device.name)
         }
         self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
-        self.stacks = judge(requests, world, roles, names)
         self.problems += self.stacks.problems
         self.given.update((key.given_name, key) for key in self.stacks.links)
 
@@ -78,6 +82,8 @@ class LinkResolver:
             links[key] = link
             if key in self.stacks.masters:
                 links[key] = self._put_into(self.stacks.masters[key], link)
+            elif key in self.stacks.barred:
+                links[key] = self._barred(self.stacks.barred[key], link)
         return links
 
     def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
@@ -106,7 +112,12 @@ class LinkResolver:
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
-        """A member or port: its master has the addresses, and a bond sets its members' MTU."""
+        """A member or port: its master has the addresses, and a bond sets its members' MTU.
+
+        The member of a VRF keeps both.
+        """
+        if master.kind == "vrf":
+            return replace(link, master=master)
         for address in link.addresses:
             self.refuse(
                 link.key, f'address {address}: it is in "{master.given_name}", which can have it'
@@ -114,6 +125,19 @@ class LinkResolver:
         if master.kind == "bond":
             link = replace(link, mtu=None)
         return replace(link, master=master, addresses=())
+
+    def _barred(self, vrf: LinkKey, link: Link) -> Link:
+        """A link without addresses, which belong into a VRF that cannot be created.
+
+        While the VRF is there, the link stays in it as it is.
+        """
+        device, found = self.found_keys.get(link.key), self.roles.stacked.get(vrf.mac)
+        if device and found and device.master == found.index:
+            return replace(link, master=vrf)
+        for address in link.addresses:
+            text = f'address {address}: it belongs into "{vrf.given_name}", which cannot be made'
+            self.refuse(link.key, text)
+        return replace(link, addresses=())
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -187,11 +211,11 @@ class LinkResolver:
             mtu=self.sizes.nic(key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
-            device=before.device,
+            device=self.common.places.restorable(key, before.device),
         )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
-        """A bond, bridge, VXLAN or macvlan."""
+        """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name
@@ -319,7 +343,7 @@ class LinkResolver:
                 mtu=self.sizes.nic(key, original.mtu, device),
                 txqueuelen=original.txqueuelen,
                 sysctls=original.sysctls,
-                device=original.device,
+                device=self.common.places.restorable(key, original.device),
             )
         return left
 

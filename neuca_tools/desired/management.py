@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from neuca_tools.model import Device, NicRecord, Record, Route, World
+from neuca_tools.model import NicRecord, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     automatic,
@@ -94,37 +94,6 @@ def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
     return frozenset(identity(device) for device in carriers if is_nic(device))
 
 
-def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
-    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
-
-    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
-    metadata service, goes through a VLAN on it.
-    """
-    ways = (route.index for route in best_default_routes(world.routes))
-    lines = below(world, [*ways, world.metadata_index])
-    plain = {
-        index: identity(device)
-        for index, device in world.devices.items()
-        if is_nic(device) and identity(device) in macs and _is_plain(device, world)
-    }
-    found: dict[str, frozenset[int]] = {}
-    for index in lines & world.devices.keys():
-        device = world.devices[index]
-        if device.vlan_id is not None and device.lower in plain:
-            mac = plain[device.lower]
-            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
-    return found
-
-
-def _is_plain(nic: Device, world: World) -> bool:
-    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
-    if nic.master or nic.slave or nic.index == world.metadata_index:
-        return False
-    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
-    prefixes |= {route.to for route in world.routes if route.index == nic.index}
-    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
-
-
 class _Chooser:
     """The signs on the host, compared with what the document says."""
 
@@ -156,6 +125,10 @@ class _Chooser:
         if not chosen and not undecided:
             declared = self._first_described()
             chosen = {*declared}
+        if not self._has_default(chosen):
+            alone = self._with_the_default(chosen)
+            undecided = undecided or self._too_early(chosen)
+            chosen |= alone
         seen = self._reasons(chosen)
         doubtful = seen.keys() - firm.keys() - self._carriers(self.manual)
         return Management(
@@ -169,9 +142,39 @@ class _Chooser:
 
     def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
-        if self.present & {*self.proven, *self.said.named}:
+        if self._is_told() or (self.present & {*self.proven} and self._has_default(self.proven)):
             return frozenset()
         return frozenset(self.hinted - {*chosen})
+
+    def _is_told(self) -> bool:
+        """Whether the configuration or the document names a management NIC that is present."""
+        return bool(self.present & {*self.policy.management, *self.said.named})
+
+    def _has_default(self, nics: Collection[str]) -> bool:
+        """Whether one of these NICs carries any default route."""
+        defaults = (route for route in self.world.routes if route.to.prefixlen == 0)
+        return any({*nics} & {*self._nics(route.index)} for route in defaults)
+
+    def _with_the_default(self, chosen: Collection[str]) -> set[str]:
+        """The described NICs that carry the default route, if the chosen ones, such as one on an
+        isolated network with the metadata service, carry none: no request may take it away.
+
+        If nothing but the record shows the chosen ones, only NICs that are recorded with them.
+        """
+        if not chosen or self._is_told():
+            return set()
+        found = self._first([*self.four, *self.manual]) & self.said.described
+        if not self.proven.keys() & chosen:
+            found &= {mac for mac, nic in self.record.nics.items() if nic.role == "management"}
+        return found
+
+    def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
+        """The NICs that may still get the default route of this host while nothing has one."""
+        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
+        if not chosen or defaults or self._is_told() or self.world.age >= ANSWERED:
+            return frozenset()
+        groups = (group for group in self._candidates() if not group.keys() & {*chosen})
+        return frozenset(mac for group in groups for mac in group)
 
     # --- signs ---
 

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired import dhcp, platform_roles
+from neuca_tools.desired import dhcp, platform_roles, vrfs
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
@@ -42,10 +42,12 @@ from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
-HELD = (
-    "nothing shows yet which NIC is for management: until something does, and at most for the first"
-    f" {ANSWERED / 60:g} minutes after the boot, no NIC is touched for a document's word alone"
+_UNTIL = (
+    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC"
+    " is touched for a document's word alone"
 )
+HELD = f"nothing shows yet which NIC is for management: {_UNTIL.format('something')}"
+WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one')}"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Layers:
     routes: tuple[RouteRequest, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
+    platform_rules: tuple[RuleRequest, ...] = ()
 
     @property
     def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
@@ -74,13 +77,14 @@ def stack(
     """Merge a document and the local configuration, and hold back possible management NICs."""
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
-    roles = dhcp.assigned(layers.requests, layers.roles, world, complete)
-    problems = (*layers.problems, *dhcp.unserved(layers.requests, roles, world))
-    requests = dhcp.without_kernel(layers.requests, roles)
-    notes = layers.notes
+    asked, notes = vrfs.without_dhcp(layers.requests)
+    roles = dhcp.assigned(asked, layers.roles, world, complete)
+    problems = (*layers.problems, *dhcp.unserved(asked, roles, world))
+    requests = dhcp.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
-        notes = tuple(platform_roles.notes(document.platform, roles, requests))
-    return replace(layers, roles=roles, requests=requests, notes=notes, problems=problems)
+        notes += platform_roles.notes(document.platform, roles, requests)
+    found = replace(layers, roles=roles, requests=requests, problems=problems)
+    return replace(found, routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
 
 
 def _held_back(
@@ -97,14 +101,15 @@ def _held_back(
         for mac, device in roles.nics.items()
         if roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
     }
+    reason = WAITS if "management" in roles.by_mac.values() else HELD
     problems = [
-        Problem("contested", HELD, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
+        Problem("contested", reason, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
     ]
     roles = replace(
         roles,
         by_mac={**roles.by_mac, **dict.fromkeys(held, "unlisted")},
         held=held,
-        reasons={**roles.reasons, **dict.fromkeys(held, HELD)},
+        reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
         ahead=held if spare and not roles.undecided and world.age < MARKED_FOR else frozenset(),
     )
@@ -156,7 +161,7 @@ def _stacked(
     roles = _roles(platform, own, local, policy, world, record)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(requests, roles, (*routes, *more), tuple(problems))
+    return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
 
 
 def _roles(

@@ -24,6 +24,7 @@ from typing import Optional
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.siblings import Siblings
 from neuca_tools.model import (
     Address,
     Device,
@@ -39,6 +40,7 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import (
     KERNEL_TABLES,
     MAIN_TABLE,
+    NOWHERE,
     ROUTE_PROTOCOL,
     Choice,
     Rule,
@@ -55,7 +57,7 @@ TABLES = range(31001, 32000)
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 RTPROT_RA = 9
-MOST_ROUTES = 16384  # a bound of our own: each table has the networks of all other NICs
+MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
 @dataclass(frozen=True)
@@ -148,14 +150,26 @@ def build(
     usable = {key: links[key] for key in routed if key in links and links[key].addresses}
     tables = _tables(usable, requests, world, recorded)
     for key in sorted(usable, key=lambda key: key.order):
-        if not routed[key] and requests[key].routing.choice == "yes":
+        asked = requests[key].routing
+        if not routed[key] and asked.choice == "yes":
             work.note(key, "its gateway is not known")
-        elif key not in tables or len(work.hops) > MOST_ROUTES:
-            work.note(key, f"more than {len(TABLES)} tables or {MOST_ROUTES} routes")
-        else:
+        elif key not in tables and asked.table:
+            work.note(key, f"the table {asked.table} is that of another link")
+        elif key not in tables:
+            work.note(key, f"there are only {len(TABLES)} tables")
+        elif len(work.hops) <= MOST_ROUTES:
             work.link(usable[key], tables[key], routed[key])
+    if len(work.hops) > MOST_ROUTES:
+        return _too_many(usable)
     kept = {key: table for key, table in tables.items() if key in work.used}
     return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+
+
+def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:
+    """No rules for any link: it must not depend on their order which ones answer."""
+    reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
+    notes = (Note(SETTING, "not applicable", reason, key) for key in links)
+    return PolicyRouting(notes=tuple(notes))
 
 
 def _tables(
@@ -164,21 +178,27 @@ def _tables(
     world: World,
     recorded: Mapping[str, int],
 ) -> dict[LinkKey, int]:
-    """The table of each link: the requested one, its previous one, or the first unused one."""
+    """The table of each link: the requested one, its previous one, or the first unused one.
+
+    No two links have the same: the routes of one would replace those of the other. Of links that
+    ask for the same table, only the first gets it.
+    """
     foreign, ours = _used_tables(world)
     taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
     spare = iter(_spare_tables(taken, recorded, set(map(str, requests))))
-    usable = set(TABLES) - (foreign - ours)
-    found: dict[LinkKey, int] = {}
+    asked = {request.routing.table for request in requests.values()}
+    usable = set(TABLES) - (foreign - ours) - asked
+    found: dict[int, LinkKey] = {}
     for key in sorted(links, key=lambda key: key.order):
-        before = recorded.get(str(key), 0)
         table = requests[key].routing.table
+        before = recorded.get(str(key), 0)
         if not table and before in usable:
+            usable.remove(before)
             table = before
         table = table or next(spare, 0)
         if table:
-            found[key] = table
-    return found
+            found.setdefault(table, key)
+    return {key: table for table, key in found.items()}
 
 
 def _spare_tables(
@@ -190,7 +210,8 @@ def _spare_tables(
     """
     kept = {table for key, table in recorded.items() if key in requested}
     others = set(recorded.values()) - kept
-    free = [table for table in TABLES if table not in {*taken, *kept, *others}]
+    used = {*taken, *kept, *others}
+    free = [table for table in TABLES if table not in used]
     return [*free, *sorted(others.difference(taken))]
 
 
@@ -205,13 +226,27 @@ def _used_tables(world: World) -> tuple[set[int], set[int]]:
     return foreign, ours
 
 
-def _foreign_sources(world: World) -> list[tuple[Network, int]]:
-    """The source and priority of each rule of another program."""
-    return [
-        (ip_network(seen.rule.source), seen.rule.priority)
-        for seen in world.rules
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.source
-    ]
+class _Sources:
+    """The sources of other programs' rules, of which there may be thousands."""
+
+    def __init__(self, world: World) -> None:
+        self._priorities: dict[Network, int] = {}
+        for seen in world.rules:
+            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source:
+                network, priority = ip_network(seen.rule.source), seen.rule.priority
+                known = self._priorities.setdefault(network, priority)
+                self._priorities[network] = min(known, priority)
+        self._lengths = {(network.version, network.prefixlen) for network in self._priorities}
+
+    def priority(self, host: Host) -> Optional[int]:
+        """The priority of the first rule about this address, None if there is none."""
+        networks = (
+            ip_network((host, length), strict=False)
+            for version, length in self._lengths
+            if version == host.version
+        )
+        found = (self._priorities[one] for one in networks if one in self._priorities)
+        return min(found, default=None)
 
 
 class _Work:
@@ -223,7 +258,14 @@ class _Work:
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
-        self.foreign = _foreign_sources(world)
+        self.foreign = _Sources(world)
+        self.foreign_routes = {
+            Hop(one.to, NOWHERE, metric=one.metric, traits=one.traits).identity
+            for one in world.tables
+            if one.protocol != ROUTE_PROTOCOL
+        }
+        ignored = sorted(roles.protected - roles.management)
+        self.ignored = {one.ip for index in ignored for one in world.addresses.get(index, ())}
         self.led = {route.to for route in world.routes}
         management = (world.addresses.get(index, ()) for index in sorted(roles.management))
         self.management = list(chain.from_iterable(management))
@@ -231,6 +273,7 @@ class _Work:
         present = chain.from_iterable(world.addresses.values())
         asked = chain.from_iterable(link.addresses for link in links.values())
         self.ours = {address.ip for address in chain(present, asked)}
+        self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
@@ -247,21 +290,29 @@ class _Work:
             if gateway in self.ours:
                 self.note(link.key, f"the gateway {gateway} is this host itself")
                 continue
+            hops = list(self._table(link.key, table, addresses, gateway))
+            if any(hop.identity in self.foreign_routes for hop in hops):
+                self.note(link.key, f"another program has the same routes in table {table}")
+                continue
             self.used.add(link.key)
-            self.hops += self._table(link.key, table, addresses, gateway)
+            self.hops += hops
             for address in free:
                 self.rules.update(dict.fromkeys(_rules(address, table), link.key))
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
-        """Whether it is an address of the management NIC, or has a rule of another program."""
+        """Whether it is an address of the management NIC or of an ignored one, or has a rule of
+        another program.
+        """
         if address.ip in self.own:
             return True
-        for network, priority in self.foreign:
-            if address.version == network.version and address.ip in network:
-                text = f"another program's rule {priority} is about {address.ip}"
-                self.notes.append(Note(SETTING, "overridden", text, key))
-                return True
-        return False
+        if address.ip in self.ignored:
+            self.note(key, f"{address.ip} is an address of an ignored NIC too")
+            return True
+        priority = self.foreign.priority(address.ip)
+        if priority is not None:
+            text = f"another program's rule {priority} is about {address.ip}"
+            self.notes.append(Note(SETTING, "overridden", text, key))
+        return priority is not None
 
     def _table(
         self, key: LinkKey, table: int, addresses: Collection[Address], gateway: Host
@@ -273,8 +324,7 @@ class _Work:
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
             yield _hop(network, key, table, source=source)
-        others = sorted(self._siblings(key, gateway) - own.keys())
-        for network in others:
+        for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield _hop(network, key, table, gateway)
         for host in self._platform_hosts(gateway.version):
             yield _hop(_single(host), key, table, gateway)
@@ -286,18 +336,12 @@ class _Work:
             host for host in PLATFORM_HOSTS if host.version == version and _single(host) in self.led
         ]
 
-    def _siblings(self, key: LinkKey, gateway: Host) -> set[Network]:
-        """The networks of all other NICs, management included, without one that has the gateway."""
-        addresses = list(self.management)
-        for other, link in self.links.items():
-            addresses += link.addresses if other != key else ()
-        return {
-            address.network
-            for address in addresses
-            if _counts(address, gateway.version)
-            and address.network.prefixlen < address.max_prefixlen
-            and gateway not in address.network
-        }
+    def _networks(self, version: int) -> Iterator[Network]:
+        """The networks of all NICs, management included."""
+        asked = chain.from_iterable(link.addresses for link in self.links.values())
+        for address in chain(self.management, asked):
+            if _counts(address, version) and address.network.prefixlen < address.max_prefixlen:
+                yield address.network
 
 
 def _counts(address: Address, version: int) -> bool:

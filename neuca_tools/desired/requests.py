@@ -15,7 +15,7 @@ from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import mac as mac_of
-from neuca_tools.documents.stacking import lower_of, with_parents
+from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
 from neuca_tools.model import (
     OWN,
     Address,
@@ -37,14 +37,22 @@ def merge(
 
     The lower devices of a link that is asked to be up are brought up too.
     """
-    merged = {request.key: request for request in with_parents(combine(document, local))}
+    merged = {request.key: request for request in with_parents(with_vrfs(combine(document, local)))}
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
         if merged[key].state != "up":
             continue
         for lower in (key.nic, *lower_of(merged[key])):
             if lower in merged and merged[lower].state is None:
                 merged[lower] = replace(merged[lower], state="up")
-    return merged
+    return {key: _with_dns(request) for key, request in merged.items()}
+
+
+def _with_dns(request: LinkRequest) -> LinkRequest:
+    """The request, with the DNS settings that its platform offers if it asks for them."""
+    if request.dns != "per-link" or not request.offers:
+        return request
+    device = {**dict(request.offers), **dict(request.device)}
+    return replace(request, device=tuple(device.items()))
 
 
 def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
@@ -135,7 +143,7 @@ def digests(
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:
     """The MAC of the link that a route belongs to; empty if it belongs to none."""
-    link = networks.link(route.via)
+    link = networks.link(route.via, route.link)
     if link is None and _is_tied(route):
         link = route.link
     return link.mac if link else ""

@@ -8,11 +8,11 @@ lists every link, for display.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing
+from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -39,7 +39,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import ROUTE_PROTOCOL, Choice
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 
@@ -128,11 +128,19 @@ def resolve(
         left_alone=_left_alone(layers.routes),
         loose=routing.loose,
         ground=ground(world, roles),
-        notes=(*layers.notes, *work.common.notes, *tuned.notes, *routing.notes),
+        notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
+
+
+def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
+    """The notes on documents, without those on gateways that a table of its own makes use of."""
+    used = {
+        hop.link for hop in routing.hops if hop.to.prefixlen == 0 and hop.traits.table != MAIN_TABLE
+    }
+    return (note for note in notes if note.setting != "gateway" or note.link not in used)
 
 
 def _gateways(
@@ -140,9 +148,10 @@ def _gateways(
 ) -> dict[LinkKey, dict[int, Host]]:
     found = find_links(world, roles)
     learned = dhcp.gateways(roles, world)
-    return policy_routing.gateways(
+    routed = policy_routing.gateways(
         requests, settings.links, settings.policy_routing, world, found, learned
     )
+    return {key: routed[key] for key in routed.keys() - vrfs.tables(requests).keys()}
 
 
 def _router(document: Optional[Document], settings: Settings) -> Router:

@@ -14,9 +14,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose, tagged
+from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
-from neuca_tools.model.topology import above, base, identity, is_nic
+from neuca_tools.model.topology import (
+    above,
+    base,
+    below,
+    best_default_routes,
+    identity,
+    is_nic,
+)
 
 
 @dataclass(frozen=True)
@@ -206,6 +213,37 @@ def assign(
         ours=ours,
         hands_off=ignored,
     )
+
+
+def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
+    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
+
+    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
+    metadata service, goes through a VLAN on it.
+    """
+    ways = (route.index for route in best_default_routes(world.routes))
+    lines = below(world, [*ways, world.metadata_index])
+    plain = {
+        index: identity(device)
+        for index, device in world.devices.items()
+        if is_nic(device) and identity(device) in macs and _is_plain(device, world)
+    }
+    found: dict[str, frozenset[int]] = {}
+    for index in lines & world.devices.keys():
+        device = world.devices[index]
+        if device.vlan_id is not None and device.lower in plain:
+            mac = plain[device.lower]
+            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
+    return found
+
+
+def _is_plain(nic: Device, world: World) -> bool:
+    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
+    if nic.master or nic.slave or nic.index == world.metadata_index:
+        return False
+    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
+    prefixes |= {route.to for route in world.routes if route.index == nic.index}
+    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
 
 
 def _management_devices(

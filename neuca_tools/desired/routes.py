@@ -29,6 +29,7 @@ from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Trait
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
 # (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
+NO_VRFS: Mapping[int, str] = {}
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,17 @@ def resolve_routes(
     world: World,
     found: Mapping[LinkKey, Device],
     limits: Fence,
+    vrfs: Mapping[int, str] = NO_VRFS,
 ) -> Hops:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used, `found` the devices that are present. `asked_of` has the
-    addresses that are asked for on each link, whether it can be used or not.
+    addresses that are asked for on each link, whether it can be used or not. `vrfs` are the tables
+    of VRFs that are not ours, which no document adds routes to.
     """
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
     finder = _Finder(usable, asked_of, world, found, limits)
+    finder.vrfs = vrfs
     taken: dict[object, Hop] = {}
     loose: set[str] = set()
     banned: list[Network] = []
@@ -104,6 +108,7 @@ class _Finder:
             for other in (*world.routes, *world.tables)
             if other.protocol != ROUTE_PROTOCOL
         }
+        self.vrfs: Mapping[int, str] = NO_VRFS
         # Tables that somebody else's rules lead to: any packet may be routed by these.
         self._used = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
 
@@ -134,6 +139,9 @@ class _Finder:
 
     def _fence_reason(self, route: RouteRequest) -> Optional[str]:
         """Why no route may lead there. A table that only our rules lead to may have any route."""
+        name = self.vrfs.get(route.traits.table)
+        if name:
+            return f'the table {route.traits.table} is that of the VRF "{name}", which is not ours'
         if route.traits.table not in self._used | {MAIN_TABLE}:
             return None
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
@@ -145,12 +153,15 @@ class _Finder:
     ) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
         is_said = route.via is None or route.traits.onlink or _link_local(route)
-        key = self._asked.link(route.via) or self._present.link(route.via)
+        key = self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
         if is_said and route.link is not None:
             key = route.link if route.link in self._usable else None
-        reason = _hop_reason(route, key or self._all.link(route.via), self._usable, own)
+        known = key or self._all.link(route.via, route.link)
+        reason = _hop_reason(route, known, self._usable, own)
         if reason is None and key is not None:
             reason = _down_reason(route, key, self._usable, self._found)
+            if _is_outside(route, self._usable, key):
+                reason = f'the next hop {route.via} is in the VRF "{self._usable[key].master}"'
         return (None, reason) if reason else (key, None)
 
     def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
@@ -164,6 +175,13 @@ def _link_local(route: RouteRequest) -> bool:
     return route.via is not None and route.via.version == 6 and route.via.is_link_local
 
 
+def _is_outside(route: RouteRequest, links: Mapping[LinkKey, Link], key: LinkKey) -> bool:
+    """Whether a route of the main table would lead into a VRF."""
+    master = links[key].master
+    is_main = route.traits.table == MAIN_TABLE
+    return is_main and master is not None and master.kind == "vrf"
+
+
 def _present(key: LinkKey, world: World, found: Mapping[LinkKey, Device]) -> tuple[Address, ...]:
     if key not in found:
         return ()
@@ -175,13 +193,21 @@ class Networks:
 
     def __init__(self, addresses: Mapping[LinkKey, tuple[Address, ...]]) -> None:
         self._links: dict[Network, LinkKey] = {}
+        self._of: dict[Optional[LinkKey], set[Network]] = {
+            key: {address.network for address in addresses[key]} for key in addresses
+        }
         for key in sorted(addresses, reverse=True):
             self._links.update((address.network, key) for address in addresses[key])
         lengths = {(network.version, network.prefixlen) for network in self._links}
         self._lengths = sorted(lengths, reverse=True)
 
-    def link(self, via: Optional[Host]) -> Optional[LinkKey]:
-        """The link with the most specific network that holds the next hop."""
+    def link(self, via: Optional[Host], said: Optional[LinkKey] = None) -> Optional[LinkKey]:
+        """The link with the most specific network that holds the next hop.
+
+        Several links may have a network that holds it; `said` is the one that the document names.
+        """
+        if via is not None and any(via in network for network in self._of.get(said, ())):
+            return said
         networks = (
             ip_network((via, length), strict=False)
             for version, length in self._lengths

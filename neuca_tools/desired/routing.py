@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.desired import dhcp, policy_routing
+from neuca_tools.desired import dhcp, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
@@ -40,29 +40,45 @@ def resolve_routing(
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     world, roles, limits = work.world, work.roles, work.limits
-    hops = resolve_routes(layers.routes, links, layers.addresses, world, work.found_keys, limits)
+    hops = resolve_routes(
+        layers.routes,
+        links,
+        layers.addresses,
+        world,
+        work.found_keys,
+        limits,
+        vrfs=vrfs.foreign(world, roles),
+    )
     learned = dhcp.learned(roles, world, limits, {hop.identity for hop in hops.hops})
-    leased = learned.added_to(links)
+    isolated = vrfs.tables(work.requests)
+    leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(
         work.routed, leased, work.requests, world, roles, work.record.tables
     )
-    tables = {hop.traits.table for hop in hops.hops} - {MAIN_TABLE} | {*policy.tables.values()}
-    rules, problems = resolve_rules(_requests(document, roles), links, tables, limits)
+    inside, vrf_notes = vrfs.default_routes(
+        links, work.requests, world, {hop.identity for hop in hops.hops}
+    )
+    every = (*hops.hops, *inside)
+    tables = {hop.traits.table for hop in every} - {MAIN_TABLE} | {*policy.tables.values()}
+    rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    others = (*every, *learned.hops)
+    # A route that a document asks for in the table of a NIC takes the place of the NIC's own.
+    taken = {hop.identity for hop in others}
     return Routing(
-        (*hops.hops, *learned.hops, *policy.hops),
+        (*others, *(hop for hop in policy.hops if hop.identity not in taken)),
         hops.banned,
         {**rules, **policy.rules},
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes),
+        (*policy.notes, *learned.notes, *vrf_notes),
     )
 
 
-def _requests(document: Optional[Document], roles: Roles) -> list[RuleRequest]:
+def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
     """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
-    if document is None:
-        return []
-    platform = document.platform.rules if document.platform else ()
-    theirs = (one for one in platform if one.link and roles.role_of(one.link) == "dataplane")
-    return [*document.rules, *theirs]
+    own = document.rules if document else ()
+    theirs = (
+        one for one in layers.platform_rules if one.link and roles.role_of(one.link) == "dataplane"
+    )
+    return [*own, *theirs]

@@ -52,7 +52,8 @@ def _reason(
             )
         return None
     source = ip_network(rule.source)
-    if source.prefixlen == source.max_prefixlen and source.network_address in own:
+    is_own = source.prefixlen == source.max_prefixlen and source.network_address in own
+    if is_own and source.network_address not in limits.ignored:
         return None
     return _source_reason(source, limits)
 

@@ -1,4 +1,4 @@
-"""The bonds, bridges, VXLANs and macvlans that can be created, and why the others cannot.
+"""The virtual links that can be created, and why the others cannot.
 
 A present virtual link that is asked for and cannot be created as requested is left as it is, until
 no complete document asks for it.
@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.routes import Networks
 from neuca_tools.desired.safety import mac_reason, protected_mac
@@ -25,10 +26,13 @@ from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Vir
 class Stacks:
     """The virtual links that can be created, with their lower devices; and the master of each
     member or port.
+
+    `barred` has the members of VRFs that cannot be created.
     """
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
     masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
+    barred: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
 
@@ -42,7 +46,8 @@ def judge(
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
-    return Stacks(judge_.links, judge_.masters, tuple(judge_.problems))
+    barred = {key: vrf for key, vrf in judge_.barred.items() if key not in judge_.masters}
+    return Stacks(judge_.links, judge_.masters, barred, tuple(judge_.problems))
 
 
 class _Judge:
@@ -67,6 +72,7 @@ class _Judge:
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
+        self.barred: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
 
     def take(self, key: LinkKey, request: LinkRequest) -> None:
@@ -77,6 +83,8 @@ class _Judge:
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
+            if key.kind == vrfs.KIND:
+                self.barred.update(dict.fromkeys(request_members(request), key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -100,9 +108,11 @@ class _Judge:
         """The MAC of the first member, which is the kernel's default for a bond.
 
         It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
-        MACAddressPolicy=). With `fail-over-mac` it follows the active member.
+        MACAddressPolicy=). A VRF has one of its own. With `fail-over-mac` it follows the active
+        member.
         """
-        if not virtual.members or virtual.option("fail-over-mac") not in ("", "none"):
+        fixed = virtual.option("fail-over-mac") in ("", "none")
+        if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
         mac = "" if first.made else first.mac
@@ -136,6 +146,10 @@ class _Judge:
                 "no link here has the network of its local or remote address:"
                 " say which parent it is on"
             )
+        if key.kind == vrfs.KIND:
+            wrong = vrfs.table_reason(key, self.requests, self.world, self.roles)
+            if wrong:
+                return wrong
         reasons = (self._forbidden(key, lower) for lower in virtual.lower)
         return next(filter(None, reasons), None)
 
@@ -162,7 +176,7 @@ class _Judge:
             return f'{lower} is asked to be "{request.state}"'
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
-        if lower not in request_members(self.requests[key]):
+        if lower not in request_members(self.requests[key]) or key.kind == vrfs.KIND:
             return None
         macvlan = self._macvlan_on(lower)
         if not macvlan:

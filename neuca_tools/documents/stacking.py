@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Callable
 
 from neuca_tools.model import LinkRequest
-from neuca_tools.model.links import LinkKey
+from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
@@ -21,6 +22,21 @@ def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
             if key.nic not in asked:
                 every.setdefault(key.nic, LinkRequest(key.nic))
         every[request.key] = request
+    return tuple(every.values())
+
+
+def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
+    """The requests, with the links that ask for a VRF (`vrf`) among the members of this VRF."""
+    every = {request.key: request for request in requests}
+    for request in tuple(every.values()):
+        if not request.vrf:
+            continue
+        every[request.key] = replace(request, vrf="")
+        key = VirtualLink("vrf", request.vrf)
+        vrf = every.get(key, LinkRequest(key, state="up"))
+        virtual = vrf.virtual or Virtual()
+        members = tuple(dict.fromkeys((*virtual.members, request.key)))
+        every[key] = replace(vrf, virtual=replace(virtual, members=members))
     return tuple(every.values())
 
 

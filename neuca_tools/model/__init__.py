@@ -100,7 +100,8 @@ class LinkRequest:
 
     The keys of `sysctls` contain `{interface}`. `device` are settings such as (`rings`, `rx 256`).
     `state` is None if the link is only named as a lower device of another one. `virtual` is None
-    for a virtual link if no text describes it.
+    for a virtual link if no text describes it. `vrf` is the name of the VRF to be a member of.
+    `offers` are the DNS settings of a platform's document, which count if `dns` is `per-link`.
     """
 
     key: LinkKey
@@ -115,6 +116,11 @@ class LinkRequest:
     virtual: Optional[Virtual] = None
     routing: NicRouting = UNROUTED
     automatic: Optional[Automatic] = None
+    # Not in the digest of the request: `documents.stacking` makes the link a member instead.
+    vrf: str = field(default="", repr=False)
+    # Neither these: if `dns` is `per-link`, the offers become device settings.
+    dns: str = field(default="", repr=False)
+    offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 class ManagementHint(NamedTuple):
@@ -174,9 +180,10 @@ class Device:
     """One network device as the kernel describes it (RTM_NEWLINK, rtnetlink(7)).
 
     `kind` is IFLA_INFO_KIND, empty for hardware. `lower` is the index of the lower device
-    (IFLA_LINK; 0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge or bond.
-    `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc` is the
-    kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`.
+    (IFLA_LINK; 0 for a veth, whose IFLA_LINK is its peer), `master` that of the bridge, bond or
+    VRF. `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc`
+    is the kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`; `primary`
+    is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     """
 
     index: int
@@ -198,6 +205,8 @@ class Device:
     qdisc: str = ""
     altnames: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
+    port: tuple[tuple[str, str], ...] = ()
+    primary: int = 0
 
 
 @dataclass(frozen=True)
@@ -214,8 +223,9 @@ class World:
     UUIDs of the NetworkManager profiles in use, by interface; `unmanaged`: none of the managers
     runs, as far as this process can contact them. `accept_ra` is the
     setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
-    advertisements; `peers` are the peer networks of point-to-point addresses. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
+    whose network gets no route by itself. `routes` are the unicast routes of the main table,
+    `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -237,6 +247,7 @@ class World:
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
+    bare: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
 
@@ -250,9 +261,9 @@ class Link:
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
-    the requested bond or bridge that it is a member or port of. `bare` are the desired addresses
-    whose network gets no route in the main table. `profile` is the UUID of the NetworkManager
-    profile that it uses, or has to use for DHCP; empty if there is none.
+    the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
+    network gets no route in the main table. `profile` is the UUID of the NetworkManager profile
+    that it uses, or has to use for DHCP; empty if there is none.
     """
 
     key: LinkKey

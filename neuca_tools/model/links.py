@@ -10,8 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Optional
 
-KINDS = ("bond", "bridge", "vxlan", "macvlan")
-_RANKS = {"physical": 0, "bond": 1, "vlan": 2, "vxlan": 3, "macvlan": 3, "bridge": 4}
+KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf")
+_RANKS = {
+    "physical": 0,
+    "bond": 1,
+    "vlan": 2,
+    "vxlan": 3,
+    "macvlan": 3,
+    "bridge": 4,
+    # Any other link can be in a VRF, and no link can be on one.
+    "vrf": 6,
+}
 # The rank of a VLAN on a VXLAN, macvlan or bridge.
 _HIGHEST = 5
 
@@ -119,7 +128,7 @@ class Nic(LinkKey):
 
 
 class VirtualLink(LinkKey):
-    """A bond, bridge, VXLAN or macvlan, by its kind and name."""
+    """A bond, bridge, VXLAN, macvlan or VRF, by its kind and name."""
 
     __slots__ = ()
 
@@ -224,8 +233,9 @@ class Written(NamedTuple):
 class Virtual:
     """The composition of a virtual link, and the options of its kind.
 
-    `members` are the members of a bond or the ports of a bridge, `parent` is the lower device of a
-    VXLAN or macvlan. `options` are as in `documents.neuca.link_kinds`: (`mode`, `802.3ad`).
+    `members` are the members of a bond or VRF or the ports of a bridge, `parent` is the lower
+    device of a VXLAN or macvlan. `options` are as in `documents.neuca.link_kinds`: (`mode`,
+    `802.3ad`).
     """
 
     members: tuple[LinkKey, ...] = ()

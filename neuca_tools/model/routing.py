@@ -90,7 +90,8 @@ class Route:
 class Hop:
     """A route through a link, or through none (NOWHERE). `others` are further next hops.
 
-    `left_over`: added by a network manager that has to release the NIC.
+    `left_over`: added by a network manager that has to release the NIC. `shadow`: the kernel's own,
+    to a network of the management NIC.
     """
 
     to: Network
@@ -99,6 +100,7 @@ class Hop:
     metric: int = 0
     ours: bool = True
     left_over: bool = False
+    shadow: bool = False
     traits: Traits = PLAIN
     others: tuple[tuple[LinkKey, Optional[Host]], ...] = ()
 

@@ -1,4 +1,4 @@
-"""Operations that create VLANs, bonds, bridges, VXLANs and macvlans, or change their members."""
+"""Operations that create VLANs and virtual links of other kinds, or change their members."""
 
 # SPDX-License-Identifier: MIT
 
@@ -16,6 +16,7 @@ TITLES = {
     "bridge": "bridge",
     "vxlan": "VXLAN",
     "macvlan": "macvlan",
+    "vrf": "VRF",
 }
 
 
@@ -85,7 +86,7 @@ class DeleteLink(LinkOperation):
 
 @dataclass(frozen=True)
 class SetMaster(LinkOperation):
-    """Put a link into a bond or bridge, or take it out of one (`master` None)."""
+    """Put a link into a bond, bridge or VRF, or take it out of one (`master` None)."""
 
     kind = "set-master"
     before: Optional[Target]

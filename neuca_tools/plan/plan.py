@@ -13,6 +13,7 @@ from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
+from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
@@ -172,7 +173,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
 
 
 def _taken_out(sides: Sides) -> Iterator[Operation]:
-    """Remove members from our bonds and bridges; deleting one releases its members anyway."""
+    """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
     for key in sorted(sides.have.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
@@ -210,7 +211,7 @@ def _grow(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         if not sides.is_present(key):
             yield _create(sides, key, wanted)
-        if key.kind in ("bond", "bridge"):
+        if key.kind in MEMBERS:
             yield from _joined(sides, key)
         yield from _raised_mtu(sides, key, found, wanted)
         yield from _queue_and_device(sides, key, found, wanted)
@@ -300,8 +301,9 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                bare = address in wanted.bare
-                yield AddAddress(sides.target(key), address, address in wanted.addresses, bare)
+                ours = address in wanted.addresses
+                bare = address in (wanted.bare if ours else found.bare)
+                yield AddAddress(sides.target(key), address, ours, bare)
 
 
 def _asked(
@@ -312,7 +314,7 @@ def _asked(
     They are the requested ones, and the user's own IPv6 ones if this plan makes the kernel drop
     them.
     """
-    if not lost or wanted.master:
+    if not lost or (wanted.master and wanted.master.kind != "vrf"):
         return wanted.addresses
     theirs = (
         address

@@ -47,7 +47,7 @@ class _RouteOperation(Operation):
 
     @property
     def handles(self) -> frozenset[str]:
-        if self.hop.traits.table == MAIN_TABLE:
+        if self.hop.traits.table == MAIN_TABLE and not self.hop.shadow:
             return super().handles | {f"{ROUTES_OF}{mac}" for mac in self.domains}
         return super().handles | {POLICY_ROUTING}
 

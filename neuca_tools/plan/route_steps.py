@@ -29,7 +29,7 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     kept = {hop.identity for hop in sides.want.hops}
     for hop in sides.have.hops:
         stale = hop.ours and sides.owned.routes and hop.identity not in kept
-        stale = stale or hop.left_over or hop.to in sides.want.banned
+        stale = stale or hop.left_over or hop.shadow or hop.to in sides.want.banned
         if not stale or sides.gone & set(_links(hop)):
             continue
         phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE

@@ -70,9 +70,9 @@ class Sides:
         return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
 
     def leaves(self, key: LinkKey) -> Optional[LinkKey]:
-        """The bond or bridge that the link is taken out of, if any.
+        """The bond, bridge or VRF that the link is taken out of, if any.
 
-        A link that is asked for nowhere stays in a bond or bridge whose members are not all known.
+        A link that is asked for nowhere stays in one whose members are not all known.
         """
         before = self.have.links.get(key, _no_link(key)).master
         after = self.wanted(key).master
@@ -86,11 +86,15 @@ class Sides:
         return before
 
     def joins(self, key: LinkKey) -> Optional[LinkKey]:
-        """The bond or bridge that the link is put into, if any."""
+        """The bond, bridge or VRF that the link is put into, if any."""
         before, after = self.found(key).master, self.wanted(key).master
         if before == after and before not in self.gone:
             return None
         return after
+
+    def cycles(self, nic: LinkKey) -> bool:
+        """Whether this link joins or leaves a VRF: the kernel takes it down and up (vrf.c)."""
+        return "vrf" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
@@ -100,7 +104,7 @@ class Sides:
         """Whether the plan sets the NIC up."""
         if self.wanted(nic).state != "up":
             return False
-        return self.found(nic).state != "up" or self.bounces(nic)
+        return self.found(nic).state != "up" or self.bounces(nic) or self.cycles(nic)
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down, even for a moment.
@@ -108,6 +112,8 @@ class Sides:
         It then loses its routes and IPv6 addresses.
         """
         if self.bounces(key) or self.is_taken_down(key.nic) or self.is_taken_down(key):
+            return True
+        if self.cycles(key) or self.cycles(key.nic):
             return True
         follows = key.vlan_id is not None and self.comes_up(key.nic)
         return follows and self.wanted(key).state == "down"

@@ -34,6 +34,8 @@ NAGIOS = {
     ExitCode.BELOW: 2,
     ExitCode.UNREACHABLE: 2,
 }
+# BELOW, where every rate that was measured is as it should be.
+FAULTY = "fault found"
 WORDS = {
     ExitCode.PASS: "pass",
     ExitCode.ERROR: "error",

@@ -197,5 +197,6 @@ class Source(Protocol):
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data and the platform's own documents. Raises SourceError."""
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:
-        """One item of metadata by its path in the EC2 tree. Raises SourceError."""
+    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
+        """One item of metadata by its path in the EC2 tree. Most sources raise SourceError."""
+        raise SourceError(f"it has no {path}: only ec2 and alibaba have paths")

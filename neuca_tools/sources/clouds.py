@@ -43,9 +43,6 @@ class _Cloud(Service):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
         return response
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"{self.kind} has no {path}: only ec2 has paths")
-
     def parsed(self, path: str, body: bytes) -> object:
         """The JSON at a path. Raises SourceError."""
         try:

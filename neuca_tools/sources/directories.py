@@ -35,9 +35,6 @@ class Directory(Source):
         if argument:
             self.places, self.name = (Path(argument),), f"{self.kind}={argument}"
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"a directory has no {path}")
-
     def none(self, session: Session, what: str) -> Answer:
         if self.expected:
             raise SourceError(f"cannot be read: {what} is not there")
@@ -81,9 +78,6 @@ class Nothing(Source):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         return Answer(self.name, None, session)
-
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"there is no {path}")
 
 
 def copied(surroundings: Surroundings, kind: str) -> tuple[Path, ...]:

@@ -26,9 +26,6 @@ class File(Source):
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}") from error
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"a file has no {path}")
-
 
 def read_regular(path: str) -> bytes:
     """The content of a regular file of at most BODY_LIMIT bytes. Raises OSError and SourceError."""

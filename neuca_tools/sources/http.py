@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, Optional
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 UNPACKED_LIMIT = 4 << 20
 """Bytes of a body after `Content-Encoding: gzip`; the same limit applies to gzipped user-data."""
 _WIRE_LIMIT = 2 * BODY_LIMIT
+Peer = Union[Url, Path]
+"""Where a service is: a URL, or the path of a UNIX socket."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +61,14 @@ class _Connection(socket.socket):
     deadline: Deadline
     received = 0
 
-    def start(self, url: Url, deadline: Deadline) -> None:
+    def start(self, peer: Peer, deadline: Deadline) -> None:
         self.deadline = deadline
         self._patience()
         # Then no route and no packet of another interface is used, see socket(7).
-        if url.device:
-            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(url.device))
+        if isinstance(peer, Url) and peer.device:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(peer.device))
         self.setblocking(False)
-        code = self.connect_ex(_socket_address(url))
+        code = self.connect_ex(_socket_address(peer))
         if code == errno.EINPROGRESS:
             self._wait(select.POLLOUT)
             code = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -111,13 +114,23 @@ def request(
     what = f"{method} {url}{path}"
     if url.device and "%" not in url.address:
         what += f" through {url.device}"
+    return _exchange(what, url, _head(method, url, path, headers), deadline)
+
+
+def get_from_socket(place: Path, path: str, deadline: Deadline) -> Response:
+    """Make a GET request at a UNIX socket, with the limits and errors of `request`."""
+    head = _head("GET", Url("localhost"), path, {})
+    return _exchange(f"GET {path} from {place}", place, head, deadline)
+
+
+def _exchange(what: str, peer: Peer, head: bytes, deadline: Deadline) -> Response:
     missing = "no connection"
     try:
-        with _Connection(_family(url), socket.SOCK_STREAM) as connection:
-            connection.start(url, deadline)
+        with _Connection(_family(peer), socket.SOCK_STREAM) as connection:
+            connection.start(peer, deadline)
             missing = "no complete answer"
-            connection.sendall(_head(method, url, path, headers))
-            return _response(connection, method)
+            connection.sendall(head)
+            return _response(connection)
     except socket.timeout:
         raise SourceTimeoutError(f"{what}: {missing} within {deadline.budget:g} s") from None
     except RemoteDisconnected:
@@ -131,14 +144,18 @@ def request(
         raise SourceError(f"{what}: {error}") from error
 
 
-def _family(url: Url) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in url.address else socket.AF_INET
+def _family(peer: Peer) -> socket.AddressFamily:
+    if isinstance(peer, Path):
+        return socket.AF_UNIX
+    return socket.AF_INET6 if ":" in peer.address else socket.AF_INET
 
 
-def _socket_address(url: Url) -> tuple[Any, ...]:
+def _socket_address(peer: Peer) -> Union[str, tuple[Any, ...]]:
+    if isinstance(peer, Path):
+        return os.fspath(peer)
     numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     return socket.getaddrinfo(
-        url.address, url.port, _family(url), socket.SOCK_STREAM, flags=numeric
+        peer.address, peer.port, _family(peer), socket.SOCK_STREAM, flags=numeric
     )[0][4]
 
 
@@ -157,8 +174,8 @@ def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes
     return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
 
 
-def _response(connection: _Connection, method: str) -> Response:
-    with HTTPResponse(connection, method=method) as response:
+def _response(connection: _Connection) -> Response:
+    with HTTPResponse(connection) as response:
         response.begin()
         if 300 <= response.status < 400:
             target = response.getheader("Location", "nowhere")[:200]

@@ -11,15 +11,20 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
-from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
-
-if TYPE_CHECKING:
-    import socket
+from neuca_tools.sources.base import (
+    BODY_LIMIT,
+    Answer,
+    Deadline,
+    Session,
+    Source,
+    SourceTimeoutError,
+    Surroundings,
+)
 
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 _NO_VALUE = 1  # its exit status if the key is not set
@@ -51,9 +56,6 @@ class VMware(Source):
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"vmware has no {path}: only ec2 has paths")
-
     def _value(self, name: str, deadline: Deadline) -> Optional[bytes]:
         """The decoded value of a key; None if it is not set. Raises SourceError."""
         value = self._read(f"guestinfo.{name}", deadline)
@@ -65,30 +67,64 @@ class VMware(Source):
         return _decoded(f"guestinfo.{name}", value, encoding.strip().lower())
 
     def _read(self, key: str, deadline: Deadline) -> Optional[bytes]:
-        import subprocess
-
         what = f"info-get {key}"
         try:
-            done = subprocess.run(
-                [self.program, what],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=max(0.1, deadline.remaining()),
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise SourceError(f"{what}: no answer within {deadline.budget:g} s") from None
+            status, output = _output([self.program, what], deadline)
         except OSError as error:
             raise SourceError(f"{what}: run {self.program}: {error.strerror}") from error
-        if done.returncode not in (0, _NO_VALUE):
-            raise SourceError(f"{what}: vmware-rpctool ended with status {done.returncode}")
+        except SourceError as error:
+            raise type(error)(f"{what}: {error}") from None
+        if status not in (0, _NO_VALUE):
+            raise SourceError(f"{what}: vmware-rpctool ended with status {status}")
         # The tool appends a newline.
-        value = done.stdout[:-1]
-        if done.returncode == _NO_VALUE or value.decode("ascii", "replace").strip() in _UNSET:
+        value = output[:-1]
+        if status == _NO_VALUE or value.decode("ascii", "replace").strip() in _UNSET:
             return None
-        if len(value) > BODY_LIMIT:
-            raise SourceError(f"{what}: the value is larger than {BODY_LIMIT} bytes")
         return value
+
+
+def _output(command: list[str], deadline: Deadline) -> tuple[int, bytes]:
+    """The exit status and standard output of a command, at most BODY_LIMIT bytes and a newline.
+
+    It is killed at the deadline. Raises OSError, SourceTimeoutError and SourceError.
+    """
+    import subprocess
+
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet) as process:
+        try:
+            assert process.stdout is not None
+            data = _collected(process.stdout.fileno(), deadline)
+            return process.wait(max(0.0, deadline.remaining())), data
+        except subprocess.TimeoutExpired:
+            raise _late(deadline) from None
+        finally:
+            process.kill()
+
+
+def _late(deadline: Deadline) -> SourceTimeoutError:
+    return SourceTimeoutError(f"no answer within {deadline.budget:g} s")
+
+
+def _collected(pipe: int, deadline: Deadline) -> bytes:
+    """What comes through a pipe until its other end is closed."""
+    import select
+
+    ready, data = select.poll(), b""
+    ready.register(pipe, select.POLLIN)
+    if deadline.stop is not None:
+        ready.register(deadline.stop, select.POLLIN)
+    while len(data) <= BODY_LIMIT + 1:
+        descriptors = {one for one, _ in ready.poll(1000 * max(0.0, deadline.remaining()))}
+        if deadline.stop in descriptors:
+            raise SourceError("the answer is no longer needed")
+        if not descriptors:
+            raise _late(deadline)
+        piece = os.read(pipe, 65536)
+        if not piece:
+            return data
+        data += piece
+    raise SourceError(f"the value is larger than {BODY_LIMIT} bytes")
 
 
 def _decoded(what: str, value: bytes, encoding: str) -> bytes:
@@ -131,6 +167,8 @@ def _network(about: bytes) -> bytes:
 class Lxd(Source):
     """`lxd` at /dev/lxd/sock, or `lxd=SOCKET`."""
 
+    local = False
+
     def __init__(self, argument: str, _: Surroundings) -> None:
         self.expected = bool(argument)
         self.place = Path(argument) if argument else _LXD_SOCKET
@@ -148,45 +186,11 @@ class Lxd(Source):
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"lxd has no {path}: only ec2 has paths")
-
     def _get(self, path: str, deadline: Deadline) -> Optional[bytes]:
         """The body at a path; None if there is none. Raises SourceError."""
-        from http.client import HTTPConnection, HTTPException
+        from neuca_tools.sources import http
 
-        connection = HTTPConnection("lxd")
-        what = f"GET {path} from {self.place}"
-        try:
-            connection.sock = _connected(self.place, deadline)
-            connection.request("GET", path)
-            response = connection.getresponse()
-            body = response.read(BODY_LIMIT + 1)
-        except (OSError, HTTPException) as error:
-            raise SourceError(f"{what}: {_reason(error)}") from error
-        finally:
-            connection.close()
-        if response.status == 404:
-            return None
-        if response.status != 200 or len(body) > BODY_LIMIT:
-            raise SourceError(f"{what}: HTTP {response.status}, {len(body)} bytes")
-        return body
-
-
-def _connected(place: Path, deadline: Deadline) -> socket.socket:
-    import socket
-
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        found.settimeout(max(0.1, deadline.remaining()))
-        found.connect(os.fspath(place))
-    except OSError:
-        found.close()
-        raise
-    return found
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+        response = http.get_from_socket(self.place, path, deadline)
+        if response.status not in (200, 404):
+            raise SourceError(f"GET {path} from {self.place}: HTTP {response.status}")
+        return response.content

@@ -45,9 +45,6 @@ class OpenStack(Service):
             parts[NAME] = network
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
-    def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
-        raise SourceError(f"OpenStack has no {path}: ask ec2")
-
     def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:
         path = f"/openstack/latest/{name}"
         response = self.request("GET", path, {}, deadline)

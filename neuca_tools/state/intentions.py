@@ -84,7 +84,11 @@ def _first_change(original: Original, operation: Operation) -> Original:
         changes: dict[str, Any] = {operation.setting: operation.before}
         return replace(original, **changes)
     if isinstance(operation, SetDevice):
-        return replace(original, device={**restorable(operation.before), **original.device})
+        before = restorable(operation.before)
+        if operation.group == "mac":
+            # A bond may have changed the present one. The permanent one is the key.
+            before = {"mac": operation.on.key.mac}
+        return replace(original, device={**before, **original.device})
     if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
         return original
     template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)

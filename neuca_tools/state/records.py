@@ -355,6 +355,7 @@ def _link(data: Mapping[str, Any]) -> Link:
     return Link(
         key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),
+        bare=tuple(map(ip_interface, data.get("bare", ()))),
         master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,
@@ -362,11 +363,12 @@ def _link(data: Mapping[str, Any]) -> Link:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    plain = {name: one for name, one in link.__dict__.items() if name not in ("bare", "profile")}
+    plain = {name: one for name, one in link.__dict__.items() if name != "profile"}
     return {
         **plain,
         "key": str(link.key),
         "addresses": [str(address) for address in link.addresses],
+        "bare": [str(address) for address in link.bare],
         "sysctls": dict(link.sysctls),
         "device": dict(link.device),
         "managers": {},

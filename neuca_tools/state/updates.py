@@ -12,7 +12,7 @@ from neuca_tools.desired import forwarding
 from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_of
 from neuca_tools.model import (
     OWN,
     Incarnation,
@@ -136,6 +136,14 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
     return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 
+def remember_tables(record: Record, resolution: Resolution) -> Record:
+    """Record the routing table of each link; no other link is recorded with the same one."""
+    tables = {str(key): table for key, table in resolution.tables.items()}
+    given = set(tables.values())
+    kept = {text: table for text, table in record.tables.items() if table not in given}
+    return replace(record, tables={**kept, **tables})
+
+
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
     """The recorded NICs, and the virtual links that are present or that the document asks for."""
     roles = resolution.roles
@@ -249,9 +257,17 @@ def _still_changed(
     device = {
         name: value
         for name, value in original.device.items()
-        if group_of(name) in groups or not same(name, found.device.get(name), value)
+        if group_of(name) in groups or not _is_restored(name, found.device.get(name), value)
     }
     return Original(**attributes, sysctls=sysctls, device=device)
+
+
+def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
+    """Whether the original value is in force, or ended with the place in a bridge or bond."""
+    row = row_of(setting)
+    if found is None and row is not None and row.master:
+        return True
+    return same(setting, found, value)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
@@ -332,4 +348,6 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     gone = set(macs)
     nics = {mac: nic for mac, nic in record.nics.items() if mac not in gone}
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
-    return replace(_without_links(record, gone), nics=nics)
+    links = [text for text in record.tables if text.partition(".")[0] not in gone]
+    tables = {text: record.tables[text] for text in links}
+    return replace(_without_links(record, gone), nics=nics, tables=tables)

@@ -75,6 +75,26 @@ def test_the_mac_of_a_protected_nic_is_given_to_no_device(host, kind, address):
     assert names == {"lo", "mgmt0", "dp1", "kept"}
 
 
+TAKEN = {
+    "as a member": f"[vrf evil0]\ntable = 100\nmembers = {MANAGEMENT_MAC}\n",
+    "beside a NIC": f"{NIC}[vrf evil0]\ntable = 100\nmembers = {mac(1)}, {MANAGEMENT_MAC}\n",
+    "by its section": f"[vrf evil0]\ntable = 100\n[interface {MANAGEMENT_MAC}]\nvrf = evil0\n",
+    "an ignored one": f"[vrf evil0]\ntable = 100\nmembers = {IGNORED}\n",
+    "with the main table": f"{NIC}[vrf evil0]\ntable = 254\nmembers = {mac(1)}\n",
+    "with the local table": f"{NIC}[vrf evil0]\ntable = 255\nmembers = {mac(1)}\n",
+}
+
+
+@pytest.mark.parametrize("text", TAKEN.values(), ids=TAKEN)
+def test_no_vrf_takes_the_management_link_an_ignored_nic_or_the_hosts_table(host, text):
+    before = ways(host)
+    assert host.once(text).code != 0
+    names = {one["ifname"]: one.get("master") for one in host.look("link")}
+    assert names == dict.fromkeys(("lo", "mgmt0", "dp1", "kept"))
+    assert ways(host) == before
+    assert reachable(host)
+
+
 HALVES = {
     "a third": ["2000::/3"],
     "quarters": [f"{number * 64}.0.0.0/2" for number in range(4)],

@@ -17,6 +17,7 @@ class Cloud:
     def __init__(self, document):
         self.document, self.mode = document, "ok"
         self.files = {}  # path to text of what others than our agent ask for, with no token
+        self.strict = None  # a service of `cloudmocks` instead of all this
         self.requests = []
         self._changed = threading.Condition()
         self._closing = threading.Event()
@@ -80,11 +81,19 @@ def _handler(cloud):
             self.close_connection = True
             if cloud.mode == "off":
                 return
-            status, body, length = cloud.answer(
-                self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
-            )
+            more = ()
+            if cloud.strict:
+                cloud.requests.append(f"{self.command} {self.path}")
+                status, body, more = cloud.strict.reply(self.command, self.path, self.headers)
+                length = len(body)
+            else:
+                status, body, length = cloud.answer(
+                    self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
+                )
             try:
                 self.send_response(status)
+                for line in more:
+                    self.send_header(*line.split(": ", 1))
                 self.send_header("Content-Length", str(length))
                 self.end_headers()
                 self.wfile.write(body)

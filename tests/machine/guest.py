@@ -148,6 +148,14 @@ class Guest:
         self._machine.execute("device_add", **nic.device())
         self.nics.append(nic)
 
+    def plug_pair(self, standby: Nic, bus: str, driver: str) -> None:
+        """A NIC with the MAC of one that stands by for it; QEMU adds it once the guest's driver knows of failover."""
+        self._machine.execute("netdev_add", type="hubport", id="pair", hubid=0xFFFF)
+        self._machine.execute(
+            "device_add", driver=driver, id="dev-pair", netdev="pair", mac=standby.mac, bus=bus,
+            failover_pair_id=f"dev-{standby.id}", romfile="",
+        )  # fmt: skip
+
     def unplug(self, mac: str) -> None:
         """Until the guest has let go of it."""
         nic = next(nic for nic in self.nics if nic.mac == mac)
@@ -182,7 +190,7 @@ class Guest:
         self._machine.execute("blockdev-add", **{"node-name": name, "read-only": True, **words})
         self._machine.execute("device_add", id=f"dev-{name}", drive=name, **place)
 
-    def reachable(self, patience: float = 300.0) -> bool:
+    def reachable(self, patience: float = BOOT_PATIENCE) -> bool:
         """Whether its management address answers, from outside, with the id of this boot."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
@@ -235,7 +243,7 @@ class Guest:
         self.check(f'mkdir -p "$(dirname {path})" && cat > {path}', 600, data)
 
     def eventually(
-        self, command: str, wanted: Callable[[Done], bool], patience: float = 300.0
+        self, command: str, wanted: Callable[[Done], bool], patience: float = BOOT_PATIENCE
     ) -> Done:
         """The first outcome of a command that fits; asked again and again, for what a guest has no descriptor to tell."""
         deadline = time.monotonic() + patience

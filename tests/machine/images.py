@@ -192,6 +192,31 @@ def image(name: str, packaged: bool = True) -> Image:
     return Image(recipe, folder)
 
 
+def planted(image: Image, folder: Path, files: dict[str, str]) -> Image:
+    """A copy of this image with these files, path to text, all of them programs; a link is `-> TARGET`."""
+    folder.mkdir()
+    for path in (image.kernel, image.initrd):
+        (folder / path.name).symlink_to(path)
+    copy = Image(image.recipe, folder)
+    _run(
+        "cp", "--sparse=always", "--no-preserve=mode", image.disk, copy.disk, timeout=IMAGE_PATIENCE
+    )
+    lines = []
+    for number, (path, text) in enumerate(files.items()):
+        (folder / f"file{number}").write_text(text)
+        lines += [f"mkdir {parent}" for parent in reversed(Path(path).parents[:-1])]
+        if text.startswith("-> "):
+            lines.append(f"symlink {path} {text[3:]}")
+            continue
+        lines += [f"cd {Path(path).parent}", f"write file{number} {Path(path).name}"]
+        lines += ["cd /", f"set_inode_field {path} mode 0100755"]
+        lines += [f"set_inode_field {path} {owner} 0" for owner in ("uid", "gid")]
+    (folder / "commands").write_text("\n".join(lines) + "\n")
+    # A folder that is there already is an error that it prints, and goes on.
+    _run("debugfs", "-w", "-f", "commands", copy.disk.name, timeout=IMAGE_PATIENCE, cwd=folder)
+    return copy
+
+
 def package() -> Path:
     """Our package, built from the files of this checkout."""
     digest, folder = "", CACHE

@@ -28,7 +28,7 @@ PATIENCE = 300.0  # seconds for a word over QMP, or for a killed process to end
 COUNTED = ("-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off,align=off", "-cpu", "max")
 # Without these guards an emulated boot takes a quarter less of the processor; no test is about them. What is counted has them.
 CHEAP = "mitigations=off init_on_alloc=0"
-SERVICE_NET = "net=169.254.169.0/24,host=169.254.169.2,dns=169.254.169.3,dhcpstart=169.254.169.16"
+SERVICE_NET = "net={0}.0/24,host={0}.2,dns={0}.3,dhcpstart={0}.16"
 
 
 class GuestError(Exception):
@@ -40,6 +40,7 @@ class Nic:
     """One NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus.
 
     `dhcp`: its cable leads to a DHCP server of QEMU's own, in a network of its own, which offers an address and a default route.
+    `service`: the address of the metadata service, for the management NIC, whose network is around it.
     `failover`: a paravirtual NIC that stands by for another one with its MAC; guests have a driver of `vmxnet3` for that one.
     """
 
@@ -51,6 +52,7 @@ class Nic:
     dhcp: bool = False
     driver: str = "virtio-net-pci"
     failover: bool = False
+    service: str = "169.254.169.254"
 
     @property
     def id(self) -> str:
@@ -225,7 +227,8 @@ def _user_network(nic: Nic, service_port: int) -> str:
             ",", ",,"
         )
     )
+    network = SERVICE_NET.format(nic.service.rpartition(".")[0])
     return (
-        f"user,id={nic.id},ipv6=off,{SERVICE_NET},guestfwd=tcp:169.254.169.254:80-cmd:{relay},"
+        f"user,id={nic.id},ipv6=off,{network},guestfwd=tcp:{nic.service}:80-cmd:{relay},"
         "hostfwd=tcp:127.0.0.1:0-:7777"
     )

@@ -10,7 +10,7 @@ import tarfile
 import images
 import pytest
 
-CHOSEN = "vlan or stack"
+CHOSEN = "vlan or stack or vrf"
 WHOLE = 3600  # seconds: it is emulated
 
 

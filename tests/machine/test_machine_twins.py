@@ -166,6 +166,41 @@ def _a_nic_that_is_up_is_renamed(guest, before):
         assert dataplane_of(guest) == ADDRESSES
 
 
+PORT = ("-machine", "q35", "-device", "pcie-root-port,id=port,chassis=1,addr=0x1e")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("image", ["G"])
+def test_a_function_that_virtio_s_failover_adds_is_not_touched(guests, image):
+    """As with accelerated networking: the host plugs in a function with the MAC of a NIC that stands by."""
+    standby = Nic(mac(2), 0x12, failover=True)
+    guest = guests(image, [*nics(1), standby])
+    guest.equip(*PORT)
+    document = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n{mac(2)} = up:ipv4:172.17.0.1/24\n"
+    guest.serve(document)
+    guest.boot()
+    in_force(guest, document)
+    (master,) = [name for name, of in devices(guest, mac(2)).items() if of is None]
+    before = devices(guest, mac(2))
+    guest.plug_pair(standby, "port", "vmxnet3")
+    guest.eventually("true", lambda _: len(devices(guest, mac(2))) == len(before) + 1)
+    for again_ in (False, True):
+        if again_:
+            guest.reboot()
+            guest.eventually("true", lambda _: len(devices(guest, mac(2))) == len(before) + 1)
+        guest.check("neuca apply || true", 300)
+        in_force(guest, document)
+        found = devices(guest, mac(2))
+        assert sorted(of or "" for of in found.values()) == ["", master, master]
+        assert found[master] is None
+        assert shown(guest, mac(2)) == (master, master, [])
+        held = addresses(guest)
+        assert held.pop(master) == {"172.17.0.1/24"}
+        assert [held[name] for name in found if name != master] == [set(), set()]
+        rules = guest.check("cat /etc/udev/rules.d/*neuca*")
+        assert [name for name in found if name != master and f'"{name}"' in rules] == []
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("image", ["A", "C"])
 def test_a_driver_that_comes_late_costs_no_name(guests, prepared, image):

@@ -12,6 +12,7 @@ import sys
 import time
 
 from lab import PATIENCE, mac
+from selftest_schema import validated
 
 NEAR, FAR = "172.16.0.1", "172.16.0.2"
 NEAR6, FAR6 = "fd00:16::1", "fd00:16::2"
@@ -120,7 +121,7 @@ class Ends:
         """A test from the guest, as its exit code and its report."""
         done = self.test("--json", *words, peer=peer)
         assert done.out, done
-        return done.code, done.json
+        return done.code, validated(done.json)
 
     def helped(self, *words, peer=FAR):
         return self.report("--secret-file", self.secret, *words, peer=peer)

@@ -34,6 +34,7 @@ class Metadata:
     def __init__(self, listening, document):
         self.document, self.mode, self.tokens = document, "ok", True
         self.requests, self.tree = [], {}
+        self.strict = None  # a service of `cloudmocks` instead of all this
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(
@@ -94,11 +95,17 @@ class Metadata:
 def _handler(service):
     class Handler(BaseHTTPRequestHandler):
         def _serve(self):
-            status, body = service.answer(
-                self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
-            )
+            more = ()
+            if service.strict:
+                status, body, more = service.strict.reply(self.command, self.path, self.headers)
+            else:
+                status, body = service.answer(
+                    self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
+                )
             try:
                 self.send_response(status)
+                for line in more:
+                    self.send_header(*line.split(": ", 1))
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

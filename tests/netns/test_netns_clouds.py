@@ -6,68 +6,23 @@ from __future__ import annotations
 
 import json
 
+import cloudmocks
 import pytest
 from lab import MANAGEMENT_MAC, mac
 
 FAR = "198.51.100.1"
-
-
-def azure(address, number):
-    return {
-        "macAddress": address.replace(":", "").upper(),
-        "ipv4": {
-            "ipAddress": [{"privateIpAddress": f"10.1.{number}.4", "publicIpAddress": ""}],
-            "subnet": [{"address": f"10.1.{number}.0", "prefix": "24"}],
-        },
-        "ipv6": {"ipAddress": []},
-    }
-
-
-def vnic(address, number):
-    return {
-        "privateIp": f"10.1.{number}.4",
-        "vlanTag": number,
-        "macAddr": address.upper(),
-        "virtualRouterIp": f"10.1.{number}.1",
-        "subnetCidrBlock": f"10.1.{number}.0/24",
-    }
-
-
 NICS = [(MANAGEMENT_MAC, 0), (mac(1), 1), (mac(2), 2)]
-AZURE = {
-    "/metadata/instance?api-version=2021-08-01": {
-        "compute": {"vmId": "v-1"},
-        "network": {"interface": [azure(*one) for one in NICS]},
-    }
-}
-ORACLE = {
-    "/opc/v2/instance/": {"id": "ocid1.instance.a"},
-    "/opc/v2/vnics/": [vnic(*one) for one in NICS],
-}
-PRIVATE = f"""
-- {{ip: 10.1.1.4, alias_ips: [10.1.1.5], mac_address: "{mac(1)}", network: 10.0.0.0/8, gateway: 10.0.0.1}}
-"""
-HETZNER = {
-    "/hetzner/v1/metadata/instance-id": "4711",
-    "/hetzner/v1/metadata/private-networks": PRIVATE,
-    "/hetzner/v1/userdata": "",
-}
 
 
 @pytest.fixture
 def cloud(lab):
-    """Configures the agent for a service with these paths, at its well-known address."""
+    """Configures the agent for the service of this kind, at its well-known address."""
     lab.management()
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
 
-    def start(kind, paths):
-        service = lab.service()
-        service.tokens = False
-        service.tree = {
-            path: body if isinstance(body, str) else json.dumps(body)
-            for path, body in paths.items()
-        }
+    def start(kind):
+        lab.service().strict = getattr(cloudmocks, kind)(NICS)
         lab.configure(sources=kind)
         return lab
 
@@ -80,9 +35,11 @@ def way(lab, source):
     return found["dev"], found["gateway"]
 
 
-@pytest.mark.parametrize(("kind", "paths"), [("azure", AZURE), ("oracle", ORACLE)])
-def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, paths):
-    lab = cloud(kind, paths)
+@pytest.mark.parametrize(
+    ("kind", "length"), [("azure", 24), ("oracle", 24), ("ec2", 24), ("openstack", 24), ("gce", 32)]
+)
+def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
+    lab = cloud(kind)
     before = lab.addresses("mgmt0")
     done = lab.once()
     assert (done.code, lab.problems()) == (0, []), done
@@ -93,15 +50,29 @@ def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, paths):
     )
     assert lab.addresses("mgmt0") == before
     for number in (1, 2):
-        assert lab.addresses(f"dp{number}") == {f"10.1.{number}.4/24"}
+        assert lab.addresses(f"dp{number}") == {f"10.1.{number}.4/{length}"}
         assert way(lab, f"10.1.{number}.4") == (f"dp{number}", f"10.1.{number}.1")
     assert [one[1] for one in lab.routes("default")] == ["mgmt0"]
 
 
 def test_a_private_network_of_hetzner_is_reached_through_its_gateway(cloud):
-    lab = cloud("hetzner", HETZNER)
+    lab = cloud("hetzner")
     done = lab.once()
     assert (done.code, lab.problems()) == (0, []), done
     assert lab.addresses("dp1") == {"10.1.1.4/32", "10.1.1.5/32"}
-    assert [one[:2] for one in lab.routes("10.0.0.0/8")] == [("10.0.0.1", "dp1")]
+    assert [one[:2] for one in lab.routes("10.1.1.0/24")] == [("10.1.1.1", "dp1")]
     assert lab.sysctl("net/ipv6/conf/dp1/mtu") == "1450"
+
+
+def test_the_rules_of_a_netplan_document_lead_each_address_through_its_own_nic(cloud, tmp_path):
+    lab = cloud("openstack")
+    texts = {"meta-data": "instance-id: i\n", "user-data": "#cloud-config\n"}
+    texts["network-config"] = json.dumps(cloudmocks.netplan(NICS))
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    lab.configure(sources=f"nocloud={tmp_path}")
+    done = lab.once()
+    assert (done.code, lab.problems()) == (0, []), done
+    for number in (1, 2):
+        assert way(lab, f"10.1.{number}.4") == (f"dp{number}", f"10.1.{number}.1")
+    assert lab.plan() == []

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from lab import GATEWAY, GATEWAY6, OUTSIDE, PATIENCE, ROOT, Namespace, mac
+from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, OUTSIDE, PATIENCE, ROOT, Namespace, mac
 
 # A host in the internet, reached through every NIC.
 FAR, FAR6 = "203.0.113.1", "2001:db8:cafe::1"
@@ -365,6 +365,24 @@ def test_a_nic_in_the_management_subnet(lab):
         [GATEWAY, "192.0.2.20"],
     ]
     assert answered(lab, wanted) == sorted(wanted)
+
+
+def test_a_management_address_that_comes_late_does_not_stay_behind_a_dataplane_nic(lab):
+    """Two prefixes that the kernel routed to a dataplane NIC turn out to be the management networks."""
+    lab.veth("mgmt0", address=MANAGEMENT_MAC, up=True, foreign=True)
+    lab.veth("dp1", 1)
+    lab.configure(f"[network]\nmanagement-macs = {MANAGEMENT_MAC}")
+    text = f"[interface {mac(1)}]\naddresses = 192.0.2.20/24, 2001:db8:ffff::20/64\n"
+    lab.once(f"{text}gateway = {GATEWAY}, {GATEWAY6}\n")
+    with lab.foreign.changing():
+        lab.ip("address add 192.0.2.10/24 dev mgmt0 metric 100")
+        lab.ip("address add 2001:db8:ffff::10/64 dev mgmt0 metric 1000 nodad")
+    assert [one[1] for one in lab.routes("192.0.2.0/24")] == ["dp1", "mgmt0"]
+    assert lab.once().code == 0
+    for family, prefix in ((4, "192.0.2.0/24"), (6, "2001:db8:ffff::/64")):
+        assert [one[1] for one in lab.routes(prefix, family)] == ["mgmt0"]
+    assert lab.addresses("dp1") == {"192.0.2.20/24", "2001:db8:ffff::20/64"}
+    assert lab.plan() == []
 
 
 def test_the_rules_of_a_document_are_set_and_removed(cloud):

@@ -290,14 +290,30 @@ def test_two_that_have_the_peers_address(ends):
 
 
 def test_a_rate_that_is_worse_than_before(ends):
+    """A shaper appears on the path. Tests under another load of this machine are not compared, and are repeated."""
+    ends.serve("--for", "600")
+    words = ("--secret-file", ends.secret, "--only", "tcp", "--time", "2", "--rate", "40M")
+    page = ends.lab.folder / "report.html"
+    for _ in range(5):
+        ends.test(*words)
+    ends.lab.run(*"tc qdisc add dev dp1 root tbf rate 8mbit burst 32k latency 50ms".split())
+    for _ in range(5):
+        done = ends.test("--html", page, *words)
+        if "WORSE" in done.out:
+            break
+    ends.lab.run(*"tc qdisc del dev dp1 root".split())
+    assert "WORSE" in done.out, done
+    assert " ± " in done.out, "the usual variation is stated"
+    assert done.code in (4, 7), "a queue that drops is a fault as well"
+    assert "<figcaption>Before and after" in page.read_text()
+
+
+def test_a_test_with_another_limit_is_not_worse(ends):
     ends.serve()
     assert ends.helped("--only", "tcp", "--time", "1", "--rate", "40M")[0] in (0, 6)
-    page = ends.lab.folder / "report.html"
-    done = ends.test("--secret-file", ends.secret, "--html", page, *TCP)
-    assert done.code == 7, done
-    assert "WORSE" in done.out
-    assert done.out.endswith("VERDICT     worse than before\n")
-    assert "<figcaption>Before and after" in page.read_text()
+    done = ends.test("--secret-file", ends.secret, *TCP)
+    assert done.code in (0, 6), done
+    assert "WORSE" not in done.out
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------------

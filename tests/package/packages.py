@@ -33,6 +33,11 @@ cd "$1/root"
 exec chroot . /bin/bash -eu /tmp/script
 """
 
+# For bash, and for whoever reads reports.
+SHARED = {
+    "/usr/share/bash-completion/completions/neuca-selftest",
+    "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
+}
 # ../shared/spec/commands.md, "Names".
 ALIASES = (
     "all-user-scripts distro get get-public-ip interfaces netconf routes run-scripts selftest storage user-data"

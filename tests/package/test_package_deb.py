@@ -15,6 +15,7 @@ from packages import (
     INSTALL_ALL,
     LEFT,
     MARKS,
+    SHARED,
     UNITS,
     WRITTEN,
     run,
@@ -59,6 +60,10 @@ def test_every_name_is_a_command_with_a_manual_page(deb):
     assert {Path(path).name for path in files if path.startswith("/usr/bin/")} == COMMANDS
     pages = {Path(path).name for path in files if "/share/man/" in path and path.endswith(".gz")}
     assert {f"{command}.1.gz" for command in COMMANDS - {"neucad"}} | {"neucad.8.gz"} <= pages
+
+
+def test_completion_and_schema_are_there(deb):
+    assert _files(deb).keys() >= SHARED
 
 
 def test_every_file_of_the_python_package_is_there_and_no_other(checkout, deb):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, UNITS, WRITTEN, run
+from packages import COMMANDS, ENVIRONMENT, FOREIGN, LEFT, MARKS, SHARED, UNITS, WRITTEN, run
 
 # systemctl is there and has nobody to talk to; rpm has a database of its own.
 # The Python of this host does not look where it would on the distribution that the rpm is for.
@@ -129,6 +129,7 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         if path.is_file()
     }
     assert {f"/usr/share/man/man1/{command}.1.gz" for command in COMMANDS - {"neucad"}} <= there
+    assert there >= SHARED
 
 
 def test_the_configuration_is_kept_on_upgrade(rpm):

@@ -13,11 +13,12 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
+from neuca_tools.backends import link_attributes
 from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
-from neuca_tools.model.device_settings import DeviceSettings
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule
+from neuca_tools.model.device_settings import DeviceSettings, joined
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
 LEAST_IPV6_MTU = 1280
@@ -30,7 +31,11 @@ GEAR = {
     "rings.tx": "256",
     "coalesce.rx-usecs": "3",
     "offloads.tso": "on",
+    "wake-on-lan": "off",
 }
+ATTRIBUTES = ("mac", "path-cost", "port-priority", "bond-primary")
+NEW_PORT = (("path-cost", "100"), ("port-priority", "32"))
+WITH_PRIMARY = ("active-backup", "balance-tlb", "balance-alb")
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
 
 
@@ -83,8 +88,14 @@ class Kernel:
         metadata = next((index for index in hosts if index), 0)
         addresses = {index: tuple(found) for index, found in self.addresses.items() if found}
         missing = {"pause": "the driver has no pause"}
+        seen = World(dict(self.devices))
         settings = {
-            index: DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing)
+            index: joined(
+                (
+                    DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing),
+                    link_attributes.read(seen, index, ATTRIBUTES),
+                )
+            )
             for index in self.devices
         }
         return World(
@@ -97,6 +108,7 @@ class Kernel:
             settings=settings,
             tables=tuple(route for route in self.routes if not _is_main(route)),
             rules=tuple(SeenRule(rule, ROUTE_PROTOCOL) for rule in self.rules),
+            bare=frozenset(self.bare),
         )
 
     def _out(self, host):
@@ -189,10 +201,30 @@ class Kernel:
         self._device(index)
         if group == "coalesce":
             refuse(errno.EOPNOTSUPP, "Operation not supported")
+        if group in ATTRIBUTES:
+            self._set_attribute(index, group, values[group])
+            return
         found = self.gear.setdefault(index, dict(GEAR))
         found.update(values)
         if found["qdisc"] == "default":
             found["qdisc"] = GEAR["qdisc"]
+
+    def _set_attribute(self, index, group, value):
+        device = self.devices[index]
+        master = self.devices.get(device.master)
+        if group == "mac":
+            self.devices[index] = replace(device, mac=value)
+        elif group == "bond-primary":
+            if master is None or dict(master.options).get("mode") not in WITH_PRIMARY:
+                refuse(errno.EACCES, "Permission denied")
+            if (value == "yes") != (master.primary == index):
+                self.devices[master.index] = replace(master, primary=index * (value == "yes"))
+        elif device.port:
+            self.devices[index] = replace(
+                device, port=tuple({**dict(device.port), group: value}.items())
+            )
+        else:
+            refuse(errno.EOPNOTSUPP, "Operation not supported")
 
     def set_up(self, index, up):
         device = self._device(index)
@@ -280,6 +312,8 @@ class Kernel:
             txqueuelen=VLAN_QUEUE,
             options=known,
         )
+        if kind == "vrf":
+            mtu = mtu or 65575
         room = 1500 if below is None else self._room(replace(device, lower=parent))
         if mtu is not None and below is not None and mtu > room:
             refuse(errno.EINVAL, "Invalid argument")
@@ -309,15 +343,30 @@ class Kernel:
             )
             self._mtu(index, bond.mtu)
             self._state(index, True)
+        elif bond.kind == "vrf":
+            self.devices[index] = replace(self.devices[index], master=master)
+            self._cycle(index)
         else:
             if any(child.kind == "macvlan" for child in self.stacked(index)):
                 refuse(errno.EBUSY, "Device or resource busy")
-            self.devices[index] = replace(device, master=master)
+            self.devices[index] = replace(self.devices[index], master=master, port=NEW_PORT)
             self._ports(master)
+
+    def _cycle(self, index):
+        """cycle_netdev of vrf.c: what the link loses by going down, it has in the other table if the kernel adds it."""
+        if self.devices[index].up:
+            self._state(index, False)
+            self._state(index, True)
 
     def _release(self, index):
         device = self.devices[index]
-        self.devices[index] = replace(device, master=0, slave=False)
+        self.devices[index] = replace(device, master=0, slave=False, port=())
+        bond = self.devices.get(device.master)
+        if bond is not None and bond.primary == index:
+            self.devices[bond.index] = replace(bond, primary=0)
+        if bond is not None and bond.kind == "vrf":
+            self._cycle(index)
+            return
         if index in self.before_bond:
             mtu, mac, permanent_mac = self.before_bond.pop(index)
             self._state(index, False)
@@ -349,7 +398,8 @@ class Kernel:
         self._forget_sysctls(f"/{device.name}/")
 
     def add_bare_address(self, index, address):
-        self.bare.add((index, address))
+        if address not in self.addresses.get(index, ()):
+            self.bare.add((index, address))
         self.add_address(index, address)
 
     def add_address(self, index, address):
@@ -466,7 +516,13 @@ class Kernel:
         if (index, address) in self.bare:
             return
         metric = 256 if address.version == 6 else 0
-        route = Route(address.network, index, None, metric, KERNEL_PROTOCOL)
+        master = self.devices.get(self.devices[index].master)
+        table = MAIN_TABLE
+        if master is not None and master.kind == "vrf":
+            table = int(dict(master.options)["table"])
+        route = Route(
+            address.network, index, None, metric, KERNEL_PROTOCOL, traits=Traits(table=table)
+        )
         if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
             self.routes.append(route)
 

@@ -108,9 +108,12 @@ SETTINGS = [
     "id = 5",
     "local = 10.1.0.5",
     "remote = fd00::1",
+    "table = 100",
+    "vrf = one",
+    "vrf = two",
 ]
 GLOBAL = ["host_name = a", "router = true", "router = user", "iscsi_initiator_iqn = iqn.x"]
-KINDS = ["bond", "bridge", "vxlan", "macvlan"]
+KINDS = ["bond", "bridge", "vxlan", "macvlan", "vrf"]
 
 
 def generate(target: str, seed: int, number: int) -> bytes:

@@ -17,7 +17,14 @@ import pytest
 
 from neuca_tools import errors
 from neuca_tools.apply.observe import found
-from neuca_tools.commands import agent, neuca, selftest, selftest_options, selftest_paths
+from neuca_tools.commands import (
+    agent,
+    neuca,
+    selftest,
+    selftest_options,
+    selftest_parsers,
+    selftest_paths,
+)
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTIONS
 from neuca_tools.desired import manager_files
@@ -405,21 +412,35 @@ def test_every_condition_of_the_self_test_is_documented():
     ] == rows
 
 
-def test_every_option_of_the_self_test_is_documented():
+def options_of(command: str) -> list[str]:
+    """The options of a command of the self-test, in the order of its --help."""
+    parser = selftest_paths.paths_parser() if command == "compare-paths" else PARSERS[command]()
+    return re.findall(r"^  --([\w-]+)", parser.format_help(), re.MULTILINE)
+
+
+PARSERS = {
+    "run": selftest_parsers.run_parser,
+    "serve": selftest_parsers.serve_parser,
+    "explain": selftest_parsers.explain_parser,
+    "compare": selftest_parsers.compare_parser,
+    "history": selftest_parsers.history_parser,
+}
+
+
+@pytest.mark.parametrize("command", selftest_parsers.TEXTS)
+def test_every_option_of_the_self_test_is_documented(command):
     """What compare-paths shares with a test is documented there."""
-    tested, paths, explained = (
-        re.findall(r"^  (--\w+)", parser.format_help(), re.MULTILINE)
-        for parser in (
-            selftest_options.run_parser(),
-            selftest_paths.paths_parser(),
-            selftest.explain_parser(),
-        )
-    )
-    options = [*tested, *(option for option in paths if option not in tested), *explained]
-    assert [
-        f"--{name}"
-        for name in re.findall(r"^\.It Fl -(\w+)", MAN["neuca-selftest.1"], re.MULTILINE)
-    ] == options
+    text = parts("neuca-selftest.1", "Ss")[f"neuca-selftest {command}"]
+    shared = options_of("run") if command == "compare-paths" else []
+    lines = re.findall(r"^\.It (Fl .*)", text, re.MULTILINE)
+    documented = [name for line in lines for name in re.findall(r"Fl -([\w-]+)", line)]
+    assert documented == [name for name in options_of(command) if name not in shared]
+
+
+def test_every_command_of_the_self_test_is_in_its_synopsis():
+    synopsis = parts("neuca-selftest.1", "Sh")["SYNOPSIS"]
+    assert re.findall(r"^\.Cm (\S+)$", synopsis, re.MULTILINE) == list(selftest_parsers.TEXTS)
+    assert list(selftest.COMMANDS) == list(selftest_parsers.TEXTS)
 
 
 def test_the_exit_codes_of_the_self_test_are_documented():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 from platforms import SAMPLES, faults, hints, links, made, read, routes, virtual
@@ -297,6 +298,26 @@ def test_a_second_link_with_the_same_mac_address_is_ignored():
 
 
 # --- network-config -------------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_document_is_lost_beside_another():
+    """Each field of both, of which one has the rules of netplan and the other the host's name."""
+    nic = {
+        "match": {"macaddress": "fa:16:3e:00:00:01"},
+        "dhcp4": True,
+        "nameservers": {"addresses": ["10.0.0.9"]},
+        "addresses": ["10.0.0.1/24", "10.0.0.300/24"],
+        "routes": [{"to": "10.9.0.0/16", "via": "10.0.0.9"}],
+        "routing-policy": [{"from": "10.0.0.1", "table": 101, "priority": 30001}],
+    }
+    parts = {
+        "network-config": json.dumps({"version": 2, "ethernets": {"a": nic}}).encode(),
+        "meta-data": b"local-hostname: node0\n",
+    }
+    found = combined.parse(combined.reduced(parts))
+    assert [field.name for field in fields(found) if not getattr(found, field.name)] == []
+    (rule,) = found.rules
+    assert (rule.rule.source, rule.rule.table, rule.rule.priority) == ("10.0.0.1/32", 101, 30001)
 
 
 def test_netplan_is_read():

@@ -59,7 +59,7 @@ def test_one_warning_of_a_link_lists_every_key_that_has_no_effect():
     assert faults(document) == [
         (
             f'warning: network-config {MAC} "ethernets.a": these keys have no effect: addresses[0].10.0.0.1/24.label,'
-            " critical, dhcp4-overrides, link-local, routes[0].quickack, wakeonlan, zebra"
+            " critical, dhcp4-overrides, link-local, routes[0].quickack, zebra"
         )
     ]
 
@@ -99,13 +99,13 @@ def test_unused_keys_of_version_1_and_of_openstack_are_named_with_their_subnets_
 
 
 def test_the_only_link_that_may_be_for_management_is_left_to_others_with_its_keys():
-    document = nic(dhcp4=True, wakeonlan=True)
+    document = nic(dhcp4=True, zebra=True)
     assert (list(hints(document)), faults(document)) == ([MAC], [])
-    both = {"dhcp4": True, "wakeonlan": True}
+    both = {"dhcp4": True, "zebra": True}
     document = netplan(ethernets={"a": {**both}, "b": {**both}})
     assert faults(document) == [
-        'warning: network-config "ethernets.a": these keys have no effect: wakeonlan',
-        'warning: network-config "ethernets.b": these keys have no effect: wakeonlan',
+        'warning: network-config "ethernets.a": these keys have no effect: zebra',
+        'warning: network-config "ethernets.b": these keys have no effect: zebra',
     ]
 
 
@@ -559,14 +559,95 @@ def test_the_options_of_a_bridge(theirs, version_1_key, ours, value):
         assert faults(document) == []
 
 
-def test_what_a_bond_or_bridge_cannot_be_told_yet_is_named():
-    document = netplan(
-        ethernets={"a": {}},
-        bonds={"bond0": {"interfaces": ["a"], "parameters": {"primary": "a"}}},
-        bridges={"br0": {"interfaces": [], "parameters": {"stp": False, "path-cost": {"a": 50}}}},
-    )
-    begin, end = "warning: network-config", "these keys have no effect"
+def device(document, key):
+    return dict(request(document, key).device)
+
+
+BOND = {"type": "bond", "name": "bond0", "bond_interfaces": ["a", "b"]}
+BRIDGE = {"type": "bridge", "name": "br0", "bridge_interfaces": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        netplan(bonds={"bond0": {"interfaces": ["a", "b"], "parameters": {"primary": "b"}}}),
+        version_1({**BOND, "params": {"bond-primary": "b"}}),
+        version_1({**BOND, "params": {"bond_primary": "b"}}),
+        openstack(
+            [
+                {"id": "1", "type": "phy", "name": "a"},
+                {"id": "2", "type": "phy", "name": "b"},
+                {"id": "3", "type": "bond", "bond_links": ["1", "2"], "bond_primary": "2"},
+            ]
+        ),
+    ],
+)
+def test_the_primary_member_of_a_bond_is_asked_of_the_member(document):
+    assert (device(document, "name a"), device(document, "name b")) == ({}, {"bond-primary": "yes"})
+    assert faults(document) == []
+
+
+def test_openstack_may_name_the_primary_member_by_its_name():
+    links = [
+        {**one_link(), "name": "dp1"},
+        {"id": "b", "type": "bond", "bond_links": ["a"], "bond_primary": "dp1"},
+    ]
+    assert device(openstack(links), MAC) == {"bond-primary": "yes"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        netplan(
+            bridges={
+                "br0": {
+                    "interfaces": ["a", "b"],
+                    "parameters": {"path-cost": {"a": 50}, "port-priority": {"a": 5, "b": "6"}},
+                }
+            }
+        ),
+        version_1(
+            {
+                **BRIDGE,
+                "params": {"bridge_pathcost": ["a 50"], "bridge_portprio": ["a 5", "b 6"]},
+            }
+        ),
+    ],
+)
+def test_path_cost_and_priority_are_asked_of_the_port(document):
+    assert device(document, "name a") == {"path-cost": "50", "port-priority": "5"}
+    assert device(document, "name b") == {"port-priority": "6"}
+    assert faults(document) == []
+
+
+def test_what_is_asked_of_a_port_that_is_none_or_with_a_wrong_value_is_a_fault():
+    parameters = {"path-cost": {"z": 50, "a": 0, "b": {"c": 1}}, "port-priority": {"a": 64}}
+    document = netplan(bridges={"br0": {"interfaces": ["a"], "parameters": parameters}})
+    begin = 'error: network-config bridge br0 "bridges.br0.parameters'
     assert faults(document) == [
-        f'{begin} bond bond0 "bonds.bond0": {end}: parameters.primary',
-        f'{begin} bridge br0 "bridges.br0": {end}: parameters.path-cost',
+        f'{begin}.path-cost.a" = "0": the path-cost "0" is not a number from 1 to 65535',
+        f'{begin}.path-cost.z" = "z": it is no member or port of this link',
+        f'{begin}.port-priority.a" = "64": the port-priority "64" is not a number from 0 to 63',
+    ]
+    document = netplan(bonds={"bond0": {"interfaces": ["a"], "parameters": {"primary": "b"}}})
+    assert faults(document)[0] == (
+        'error: network-config bond bond0 "bonds.bond0.parameters.primary" = "b":'
+        " it is no member or port of this link"
+    )
+
+
+def test_wake_on_lan_and_the_mac_address_are_settings_of_the_device():
+    document = nic(wakeonlan=True, macaddress="02:00:00:00:00:09")
+    assert device(document, MAC) == {"wake-on-lan": "magic", "mac": "02:00:00:00:00:09"}
+    assert device(version_1(physical(wakeonlan=True)), MAC) == {"wake-on-lan": "magic"}
+    assert faults(document) == []
+
+
+@pytest.mark.parametrize("word", ["permanent", "random"])
+def test_of_the_words_for_mac_addresses_none_has_an_effect(word):
+    assert faults(nic(macaddress=word)) == [
+        (
+            f'warning: network-config {MAC} "ethernets.a.macaddress" = "{word}": only a MAC address can'
+            " be set, and the permanent one is the default"
+        )
     ]

@@ -221,3 +221,10 @@ def test_a_command_starts_without_any_library(command):
     assert {
         module for module in reached if foreign(imported(module, lazy=False)) & HOMES.keys()
     } == set()
+
+
+def test_a_pass_is_composed_of_few_modules():
+    """What one pass uses directly: the limit of ../shared/design.md."""
+    modules = own(imported("neuca_tools.agent.reconcile")) & FILES.keys()
+    packages = {name for name in modules if any(one.startswith(f"{name}.") for one in modules)}
+    assert len(modules - packages) <= 15

@@ -17,7 +17,7 @@ from worlds import PLACES, Agent, key, mac, machine, nic, route, vlan, world
 from neuca_tools.desired import platform_roles
 from neuca_tools.desired.management import ANSWERED, ANSWERS, FIRST, Policy
 from neuca_tools.desired.manager_files import marked, wanted
-from neuca_tools.desired.merge import HELD
+from neuca_tools.desired.merge import HELD, WAITS
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import parse
 from neuca_tools.model import Device, Document, NetworkState, NicRecord, Problem, Record
@@ -337,6 +337,14 @@ def test_a_gateway_of_a_dataplane_nic_is_no_route_in_the_main_table_and_no_probl
     ]
     assert {hop.traits.table for hop in found.want.hops} == {31001, 31002}
     assert found.problems == ()
+    assert found.notes == ()
+
+
+def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
+    ways = [(number, 0, 4) for number in (1, 2, 3)]
+    settings = Settings(policy_routing="no")
+    seen = slots((1, 2, 3, 4), ways, metadata=1)
+    found = resolve(three_networks("static"), settings, seen, Record())
     text = f"gateway: not applicable: {GATEWAY}; {platform_roles.STAYS}"
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
@@ -532,3 +540,58 @@ def test_managers_may_try_the_nics_between_which_nothing_has_decided():
     seen = world(*(nic(number) for number in (1, 2, 3)), age=5.0)
     roles = resolve(document, Settings(), seen, Record()).roles
     assert (roles.undecided, roles.ahead) == ({mac(1), mac(2)}, frozenset())
+
+
+# --- an isolated network with the metadata service ------------------------------------------------
+
+
+def isolated(seen, order, number):
+    """The world in which DHCP has given a NIC a route to the metadata service, as Neutron does without a router."""
+    index = 11 + order.index(number)
+    service = route(f"{METADATA_HOSTS[0]}/32", index, f"10.0.{number}.2", 100, DHCP)
+    return replace(seen, routes=(*seen.routes, service), metadata_index=index)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_nic_with_the_default_route_is_not_dataplane_although_another_leads_to_the_service(
+    kind, order, answered
+):
+    """The isolated network answers first: its NIC is for management, and nobody takes the default route of NIC 1 away."""
+    document, record = three_networks(kind), Record()
+    policy = Policy(origin=mac(2) if answered else "")
+    early = isolated(slots(order, age=5.0), order, 2)
+    found = solve(document, early, record, policy)
+    assert roles(found) == {1: "unlisted", 2: "management", 3: "unlisted"}
+    assert [problem.text for problem in found.problems] == [WAITS, WAITS]
+    record = updates.remember_nics(record, found)
+    assert {nic.role for one, nic in record.nics.items() if one != mac(2)} == {""}
+    for age in (20.0, ANSWERED, 9999.0):
+        seen = isolated(slots(order, [(1, 100, DHCP)], age=age), order, 2)
+        found = solve(document, seen, record, policy)
+        assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
+        assert (found.problems, found.roles.doubtful) == ((), {mac(1): (4,)})
+        assert [line.partition("; ")[2] for line in platform_roles.choice(found.roles)] == [
+            (
+                f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"
+                " to choose otherwise, set [network] management-macs"
+            )
+        ]
+        record = updates.remember_nics(record, found)
+    chosen = Policy(management=frozenset({mac(1)}), origin=mac(2) if answered else "")
+    assert roles(solve(document, seen, record, chosen)) == only(1)
+
+
+def test_without_a_default_route_the_other_nics_do_not_wait_for_ever():
+    found = solve(
+        three_networks("dhcp"), isolated(slots((1, 2, 3, 4), age=ANSWERED), (1, 2, 3, 4), 2)
+    )
+    assert (roles(found), found.problems) == (only(2), ())
+
+
+def test_the_default_route_that_a_dhcp_server_gives_a_recorded_dataplane_nic_changes_no_role():
+    nics = {1: "dataplane", 2: "management", 3: "dataplane"}
+    record = Record(nics={mac(n): NicRecord(f"eth{n}", role) for n, role in nics.items()})
+    seen = isolated(slots((1, 2, 3, 4), [(1, 100, DHCP)]), (1, 2, 3, 4), 2)
+    assert roles(solve(three_networks("dhcp"), seen, record)) == only(2)

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
+from test_documents_growth import steps
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
 from neuca_tools.desired.resolve import Settings, resolve
-from neuca_tools.documents.platform import ec2, netplan, openstack
+from neuca_tools.desired.roles import Policy
+from neuca_tools.desired.siblings import Siblings
+from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
 from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
+from neuca_tools.state import records
 from neuca_tools.status import render_json
 
 ONE = (
@@ -373,6 +378,38 @@ def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
     ]
 
 
+@pytest.mark.parametrize("match", [{"macaddress": mac(2)}, {"name": "eth2"}, None])
+def test_the_rules_of_netplan_are_those_of_the_nic_however_it_is_named(match):
+    rule = [{"from": "10.0.0.5", "table": 100}]
+    ethernet = {"addresses": ["10.0.0.5/24"], "routing-policy": rule}
+    found = resolved(
+        of_netplan({"dp": {"match": match, **ethernet}} if match else {"eth2": ethernet})
+    )
+    assert rules_of(found) == ["30900: from 10.0.0.5/32 lookup 100"]
+    assert found.problems == ()
+
+
+def test_no_rule_of_netplan_is_about_a_nic_that_is_not_for_the_dataplane():
+    rule = [{"from": "10.0.0.5", "table": 100}]
+    ignored = {"match": {"macaddress": mac(2)}, "routing-policy": rule}
+    asked = of_netplan({"eth1": {"dhcp4": True, "routing-policy": rule}, "dp": ignored})
+    assert rules_of(resolved(asked, policy=Policy(frozenset({mac(2)})))) == []
+
+
+def test_a_rule_of_netplan_that_is_about_management_is_refused():
+    rules = [{"from": one, "table": 100} for one in ("192.0.2.10", "0.0.0.0/0", "192.0.0.0/8")]
+    found = resolved(of_netplan({"eth2": {"routing-policy": [*rules, {"from": "10.0.0.5/32"}]}}))
+    assert rules_of(found) == []
+    assert {problem.code for problem in found.problems} == {"refused"}
+
+
+def of_netplan(ethernets):
+    """As a source has it: with the other documents of a seed."""
+    data = json.dumps({"version": 2, "ethernets": ethernets}).encode()
+    text = combined.reduced({"network-config": data, "meta-data": b"local-hostname: a\n"})
+    return Document(platform=combined.parse(text))
+
+
 # --- what is shown ----------------------------------------------------------------------------------
 
 
@@ -407,16 +444,75 @@ def test_the_table_of_a_nic_that_is_gone_is_used_again_last_of_all():
     assert resolved(TWO, record=Record(tables=gone)).tables == {key(3): 31999}
 
 
-def test_many_links_with_gateways_cost_a_bounded_number_of_routes():
-    text = "".join(
-        f"[vlan {mac(2)}.{number}]\naddresses = 10.{number >> 8}.{number & 255}.5/24\n"
-        f"gateway = 10.{number >> 8}.{number & 255}.1\n"
-        for number in range(1, 901)
+def many(count, pattern="10.{0}.{1}"):
+    """As many VLANs with gateways, in networks of their own."""
+    networks = [pattern.format(number >> 8, number & 255) for number in range(1, count + 1)]
+    return "".join(
+        f"[vlan {mac(2)}.{number}]\naddresses = {network}.5/24\ngateway = {network}.1\n"
+        for number, network in enumerate(networks, 1)
     )
-    found = resolved(text)
-    assert len(found.want.hops) < 20000
-    reasons = {note.reason for note in found.notes}
-    assert reasons == {"more than 999 tables or 16384 routes"}
+
+
+def test_all_of_nine_hundred_links_with_gateways_are_routed():
+    found = resolved(many(900))
+    assert len(found.tables) == 900
+    assert [note for note in found.notes if note.setting == "policy-routing"] == []
+    assert len(found.want.hops) < 30000
+
+
+def test_too_many_routes_are_refused_for_all_links_alike():
+    found = resolved(many(300, "10.{1}.{0}"))
+    reason = "the tables of all links together would have more than 65536 routes"
+    notes = [note.reason for note in found.notes if note.setting == "policy-routing"]
+    assert (found.tables, notes) == ({}, [reason] * 300)
+    assert [hop for hop in found.want.hops if hop.traits.table >= 31000] == []
+    assert found.want.rules == {}
+
+
+@pytest.mark.parametrize(
+    ("networks", "own", "gateway", "others"),
+    [
+        (["10.0.0.0/24", "10.0.9.0/24"], "10.0.0.0/24", "10.0.0.1", ["10.0.9.0/24"]),
+        # The own network is in the prefix, and has a more specific route.
+        (["10.0.0.0/24", "10.0.1.0/24"], "10.0.0.0/24", "10.0.0.1", ["10.0.0.0/23"]),
+        (
+            ["10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"],
+            "10.0.0.0/24",
+            "10.0.0.1",
+            ["10.0.2.0/23"],
+        ),
+        # A wider network of another NIC, and a narrower one.
+        (["10.0.0.0/24", "10.0.0.0/16"], "10.0.0.0/24", "10.0.9.1", []),
+        (["10.0.0.0/16", "10.0.5.0/24"], "10.0.0.0/16", "10.0.0.1", ["10.0.5.0/24"]),
+        # Together, the others are what the own one is.
+        (
+            ["10.0.0.0/23", "10.0.0.0/24", "10.0.1.0/24"],
+            "10.0.0.0/23",
+            "10.1.0.1",
+            ["10.0.0.0/24", "10.0.1.0/24"],
+        ),
+        # Another network in the own one, with the gateway and without it.
+        (
+            ["10.0.0.0/23", "10.0.0.0/24", "10.0.2.0/23"],
+            "10.0.0.0/23",
+            "10.0.0.1",
+            ["10.0.2.0/23"],
+        ),
+        (
+            ["10.0.0.0/23", "10.0.1.0/24", "10.0.2.0/23"],
+            "10.0.0.0/23",
+            "10.0.0.1",
+            ["10.0.0.0/22", "10.0.1.0/24"],
+        ),
+        # The gateway is in the network of another NIC.
+        (["10.0.0.0/24", "10.0.0.0/25"], "10.0.0.0/24", "10.0.0.1", []),
+        (["10.0.0.0/24", "10.0.1.0/24"], "10.0.0.0/24", "10.0.1.1", []),
+    ],
+)
+def test_the_networks_of_the_others_are_joined(networks, own, gateway, others):
+    every = Siblings(map(ip_network, networks))
+    found = every.of({ip_network(own)}, ip_address(gateway))
+    assert list(map(str, found)) == others
 
 
 def test_the_second_and_third_nic_of_an_openstack_guest_are_routed():
@@ -447,3 +543,188 @@ def test_a_gateway_that_is_this_host_itself_is_not_used():
     found = resolved(f"{PLAIN}gateway = 10.0.0.5\n")
     assert (found.want.hops, found.want.rules) == ((), {})
     assert [note.reason for note in found.notes] == ["the gateway 10.0.0.5 is this host itself"]
+
+
+# --- an address in the management network -----------------------------------------------------------
+
+NEAR = f"[interface {mac(2)}]\naddresses = 192.0.2.77/24\ngateway = 192.0.2.1\n"
+
+
+def leads_to(kernel, prefix):
+    """The devices that the main table has a route to this prefix through."""
+    return [one.index for one in kernel.routes if str(one.to) == prefix and one.traits.table == 254]
+
+
+@pytest.mark.parametrize("start", [True, False])
+def test_a_management_address_that_comes_late_does_not_stay_behind_a_dataplane_nic(start):
+    """The address was set while nothing showed that its network is the management network."""
+    kernel = machine(nic(1), nic(2))
+    kernel.set_up(1, True)
+    one = Agent(kernel, NEAR, Policy(management=frozenset({mac(1)})))
+    one.run()
+    kernel.add_address(1, ip_interface("192.0.2.10/24"))
+    assert leads_to(kernel, "192.0.2.0/24") == [2, 1]
+    _, result, undone = one.run(start)
+    assert (result.failures, undone, leads_to(kernel, "192.0.2.0/24")) == ((), None, [1])
+    assert texts(one.plan()) == []
+    assert ip_interface("192.0.2.77/24") in kernel.addresses[2]
+    one.ask(f"[interface {mac(2)}]\nstate = up\n")
+    one.run()
+    assert ip_interface("192.0.2.77/24") not in kernel.addresses[2]
+
+
+def test_an_address_that_somebody_else_has_in_the_management_network_keeps_its_route():
+    one = Agent(machine(nic(1), nic(2), mgmt=1), NEAR)
+    one.kernel.set_up(2, True)
+    one.kernel.add_address(2, ip_interface("192.0.2.88/24"))
+    one.run()
+    assert leads_to(one.kernel, "192.0.2.0/24") == [1, 2]
+
+
+def test_a_roll_back_sets_an_address_in_the_management_network_without_a_route_again():
+    one = Agent(machine(nic(1), nic(2), mgmt=1), NEAR)
+    one.run()
+    one.ask(f"[interface {mac(2)}]\nstate = up\nmtu = 9000\n")
+    one.kernel.set_mtu = lambda *_: None  # another program puts it back
+    _, _, undone = one.run()
+    assert "add the address 192.0.2.77/24 to eth2" in texts(undone.done)
+    assert leads_to(one.kernel, "192.0.2.0/24") == [1]
+    assert records._state(records._state_json(one.survey().have)).links[key(2)].bare
+
+
+# --- tables that collide ----------------------------------------------------------------------------
+
+
+def settled(one):
+    """What is left after one pass, with its failures."""
+    _, result, undone = one.run()
+    return texts(one.plan()), [failure.text for failure in result.failures], undone
+
+
+DONE = ([], [], None)
+
+
+def three_nics(text, **more):
+    return Agent(machine(nic(1), nic(2), nic(3), mgmt=1), text, **more)
+
+
+def test_of_two_links_with_one_table_only_the_first_gets_it():
+    one = three_nics(f"{ONE}table = 100\n{TWO}table = 100\n")
+    assert settled(one) == DONE
+    found = one.survey().resolution
+    assert found.tables == {key(2): 100}
+    assert [note.text for note in found.notes] == [
+        "policy-routing: not applicable: the table 100 is that of another link"
+    ]
+
+
+@pytest.mark.parametrize("numbers", [(31001, 31001), (31002, 31001)])
+def test_two_links_recorded_with_one_table_get_one_each(numbers):
+    one = three_nics(ONE + TWO)
+    one.record = replace(one.record, tables=dict(zip((mac(2), mac(3)), numbers)))
+    assert settled(one) == DONE
+    assert sorted(one.record.tables.values()) == [31001, 31002]
+
+
+def test_the_record_has_each_table_once():
+    gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
+    one = three_nics(TWO)
+    one.record = replace(one.record, tables=gone)
+    one.run()
+    assert (len(one.record.tables), one.record.tables[mac(3)]) == (999, 31001)
+
+
+def test_a_route_of_the_document_takes_the_place_of_the_one_in_the_table_of_the_nic():
+    one = three_nics(f"{ONE}table = 100\n[routes]\n0.0.0.0/0 = 10.0.0.254 table 100\n")
+    assert settled(one) == DONE
+    assert ("0.0.0.0/0", "10.0.0.254", "") in table_of(one.survey().resolution, 100)
+    assert ("0.0.0.0/0", "10.0.0.1", "") not in table_of(one.survey().resolution, 100)
+
+
+def test_a_foreign_route_in_a_requested_table_is_never_replaced():
+    theirs = replace(
+        route("0.0.0.0/0", 3, "10.1.0.9", 20), traits=Traits(100, source=None, onlink=True)
+    )
+    one = three_nics(f"{ONE}table = 100\n")
+    one.kernel.set_up(3, True)
+    one.kernel.routes.append(theirs)
+    assert settled(one) == DONE
+    assert theirs in one.kernel.routes
+    found = one.survey().resolution
+    assert [rule.family for rule in found.want.rules] == [6, 6, 6]
+    assert [note.text for note in found.notes] == [
+        "policy-routing: not applicable: another program has the same routes in table 100"
+    ]
+
+
+# --- ignored NICs, and what is left behind ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("gateway = 10.9.9.1\n", "10.9.9.9 is an address of an ignored NIC too"),
+        (
+            "[rule x]\nfrom = 10.9.9.9\ntable = 100\n",
+            "it is about 10.9.9.9, which is an address of an ignored NIC",
+        ),
+    ],
+)
+def test_no_rule_is_about_an_address_that_an_ignored_nic_has_too(more, said):
+    one = three_nics(
+        f"[interface {mac(2)}]\naddresses = 10.9.9.9/32\n{more}", policy=Policy({mac(3)})
+    )
+    one.kernel.set_up(3, True)
+    one.kernel.add_address(3, ip_interface("10.9.9.9/24"))
+    found = one.survey().resolution
+    assert rules_of(found) == []
+    told = [*(note.reason for note in found.notes), *(one.text for one in found.problems)]
+    assert [text for text in told if text.endswith(said)]
+
+
+def test_routes_without_an_address_go_with_the_request_for_their_nic():
+    text = (
+        f"[interface {mac(2)}]\nstate = up\n[routes]\n10.7.0.0/16 = interface {mac(2)}\n"
+        f"10.8.0.0/16 = 10.66.0.1 interface {mac(2)} on-link table 100\n"
+    )
+    for after in (f"[interface {mac(3)}]\nstate = up\n", "[global]\nhost_name = Node0\n"):
+        one = three_nics(text)
+        assert settled(one) == DONE
+        one.ask(after)
+        one.run(start=False)
+        assert [route for route in one.kernel.routes if route.protocol == 110] == []
+
+
+def test_a_nic_that_appears_in_the_middle_of_a_pass_gets_its_route_in_the_tables_of_others():
+    one = three_nics(ONE + TWO)
+    del one.kernel.devices[3]
+    usual, survey = one.decide, one.survey()
+
+    def plugged(record):
+        one.kernel.devices.setdefault(3, nic(3))
+        return usual(record)
+
+    one.survey = lambda: survey
+    one.decide = plugged
+    operations, result, undone = one.run()
+    assert ("route 10.1.0.0/24 via 10.0.0.1 on eth2 in table 31001" in texts(operations)) is False
+    assert "route 10.1.0.0/24 via 10.0.0.1 on eth2 in table 31001" in texts(result.done)
+    assert (result.failures, undone, texts(usual(one.record).plan())) == ((), None, [])
+
+
+# --- what it costs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [250])
+def test_addresses_beside_foreign_rules_cost_their_sum_and_not_their_product(number):
+    def judged(size):
+        rules = [
+            SeenRule(Rule(4, 100 + one, 7000 + one, f"172.16.{one}.0/24"), 3) for one in range(size)
+        ]
+        addresses = ", ".join(f"10.0.{one}.5/24" for one in range(size))
+        asked = document(f"[interface {mac(2)}]\naddresses = {addresses}\ngateway = 10.0.0.1\n")
+        return lambda: resolve(asked, Settings(), seen(rules=rules), Record())
+
+    judged(1)()
+    short, long = (steps(judged(size)) for size in (number // 5, number))
+    assert long < short * 5 * 1.5

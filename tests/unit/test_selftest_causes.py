@@ -10,6 +10,7 @@ import pytest
 
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.causes import (
+    DOUBTS,
     EXPLANATIONS,
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -17,6 +18,7 @@ from neuca_tools.selftest.conditions.causes import (
     causes_of,
     explains_loss,
     is_explained,
+    tell_apart,
 )
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
@@ -65,3 +67,19 @@ def test_sharing_that_has_a_cause_of_its_own_explains_nothing():
 def test_a_queue_that_drops_explains_loss_and_a_full_cpu_does_not():
     assert explains_loss("D11")
     assert not explains_loss("D09")
+
+
+def test_a_doubt_names_conditions_that_exist_and_a_test():
+    for doubt in DOUBTS:
+        assert len(doubt.conditions) == 2
+        assert doubt.conditions <= NAMES
+        assert "(--" in doubt.test or "--rate" in doubt.test
+
+
+def test_what_two_conditions_have_in_common_is_told_apart_in_either_order():
+    assert tell_apart("D17", "D05") == (
+        "D17 or D05: UDP (--only udp --rate): nothing lost up to some rate means a policer, loss "
+        "at a tenth of it the path"
+    )
+    assert tell_apart("D05", "D17")
+    assert tell_apart("D05", "D43") is None

@@ -13,7 +13,8 @@ from selftest_runs import PUBLISHED, flow_of, tcp, udp_phase
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.compare import Change, compare
-from neuca_tools.selftest.evidence import Evidence, Host, Link, Step
+from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Link, Step
+from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.report.text import comparison
 
 ETH1 = Link(
@@ -206,7 +207,8 @@ def test_the_command_compares_files(tmp_path, capsys):
     assert main(["compare", *words], "neuca-selftest") == 7
     assert (
         capsys.readouterr().out
-        == "tcp         1.54 Gbit/s, before 4.11 Gbit/s  WORSE\nVERDICT     worse than before\n"
+        == "tcp         1.54 Gbit/s, before 4.11 Gbit/s (once: its usual variation is not known)  "
+        "WORSE\nVERDICT     worse than before\n"
     )
     assert main(["compare", "--json", *words[::-1]], "neuca-selftest") == 0
     document = json.loads(capsys.readouterr().out)
@@ -215,3 +217,49 @@ def test_the_command_compares_files(tmp_path, capsys):
         "pass",
         False,
     )
+
+
+# --- Only what was measured alike ------------------------------------------------------------------------------------------
+
+
+def run(rate=940e6, **facts) -> Evidence:
+    """One TCP test; `seconds`, `streams`, `limit` and whether other programs were `busy`."""
+    seconds, busy = facts.pop("seconds", 10.0), facts.pop("busy", False)
+    run = Run("iperf3", protocol="tcp", duration=seconds, cpu_local=1.0, cpu_remote=1.0)
+    run = replace(run, streams=facts.pop("streams", 1), target=facts.pop("limit", 0.0))
+    evidence = tcp(flow_of(rate), **facts)
+    cpus = (Cpu(idle=0.0), Cpu(user=10.0 * busy, idle=10.0 * (not busy)))
+    ends = (evidence.phases[0].sender[0], evidence.phases[0].sender[-1])
+    sender = tuple(replace(one, cpus=(cpu,)) for one, cpu in zip(ends, cpus))
+    phase = replace(evidence.phases[0], run=run, sender=sender, receiver=())
+    return replace(evidence, phases=(phase,))
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"limit": 20e6}, "with another limit (--rate)"),
+        ({"seconds": 4.0}, "of another duration"),
+        ({"streams": 8}, "with other numbers of streams"),
+        ({"busy": True}, "under another load of the hosts"),
+    ],
+)
+def test_a_test_that_was_measured_otherwise_is_not_compared(other, why):
+    found = compare([run(**other)], run(100e6))
+    assert [(one.before, one.worse, one.unlike) for one in found.rates] == [(None, False, (why,))]
+    assert found.exit_code is ExitCode.PASS
+    assert comparison(found).splitlines()[0] == (
+        f"tcp         100 Mbit/s, no earlier test is like this one: 1 {why}"
+    )
+
+
+def test_those_that_were_measured_alike_are_compared_and_the_others_left_out():
+    before = [run(), run(935e6), run(945e6), run(5e9, streams=8), run(2e9, seconds=4.0)]
+    (found,) = compare(before, run(100e6)).rates
+    assert (found.before, found.deviation, found.count, found.worse) == (940e6, 5e6, 3, True)
+    assert len(found.unlike) == 2
+
+
+def test_tests_of_another_peer_are_not_compared():
+    assert compare([run(address="172.16.0.2")], run(1e6, address="172.16.0.3")).rates == ()
+    assert compare([run(address="172.16.0.2")], run(1e6)).exit_code is ExitCode.WORSE

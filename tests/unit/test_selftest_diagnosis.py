@@ -108,6 +108,7 @@ def test_a_window_that_cannot_be_told_apart_is_of_medium_confidence_and_both_end
     )
     assert finding.advice == (
         'sysctl -w net.ipv4.tcp_rmem="4096 131072 34603008" net.ipv4.tcp_wmem="4096 16384 34603008"'
+        "; keep what is larger already"
     )
     assert finding.predicted is None, "nothing bounds what this path carries"
 
@@ -164,7 +165,9 @@ def test_the_receivers_window_predicts_the_rate_and_the_limit_after_it():
         finding.text
         == "the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms"
     )
-    assert finding.advice == 'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"'
+    assert finding.advice == (
+        'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep what is larger already'
+    )
     assert finding.predicted == pytest.approx(0.9 * 8388608 * 8 / 0.1)
     assert finding.next_limit == "the send buffer, 604 Mbit/s"
 

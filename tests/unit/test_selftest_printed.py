@@ -209,6 +209,22 @@ CAUSES = {
         "D04",
         text([10.5] * 6, ends=WAN, command="-c x -b 64K"),
     ),
+    "as few blocks as an unknown -b below that gives": (
+        "D04",
+        text([10.486] * 6, [61, 126, 132, 97, 106, 115], [0, 0, 0, 1, 0, 0], ends=WAN),
+    ),
+    "loss that begins in the middle and keeps the rate down": (
+        "D05",
+        text(
+            [8600, 9390, 9390, 9390, 8980, 7300, 7000, 6880, 7130, 6960],
+            [472, 676, 820, 954, 107, 182, 150, 140, 160, 155],
+            [0, 0, 0, 0, 7, 24, 20, 31, 22, 28],
+        ),
+    ),
+    "few unfragmented datagrams, of which only the receiver's rows are known": (
+        "D18",
+        udp([20.2, 21.3, 12.3, 20.1, 15.9], [90] * 5),
+    ),
     "blocks of 1 KiB": ("D09", text([3100, 3000, 3050, 3200, 3150], command="-c x -l 1K")),
     "datagrams that a slow path drops": ("D18", UDP_SLOW),
     "large datagrams of which as many are lost": (
@@ -270,6 +286,8 @@ HEALTHY = {
     "both directions of a loopback": BIDIR.format(there=9000, back=4000).replace(
         "10.20.0.", "127.0.0."
     ),
+    "a mean alone that a rare Ethernet would carry": text([4620], total=300),
+    "UDP of which nothing arrives any more": udp([301, 0, 0, 0], [460, 460, 460, 460]),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }

@@ -11,8 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from prometheus_client import parser as text_format
+from prometheus_client.openmetrics import parser as openmetrics
 from selftest_runs import PUBLISHED, flow_of, receiver, tcp, udp_phase
+from test_selftest_conditions import CASES
 
+from neuca_tools import __version__
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
@@ -70,7 +74,8 @@ LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 2
             snd_cwnd: 5792000
             unacked × mss: 3145056
             rtt: 0.1
-FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824" ⇒ 604 Mbit/s predicted
+FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep what is larger already ⇒ 604
+            Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
     )
@@ -113,8 +118,20 @@ def test_json_has_what_iperf_wrote_as_it_was():
     )
 
 
+def metrics(evidence):
+    return prometheus([(evidence, diagnose(evidence))])
+
+
+KNOWN = replace(
+    SMALL,
+    address="172.16.0.2",
+    taken="2026-11-22T20:00:00Z",
+    local=replace(SMALL.local, path=("eth1", "eth0")),
+)
+
+
 def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
-    lines = prometheus(diagnose(SMALL)).split("\n")
+    lines = metrics(SMALL).split("\n")
     assert lines[:3] == [
         "# HELP neuca_selftest_verdict The exit code of the self-test: 0 is a pass.",
         "# TYPE neuca_selftest_verdict gauge",
@@ -128,16 +145,58 @@ def test_prometheus_has_a_help_a_type_and_a_line_for_what_is_known():
         'neuca_selftest_finding_share{id="D01",title="receive window too small",severity="limit",end="receiver"} 0.8'
         in lines
     )
-    assert lines[-1] == ""
+    assert lines[-2:] == ["# EOF", ""]
+
+
+def test_prometheus_names_peer_interface_and_direction():
+    lines = metrics(KNOWN).split("\n")
+    where = 'peer="172.16.0.2",interface="eth1"'
+    assert f"neuca_selftest_verdict{{{where}}} 4" in lines
+    assert f"neuca_selftest_timestamp_seconds{{{where}}} 1795377600" in lines
+    labels = f'phase="tcp",direction="forward",number="0",{where}'
+    assert f"neuca_selftest_rate_bits_per_second{{{labels}}} 250000000" in lines
 
 
 def test_prometheus_has_no_line_for_what_is_not_known():
-    assert prometheus(diagnose(Evidence())).count("\n") == 3
+    assert metrics(Evidence()).count("\n") == 4
 
 
 def test_labels_of_prometheus_are_escaped():
     evidence = replace(SMALL, phases=(replace(SMALL.phases[0], name='a"b\\c\nd'),))
-    assert 'phase="a\\"b\\\\c\\nd"' in prometheus(diagnose(evidence))
+    assert 'phase="a\\"b\\\\c\\nd"' in metrics(evidence)
+
+
+EVIL_NAME = 'e\\t"h\n1\x1b'
+OTHER = replace(KNOWN, address="172.16.0.3", local=Host(path=(EVIL_NAME,)))
+REPORTED = {
+    "one": [SMALL],
+    "known": [KNOWN],
+    "two peers": [KNOWN, OTHER],
+    "a peer twice": [KNOWN, KNOWN],
+    "nothing": [Evidence()],
+    "a ladder": [FULL],
+}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("form", [openmetrics, text_format], ids=["openmetrics", "text"])
+def test_the_official_parsers_read_the_metrics(name, form):
+    """No sample is repeated, which node_exporter rejects, and none has a time."""
+    tests = [(evidence, diagnose(evidence)) for evidence in REPORTED[name]]
+    families = list(form.text_string_to_metric_families(prometheus(tests)))
+    samples = [sample for family in families for sample in family.samples]
+    series = [(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples]
+    assert len(set(series)) == len(series) > 0
+    assert {sample.timestamp for sample in samples} == {None}
+    assert {family.type for family in families} == {"gauge"}
+    verdicts = [sample.labels for sample in samples if sample.name == "neuca_selftest_verdict"]
+    peers = dict.fromkeys(evidence.address for evidence in REPORTED[name])
+    assert [labels.get("peer") for labels in verdicts] == list(peers)
+
+
+def test_the_metrics_of_every_condition_are_read():
+    for evidence in CASES.values():
+        list(openmetrics.text_string_to_metric_families(metrics(evidence)))
 
 
 def test_the_line_for_nagios_has_state_words_and_performance_data():
@@ -182,30 +241,30 @@ class Page(HTMLParser):
 
 
 def titles(content: str) -> list[str]:
-    """Of the charts, and of what stands above those of one test."""
-    found = re.findall(r"<figcaption>(.*?)</figcaption>|<section><h2>(.*?)</h2>", content)
-    return [one or other for one, other in found if other != "Tests"]
+    """Of the figures, and of the panels of the timeline."""
+    found = re.findall(r"<figcaption>(.*?)</figcaption>|class=\"title\"[^>]*>(.*?)<", content)
+    return [one or other for one, other in found]
+
+
+PANELS = [
+    "Rate (bit/s)",
+    "Round-trip time of the connections (s)",
+    "Window (bytes)",
+    "Retransmits (segments per second)",
+    "Where the sender&#x27;s time went",
+    "Use of the busiest CPU",
+]
 
 
 def test_the_page_has_every_chart_that_there_is_something_for():
     content = page(FULL, diagnose(FULL), diagnose(SMALL))
     Page(content)
     assert titles(content) == [
+        "Over time",
+        *(title for title in PANELS if "Retransmits" not in title),
         "Before and after",
         "Latency, idle and under load",
         "UDP: datagrams lost, against the rate offered",
-        "tcp",
-        "Rate",
-        "Window",
-        "Round-trip time",
-        "Where the time went",
-        "CPUs of both ends",
-        "udp, 10.0 Mbit/s",
-        "Rate",
-        "CPUs of both ends",
-        "udp, 100 Mbit/s",
-        "Rate",
-        "CPUs of both ends",
     ]
 
 
@@ -218,12 +277,8 @@ def test_a_closed_window_is_a_point_of_the_chart():
             for place, sample in enumerate(SMALL.phases[0].sender)
         )
         evidence = replace(SMALL, phases=(replace(SMALL.phases[0], sender=samples),))
-        return (
-            page(evidence, diagnose(evidence))
-            .partition("<figcaption>Window")[2]
-            .partition("</svg>")[0]
-            .count(",")
-        )
+        window = page(evidence, diagnose(evidence)).partition("Window (bytes)")[2]
+        return window.partition('class="title"')[0].count(",")
 
     assert points(0) == points(2000) > points(None)
 
@@ -234,10 +289,15 @@ def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
         Step("udp", "skipped", NOT_ASKED),
         Step("connections", "fail", "<b>"),
     )
-    hosts = {"local": Host("a", "6.1"), "peer": Host("b", iperf3="3.12"), "address": "172.16.0.2"}
+    hosts = {
+        "local": Host("a", "6.1", agent="2.1"),
+        "peer": Host("b", iperf3="3.12"),
+        "address": "172.16.0.2",
+    }
     evidence = replace(FULL, steps=steps, taken="now", **hosts)
     found = Page(page(evidence, diagnose(evidence)))
-    assert "now; a, 6.1 → b, 172.16.0.2, iperf3 3.12" in found.words
+    assert "now; a, 6.1, neuca 2.1 → b, 172.16.0.2, iperf3 3.12" in found.words
+    assert f"neuca-guest-tools {__version__}" in found.words
     cells = [word for word in found.words[found.words.index("Tests") + 1 :] if word.strip()]
     assert cells[:6] == ["reach", "pass", "ping answered", "connections", "fail", "<b>"]
     assert [
@@ -249,7 +309,12 @@ def test_the_page_has_the_steps_of_a_test_and_who_was_tested():
 
 def test_the_page_of_a_text_has_its_rate_and_window():
     evidence = evidence_of(PUBLISHED["vm-tuned-tcp"])
-    assert titles(page(evidence, diagnose(evidence))) == ["tcp", "Rate", "Window"]
+    assert titles(page(evidence, diagnose(evidence))) == [
+        "Over time",
+        "Rate (bit/s)",
+        "Window (bytes)",
+        "Retransmits (segments per second)",
+    ]
 
 
 def test_the_page_fetches_nothing_and_runs_nothing():

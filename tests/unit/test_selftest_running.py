@@ -10,7 +10,8 @@ from ipaddress import ip_address, ip_interface
 import pytest
 
 from neuca_tools.commands.selftest_agent import Outlook, wanted
-from neuca_tools.commands.selftest_options import literal, options, peers, run_parser, secret
+from neuca_tools.commands.selftest_options import literal, options, peers, secret
+from neuca_tools.commands.selftest_parsers import run_parser
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles

@@ -5,18 +5,24 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
+import itertools
 import json
+import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
+from cloudmocks import FORWARDED, Strict
 from platforms import combined, faults, hints, links, routes
 from sources_server import Server, http
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import PlatformDocument
 from neuca_tools.sources import Session, Surroundings, hypervisors, look, parse_source
+from neuca_tools.sources.base import Deadline
 from neuca_tools.state.active_document import metadata_hosts
 
 LONG = 300
@@ -107,28 +113,14 @@ HETZNER = b"""
 """
 
 
-class Strict:
-    """A service with these paths that refuses a request without its header, or one that a proxy sent on.
+def serving(play):
+    """A server for one of the services of `cloudmocks`."""
+    return Server(lambda request: answer(play, request))
 
-    `headers` are those of its answers, `status` is what it answers while it is busy.
-    """
 
-    def __init__(self, paths, needs=(), refusal=400, headers=(), status=None):
-        self.paths, self.needs, self.refusal = paths, dict(needs), refusal
-        self.headers, self.status = headers, status
-
-    def __call__(self, request):
-        wrong = any(request.headers.get(name) != value for name, value in self.needs.items())
-        if wrong or "X-Forwarded-For" in request.headers:
-            return http(self.refusal)
-        if self.status:
-            return http(self.status)
-        found = self.paths.get(request.path)
-        if found is None:
-            return http(404)
-        return http(
-            200, found if isinstance(found, bytes) else json.dumps(found).encode(), *self.headers
-        )
+def answer(play, request):
+    status, body, lines = play.reply(request.method, request.path, request.headers)
+    return http(status, body, *lines)
 
 
 def services(**more):
@@ -177,7 +169,7 @@ def document(answer):
 
 
 def serve(kind, **more):
-    return Server(services(**more)[kind])
+    return serving(services(**more)[kind])
 
 
 @pytest.mark.parametrize("kind", IDS)
@@ -186,6 +178,15 @@ def test_each_service_gets_the_headers_that_it_demands(kind):
         answer = ask(f"{kind}={server.url}")
     assert (answer.data, answer.instance) == (DATA, IDS[kind])
     assert not document(answer).faults or kind == "gce"
+
+
+@pytest.mark.parametrize("header", FORWARDED)
+@pytest.mark.parametrize("kind", IDS)
+def test_each_mock_refuses_what_a_proxy_sent_on(kind, header):
+    play = services()[kind]
+    path, headers = next(iter(play.paths)), dict(play.needs)
+    assert play.reply("GET", path, headers)[0] == 200
+    assert play.reply("GET", path, {**headers, header: "10.0.0.1"})[0] == play.refusal
 
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
@@ -201,19 +202,19 @@ def test_a_service_that_is_busy_is_an_error_and_not_empty(kind, status):
 def test_an_answer_that_is_not_json_is_an_error(kind, body):
     play = services()[kind]
     play.paths = dict.fromkeys(play.paths, body)
-    with Server(play) as server, pytest.raises(SourceError) as caught:
+    with serving(play) as server, pytest.raises(SourceError) as caught:
         ask(f"{kind}={server.url}")
     assert "the answer is not JSON" in str(caught.value)
 
 
 def test_azure_is_asked_for_an_older_version_where_the_newer_is_unknown():
     class Older(Strict):
-        def __call__(self, request):
-            return super().__call__(request) if "2019" in request.path else http(400)
+        def reply(self, method, path, headers):
+            return super().reply(method, path, headers) if "2019" in path else (400, b"", ())
 
     old = {"compute": {"vmId": "x"}, "network": AZURE["network"]}
     play = Older({"/metadata/instance?api-version=2019-06-01": old}, {"Metadata": "true"})
-    with Server(play) as server:
+    with serving(play) as server:
         answer = ask(f"azure={server.url}")
     assert (answer.data, answer.instance, len(document(answer).links)) == (None, "azure:x", 3)
 
@@ -222,7 +223,7 @@ def test_azure_is_asked_for_an_older_version_where_the_newer_is_unknown():
 def test_user_data_that_is_not_base64_is_an_error(text):
     play = services()["azure"]
     play.paths = {path: {"compute": {"userData": text}} for path in play.paths}
-    with Server(play) as server, pytest.raises(SourceError) as caught:
+    with serving(play) as server, pytest.raises(SourceError) as caught:
         ask(f"azure={server.url}")
     assert "the user-data of azure is not base64" in str(caught.value)
 
@@ -230,7 +231,7 @@ def test_user_data_that_is_not_base64_is_an_error(text):
 def test_an_answer_without_the_header_of_google_is_not_google_s():
     play = services()["gce"]
     play.headers = ()
-    with Server(play) as server, pytest.raises(SourceError) as caught:
+    with serving(play) as server, pytest.raises(SourceError) as caught:
         ask(f"gce={server.url}")
     assert "the answer lacks Metadata-Flavor: Google" in str(caught.value)
 
@@ -239,7 +240,7 @@ def test_hetzner_without_private_networks_and_user_data():
     play = services()["hetzner"]
     play.paths = {**play.paths, "/hetzner/v1/metadata/private-networks": b""}
     del play.paths["/hetzner/v1/userdata"]
-    with Server(play) as server:
+    with serving(play) as server:
         answer = ask(f"hetzner={server.url}")
     assert (answer.data, dict(answer.parts), answer.instance) == (None, {}, IDS["hetzner"])
 
@@ -444,6 +445,35 @@ def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
     assert reason in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("yes", f"the value is larger than {1 << 20} bytes"),
+        ("exec sleep 300", "no answer within 1 s"),
+        ("exec >&-; exec sleep 300", "no answer within 1 s"),
+        ("exit 3", "vmware-rpctool ended with status 3"),
+    ],
+)
+@pytest.mark.usefixtures("guestinfo")
+def test_a_tool_that_has_no_end_is_killed(script, reason):
+    Path(hypervisors.VMware.program).write_text(f"#!/bin/sh\n{script}\n")
+    budget = LONG if "yes" in script or "exit" in script else 1
+    with pytest.raises(SourceError) as caught:
+        look([parse_source("vmware")], budget, Session())
+    assert str(caught.value).endswith(f"info-get guestinfo.metadata: {reason}")
+
+
+@pytest.mark.usefixtures("guestinfo")
+def test_the_tool_is_killed_once_its_answer_is_not_needed():
+    receive, send = os.pipe()
+    os.close(send)
+    Path(hypervisors.VMware.program).write_text("#!/bin/sh\nexec sleep 300\n")
+    with pytest.raises(SourceError) as caught:
+        hypervisors.VMware("", Surroundings()).documents(Deadline.after(LONG, receive), Session())
+    os.close(receive)
+    assert str(caught.value).endswith("the answer is no longer needed")
+
+
 def test_a_guest_without_vmware_s_tool(monkeypatch, tmp_path):
     monkeypatch.setattr(hypervisors.VMware, "program", str(tmp_path / "none"))
     with pytest.raises(SourceError) as caught:
@@ -511,6 +541,33 @@ def test_lxd_that_fails_is_an_error(lxd, status):
     with pytest.raises(SourceError) as caught:
         ask(f"lxd={place}")
     assert f"HTTP {status}" in str(caught.value)
+
+
+def test_a_socket_of_lxd_that_drips_is_given_up_at_the_deadline(tmp_path):
+    over = threading.Event()
+    place = tmp_path / "sock"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place))
+    listener.listen()
+
+    def drip():
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            for byte in itertools.chain(b"HTTP/1.1 200 OK\r\n", itertools.repeat(120)):
+                connection.sendall(bytes((byte,)))
+                if over.wait(0.02):
+                    return
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    with pytest.raises(SourceError) as caught:
+        look([parse_source(f"lxd={place}")], 1, Session())
+    over.set()
+    thread.join()
+    listener.close()
+    assert str(caught.value).endswith(
+        f"GET /1.0/config/cloud-init.user-data from {place}: no complete answer within 1 s"
+    )
 
 
 # --- what no document may take over --------------------------------------------------------------------------------------

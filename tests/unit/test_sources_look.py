@@ -185,7 +185,8 @@ def test_a_file_has_no_metadata():
     with pytest.raises(SourceError) as caught:
         fetch_path(parse_source("file:/x"), "/latest/meta-data/public-ipv4", LONG, Session())
     assert str(caught.value) == (
-        "no /latest/meta-data/public-ipv4 from any source: file:/x: a file has no /latest/meta-data/public-ipv4"
+        "no /latest/meta-data/public-ipv4 from any source: file:/x: it has no"
+        " /latest/meta-data/public-ipv4: only ec2 and alibaba have paths"
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
-from neuca_tools.agent.reconcile import Pass
+from neuca_tools.agent.purpose import Pass
 from neuca_tools.apply.decide import Policies, decide
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Observation, interest
@@ -293,6 +293,12 @@ DEVICE = (
     "coalesce = rx-usecs 50",
     "pause = rx on",
     "offloads = tso off",
+    "wake-on-lan = magic",
+    "mac = 02:00:00:00:f1:01",
+    "mac = 02:00:00:00:00:02",
+    "path-cost = 7",
+    "port-priority = 3",
+    "bond-primary = yes",
 )
 
 
@@ -330,6 +336,8 @@ MADE = (
     ("vxlan", "vx0"),
     ("macvlan", "mv0"),
     ("macvlan", "eth3"),
+    ("vrf", "red"),
+    ("vrf", "blue"),
 )
 
 
@@ -338,13 +346,15 @@ def made_lines(draw, kind):
     """What a bond or its like is made of, possible or not."""
     vlans = (f"{bare(2)}.5", f"{bare(3)}.6", "bond bond0.5")
     parts = (*map(bare, range(1, NICS + 3)), *vlans, *(f"{kind} {name}" for kind, name in MADE))
-    if kind in ("bond", "bridge"):
+    if kind in ("bond", "bridge", "vrf"):
         lines = [
             f"members = {', '.join(draw(st.lists(st.sampled_from(parts), unique=True, max_size=3)))}"
         ]
         return lines + (
             [f"mode = {draw(st.sampled_from(('active-backup', '802.3ad')))}"]
             if kind == "bond"
+            else [f"table = {draw(st.integers(100, 101))}"]
+            if kind == "vrf"
             else []
         )
     lines = [f"parent = {draw(st.sampled_from(parts))}"] if draw(st.booleans()) else []

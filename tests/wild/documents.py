@@ -97,6 +97,16 @@ NETPLAN_DOCUMENTS = {
   ethernets: {a: {}}
   bridges: {br0: {interfaces: [a], parameters: {path-cost: {a: 70}}}}
 """,
+    "a VRF": """
+  ethernets: {a: {addresses: [10.0.0.1/24]}, b: {addresses: [10.1.0.1/24]}}
+  vlans: {v5: {id: 5, link: b, addresses: [10.5.0.1/24]}}
+  vrfs:
+    blue:
+      table: 100
+      interfaces: [a, v5]
+      routes: [{to: default, via: 10.0.0.254}, {to: 10.9.0.0/16, via: 10.5.0.254}]
+      routing-policy: [{from: 10.0.0.1}]
+""",
     "a bridge with empty parameters": "\n  bridges: {br0: {interfaces: [], parameters: {}}}\n",
     "a renderer between links": "\n  ethernets: {renderer: networkd, a: {addresses: [10.1.0.1/24]}}\n",
     "the loopback interface": "\n  ethernets: {lo: {addresses: [10.255.0.1/32]}, a: {}}\n",

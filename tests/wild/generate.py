@@ -68,7 +68,7 @@ class Generator:
                 }
             bonds["bond0"] = {
                 "interfaces": members,
-                **self._bond_parameters(),
+                **self._bond_parameters(members),
                 **self._netplan_common(),
             }
         vlans = {
@@ -89,7 +89,7 @@ class Generator:
             )
             bridges["br0"] = {
                 "interfaces": ports,
-                **self._bridge_parameters(),
+                **self._bridge_parameters(ports),
                 **self._netplan_common(),
             }
         document = {"version": 2, "ethernets": nics, **self.maybe(0.3, renderer="networkd")}
@@ -112,6 +112,7 @@ class Generator:
         return {
             **match,
             **self._netplan_common(),
+            **self.maybe(0.1, macaddress=f"02:00:00:00:00:{self.number() % 256:02x}"),
             **self.maybe(0.1, wakeonlan=True),
             **self.maybe(0.1, **{"generic-receive-offload": False}),
         }
@@ -148,20 +149,24 @@ class Generator:
             **self.maybe(0.1, **{"on-link": True}),
         }
 
-    def _bond_parameters(self):
+    def _bond_parameters(self, members):
         parameters = {
             "mode": self.random.choice(("balance-rr", "active-backup", "802.3ad", "balance-xor")),
             **self.maybe(0.5, **{"mii-monitor-interval": self.random.choice((100, "100ms", "1s"))}),
             **self.maybe(0.2, **{"gratuitous-arp": 2}),
+            **self.maybe(0.3, primary=self.random.choice(members)),
         }
         return self.maybe(0.8, parameters=parameters)
 
-    def _bridge_parameters(self):
+    def _bridge_parameters(self, ports):
         parameters = {
             **self.maybe(0.5, stp=self.random.choice((True, False))),
             **self.maybe(0.5, **{"forward-delay": self.random.choice((4, "15s"))}),
             **self.maybe(0.2, priority=5),
         }
+        for port in ports:
+            parameters.update(self.maybe(0.5, **{"path-cost": {port: 50}}))
+            parameters.update(self.maybe(0.5, **{"port-priority": {port: 7}}))
         return {"parameters": parameters} if parameters else {}
 
     # --- version 1 ---

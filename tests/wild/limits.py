@@ -38,7 +38,7 @@ LIMITS = (
     Limit("it matches NICs by more than", (LINK, "members"), "matched by driver"),
     Limit(
         "left to its user, with its addresses",
-        ("addresses", "routes", "mtu", "ipv6_mtu", "accept_ra", "dhcp4", "dhcp6"),
+        ("addresses", "routes", "mtu", "ipv6_mtu", "accept_ra", "dhcp4", "dhcp6", "wake", "mac"),
         "activation-mode",
     ),
     Limit(
@@ -47,5 +47,4 @@ LIMITS = (
         "control: manual",
     ),
     Limit("it is in the network of no link", ("routes",), "in the network of no link"),
-    Limit("macaddress", ("mac",), "have no effect"),
 )

@@ -35,6 +35,11 @@ class Form:
     miimon: str = ""
     stp: str = ""
     forward_delay: str = ""
+    wake: str = ""
+    primary: bool = False
+    path_cost: str = ""
+    port_priority: str = ""
+    table: str = ""
 
 
 FIELDS = tuple(asdict(Form()))
@@ -71,7 +76,7 @@ def _our_identity(key, vlans):
     below, dot, number = key.rpartition(".")
     if key in vlans and dot:
         return f"vlan {number} on {_our_identity(below, {})}"
-    if key.startswith(("name ", "bond ", "bridge ", "vxlan ")):
+    if key.startswith(("name ", "bond ", "bridge ", "vxlan ", "vrf ")):
         return key
     return f"mac {key}"
 
@@ -101,13 +106,14 @@ def of_ours(document):
     found = {}
     for link in platform["links"]:
         options, automatic = link["options"], link["automatic"] or {}
+        device = link["device"]
         found[_our_identity(link["link"], vlans)] = Form(
             name=_given(link["name"] or "", link["link"] in vlans),
             members={_our_identity(one, vlans) for one in link["members"]},
             addresses={_address(one) for one in link["addresses"]},
             mtu=str(link["mtu"] or ""),
             ipv6_mtu=link["sysctl"].get(IPV6_MTU, ""),
-            mac=options.get("mac", ""),
+            mac=options.get("mac") or device.get("mac", ""),
             dhcp4=bool(automatic.get("dhcp4")),
             dhcp6=bool(automatic.get("dhcp6")),
             # Without a request, no dataplane link accepts advertisements (neuca-user-data(5)).
@@ -116,10 +122,16 @@ def of_ours(document):
             miimon=options.get("miimon", ""),
             stp=options.get("stp", ""),
             forward_delay=options.get("forward-delay", ""),
+            wake=device.get("wake-on-lan", ""),
+            primary=device.get("bond-primary") == "yes",
+            path_cost=device.get("path-cost", ""),
+            port_priority=device.get("port-priority", ""),
+            table=options.get("table", ""),
         )
     for one in platform["routes"]:
         entry = route(one["to"], one["via"], one.get("metric"), one.get("table"))
-        found[_our_identity(one["link"], vlans)].routes.add(entry)
+        if entry:
+            found[_our_identity(one["link"], vlans)].routes.add(entry)
     return found
 
 
@@ -269,6 +281,12 @@ def of_netplan(files):
             miimon=_seconds(_first(device, "Bond", "MIIMonitorSec"), "ms"),
             stp={"true": "yes", "false": "no", "yes": "yes", "no": "no"}.get(stp, ""),
             forward_delay=_seconds(_first(device, "Bridge", "ForwardDelaySec"), "s"),
+            # Whatever else a file for udev is needed for, it has this too.
+            wake=_first(link, "Link", "WakeOnLan").replace("off", ""),
+            primary=_first(network, "Network", "PrimarySlave") == "true",
+            path_cost=_first(network, "Bridge", "Cost"),
+            port_priority=_first(network, "Bridge", "Priority"),
+            table=_first(device, "VRF", "Table"),
         )
     for stem, key in identity.items():
         network = _sections(
@@ -281,7 +299,7 @@ def of_netplan(files):
                 "",
             )
         )
-        for kind in ("Bond", "Bridge"):
+        for kind in ("Bond", "Bridge", "VRF"):
             for master in _each(network, "Network", kind):
                 found[identity.get(master, f"{kind.lower()} {master}")].members.add(key)
     return found
@@ -325,15 +343,31 @@ def of_cloud_init(state):
             else "",
             stp={True: "yes", False: "no"}.get(one.get("bridge_stp"), ""),
             forward_delay=str(one.get("bridge_fd", "")),
+            wake="magic" if one.get("wakeonlan") else "",
         )
         for subnet in one["subnets"]:
             _add_subnet(form, subnet)
         found[_identity(one["name"], by_name)] = form
+    _add_places(found, by_name)
     loose = {
         route(f"{one['network']}/{one['prefix']}", one.get("gateway"), one.get("metric"))
         for one in state["routes"]
     }
     return found, loose - {None}
+
+
+def _add_places(found, by_name):
+    """Add what bonds and bridges say of their members and ports."""
+    fields = {"bridge_pathcost": "path_cost", "bridge_portprio": "port_priority"}
+    for one in by_name.values():
+        primary = one.get("bond-primary") or one.get("bond_primary")
+        if _kind(one) == "bond" and primary in by_name:
+            found[_identity(primary, by_name)].primary = True
+        for key, field_name in fields.items():
+            given = one.get(key) or []
+            for text in [given] if isinstance(given, str) else given:
+                name, _, value = text.partition(" ")
+                setattr(found[_identity(name, by_name)], field_name, value)
 
 
 def _add_subnet(form, subnet):
@@ -384,10 +418,13 @@ def _own_name(one):
 
 
 def _own_mac(one, by_name):
-    """The MAC address of a virtual link; empty for a VLAN if it is that of its lower device."""
+    """The MAC address of a virtual link; empty for a VLAN if it is that of its lower device.
+
+    None for a NIC: of version 2, cloud-init takes none over.
+    """
     mac: Optional[str] = (one.get("mac_address") or "").lower()
     if _kind(one) == "physical":
-        return ""
+        return None
     below = by_name.get(one.get("vlan-raw-device"), {})
     return "" if mac == (below.get("mac_address") or "").lower() else mac
 

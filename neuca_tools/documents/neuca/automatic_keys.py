@@ -16,17 +16,13 @@ FIELDS = {"dhcp4": "dhcp4", "dhcp6": "dhcp6", "accept-ra": "accept_ra"}
 _WORDS = {"yes": True, "no": False}
 
 
-def read(link: LinkKey, key: str, text: str) -> Automatic:
-    """The request of one line. Raises UnusableError."""
+def read(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
+    """The request of one line, and its value for display. Raises UnusableError."""
     if link.rank:
         raise UnusableError("DHCP and router advertisements are for NICs only")
-    changes: dict[str, Any] = {FIELDS[key]: _WORDS[values.word(text, _WORDS)]}
-    return Automatic(**changes)
-
-
-def shown(asked: Automatic, key: str) -> str:
-    """The value of a key, for display."""
-    return "yes" if getattr(asked, FIELDS[key]) else "no"
+    word = values.word(text, _WORDS)
+    changes: dict[str, Any] = {FIELDS[key]: _WORDS[word]}
+    return Automatic(**changes), word
 
 
 def over(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Automatic]:

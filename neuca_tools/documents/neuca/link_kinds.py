@@ -1,6 +1,6 @@
 """Parse the keys specific to virtual links, such as those of `[bond NAME]` and `[bridge NAME]`.
 
-References: bonding.rst and bridge.rst of the kernel, ip-link(8), RFC 7348.
+References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7348.
 """
 
 # SPDX-License-Identifier: MIT
@@ -67,8 +67,9 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "vxlan": {"port": "4789"},
     # The kernel's default, VEPA, needs a switch that sends frames back.
     "macvlan": {"mode": "bridge"},
+    "vrf": {},
 }
-MEMBERS, PARENT = ("bond", "bridge"), ("vxlan", "macvlan")
+MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan")
 
 
 def link_key(kind: str, name: str) -> LinkKey:
@@ -77,6 +78,13 @@ def link_key(kind: str, name: str) -> LinkKey:
     if "." in found:
         raise UnusableError(f'"{found}" has a ".", which is for the ID of a VLAN on it')
     return VirtualLink(kind, found)
+
+
+def vlan(lower: LinkKey, number: str) -> LinkKey:
+    """The key of a VLAN on a virtual link; raises UnusableError for a VRF, which can have none."""
+    if lower.kind == "vrf":
+        raise UnusableError(f'there can be no VLAN on "{lower}"')
+    return Vlan(lower, values.vlan_id(number))
 
 
 def reference(text: str) -> LinkKey:
@@ -103,7 +111,7 @@ def _virtual_reference(kind: str, text: str) -> LinkKey:
     base, dot, number = text.rpartition(".")
     if not dot:
         return link_key(kind, text)
-    return Vlan(link_key(kind, base), values.vlan_id(number))
+    return vlan(link_key(kind, base), number)
 
 
 def _members(text: str) -> tuple[LinkKey, ...]:
@@ -188,6 +196,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "mac": values.mac,
     },
     "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
+    "vrf": {"table": lambda text: str(values.vrf_table(text))},
     "vlan": {"mac": values.mac},
 }
 
@@ -228,7 +237,12 @@ def shown(virtual: Virtual, name: str) -> str:
     return virtual.option(name)
 
 
-_NEEDED = {"bond": ("mode", "members"), "vxlan": ("id",), "macvlan": ("parent",)}
+_NEEDED = {
+    "bond": ("mode", "members"),
+    "vxlan": ("id",),
+    "macvlan": ("parent",),
+    "vrf": ("table",),
+}
 
 
 def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:

@@ -40,8 +40,18 @@ _LEAST_RATE, _MOST_RATE = 8000, 34_000_000_000
 DEFAULT_QDISC = "default"
 # The qdiscs that can be restored; bfifo is a kernel default of some devices.
 _CREATABLE = (*_QDISCS, "bfifo")
+# A link without DNS servers, or without search domains.
+NO_DNS = "none"
+MOST_DNS = 16  # a bound of our own
+LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+# Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
+_PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "openstacklocal"))
+METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
+# wol_mode_names of the kernel without magicsecure, which needs a password.
+WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
 
 
@@ -165,6 +175,51 @@ def _irq_affinity(text: str) -> str:
     return "numa"
 
 
+def _wake_on_lan(text: str) -> str:
+    """`off`, or what wakes the machine up, in the order of the kernel."""
+    words = text.lower().replace(",", " ").split()
+    for name in words:
+        values.word(name, (*WAKE_ON_LAN, "off"))
+    if not words or (len(words) > 1 and "off" in words):
+        raise UnusableError(f'"{values.clip(text)}" is neither "off" nor what wakes the machine up')
+    return " ".join(name for name in (*WAKE_ON_LAN, "off") if name in words)
+
+
+def _yes_or_no(text: str) -> str:
+    return values.word(text, ("yes", "no"))
+
+
+def nameservers(text: str) -> str:
+    """DNS servers, separated by commas or spaces."""
+    words = text.replace(",", " ").split()
+    if not 0 < len(words) <= MOST_DNS:
+        raise UnusableError(f"there are not 1 to {MOST_DNS} DNS servers")
+    return " ".join(dict.fromkeys(str(values.next_hop(word)) for word in words))
+
+
+def search(text: str) -> str:
+    """Search domains, separated by commas or spaces.
+
+    Every name in such a domain is looked up through the link, so a whole top-level domain is
+    refused, and so is what the metadata service is in.
+    """
+    words = text.lower().replace(",", " ").split()
+    if not 0 < len(words) <= MOST_DNS:
+        raise UnusableError(f"there are not 1 to {MOST_DNS} search domains")
+    return " ".join(dict.fromkeys(map(_domain, words)))
+
+
+def _domain(text: str) -> str:
+    found = text.rstrip(".")
+    if len(found) > LONGEST_DOMAIN or not all(map(_LABEL.fullmatch, found.split("."))):
+        raise UnusableError(f'"{values.clip(text)}" is not a domain')
+    if "." not in found and found not in _PRIVATE_DOMAINS:
+        raise UnusableError(f'"{found}" is a top-level domain')
+    if f".{METADATA_NAME}".endswith(f".{found}"):
+        raise UnusableError(f'"{found}" has the name of the metadata service in it')
+    return found
+
+
 def _is_default(qdisc: str) -> bool:
     return qdisc.startswith(DEFAULT_QDISC)
 
@@ -185,7 +240,7 @@ def _restorable_qdisc(found: str) -> str:
 
 # --- The table ------------------------------------------------------------------------------------
 
-Through = Literal["link", "qdisc", "ethtool", "files"]
+Through = Literal["link", "qdisc", "ethtool", "files", "attribute", "resolved"]
 Limits = tuple[int, int]
 
 
@@ -202,7 +257,8 @@ class Setting:
     and `Original`, set by an operation of its own), or one of the backends of `apply.device_io`.
     `named`: the value consists of several named ones (`rx 256 tx 512`), each a setting of its own
     (`rings.rx`). `same` compares the present value with a wanted one, `restored` turns an observed
-    value into one that can be set. `late`: this value can be set only after the sysctls.
+    value into one that can be set. `late`: this value can be set only after the sysctls. `master`:
+    the kind of virtual link that a device is in to have this setting, which ends with that.
     """
 
     key: str
@@ -213,6 +269,7 @@ class Setting:
     same: Callable[[str, str], bool] = eq
     restored: Callable[[str], str] = str
     late: Callable[[str], bool] = _never
+    master: str = ""
 
 
 def _number(key: str, limits: Limits) -> Setting:
@@ -222,6 +279,15 @@ def _number(key: str, limits: Limits) -> Setting:
         return str(values.integer(text, *limits, f"the {key}"))
 
     return Setting(key, parse, "files", limits)
+
+
+def _of_port(key: str, limits: Limits) -> Setting:
+    """A row for one number of a port of a bridge."""
+
+    def parse(text: str) -> str:
+        return str(values.integer(text, *limits, f"the {key}"))
+
+    return Setting(key, parse, "attribute", limits, master="bridge")
 
 
 # In the order in which they are set: those that reset queues come first.
@@ -251,10 +317,18 @@ _TABLE = (
     Setting("irq-affinity", _irq_affinity, "files"),
     Setting("rps", cpus, "files"),
     Setting("xps", cpus, "files"),
+    Setting("nameservers", nameservers, "resolved"),
+    Setting("search", search, "resolved"),
     # In ns. The kernel accepts any; the bound of one second is ours, against typos.
     _number("gro_flush_timeout", (0, 1_000_000_000)),
     # S32_MAX: the kernel returns ERANGE above (net/core/net-sysfs.c, Linux 6.13).
     _number("napi_defer_hard_irqs", (0, 2_147_483_647)),
+    Setting("wake-on-lan", _wake_on_lan, "ethtool"),
+    Setting("mac", values.mac, "attribute"),
+    # The bounds of the kernel (br_private.h).
+    _of_port("path-cost", (1, 65535)),
+    _of_port("port-priority", (0, 63)),
+    Setting("bond-primary", _yes_or_no, "attribute", master="bond"),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
 # The settings with an attribute of their own in the types of links.

@@ -23,7 +23,7 @@ MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
 # The fields of a request that a single line sets completely.
-_SINGLE = ("state", "name", "addresses", *ATTRIBUTES)
+_SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def section_key(section: str) -> LinkKey:
         raise UnusableError(f'"{values.clip(name)}" is not a MAC address, a "." and a VLAN ID')
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
-        return Vlan(link_kinds.link_key(kind_below, name_below), values.vlan_id(vlan))
+        return link_kinds.vlan(link_kinds.link_key(kind_below, name_below), vlan)
     return Vlan(Nic(values.mac(below)), values.vlan_id(vlan))
 
 
@@ -77,9 +77,16 @@ def state(text: str) -> LinkState:
     return _STATES[values.word(text, _STATES)]
 
 
+def _vrf(text: str) -> str:
+    """The name of a VRF that the link is to be a member of."""
+    return link_kinds.link_key("vrf", text).given_name
+
+
 _READERS: Mapping[str, Callable[[str], object]] = {
     "state": state,
     "name": values.link_name,
+    "vrf": _vrf,
+    "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
 }
 
@@ -93,11 +100,8 @@ def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     faults: list[Fault] = []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
-            faults.append(
-                line._replace(key="").fault(
-                    f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
-                )
-            )
+            reason = f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
+            faults.append(line._replace(key="").fault(reason))
             break
         asked, more = _try(empty, line)
         found.append(asked)
@@ -146,9 +150,8 @@ def _try(asked: Asked, line: Line) -> Read:
     try:
         return _take(asked, line)
     except UnusableError as reason:
-        return Read(
-            replace(asked, unsure=asked.unsure or line.key == "state"), [line.fault(str(reason))]
-        )
+        unsure = asked.unsure or line.key == "state"
+        return Read(replace(asked, unsure=unsure), [line.fault(str(reason))])
 
 
 def _take(asked: Asked, line: Line) -> Read:
@@ -168,23 +171,24 @@ def _take_one(asked: Asked, line: Line) -> Asked:
         value = values.sysctl_value(line.value)
         sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
         return give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value)
-    if line.key in routing_keys.READERS:
-        routing = routing_keys.READERS[line.key](line.value).over(asked.request.routing)
+    # Policy routing has no part in a VRF, whose table is its own.
+    routed = {} if kind == "vrf" else routing_keys.READERS
+    if line.key in routed:
+        routing = routed[line.key](line.value).over(asked.request.routing)
         shown = routing_keys.shown(routing)[line.key]
         return give(asked, line, "routing", routing, setting=line.key, shown=shown)
     if line.key in automatic_keys.FIELDS:
-        asked_for = automatic_keys.read(asked.request.key, line.key, line.value)
-        shown = automatic_keys.shown(asked_for, line.key)
-        return give(asked, line, "automatic", asked_for, setting=line.key, shown=shown)
+        wish, shown = automatic_keys.read(asked.request.key, line.key, line.value)
+        return give(asked, line, "automatic", wish, setting=line.key, shown=shown)
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
-    if line.key not in _READERS:
-        known = sorted(
-            {"addresses", *_READERS, *routing_keys.READERS, *automatic_keys.FIELDS, *own}
-        )
+    # No VRF is in another one.
+    readers = {name: _READERS[name] for name in _READERS if name != kind}
+    if line.key not in readers:
+        known = sorted({"addresses", *readers, *routed, *automatic_keys.FIELDS, *own})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
-    found = _READERS[line.key](line.value)
+    found = readers[line.key](line.value)
     if line.key in _SINGLE:
         return give(asked, line, line.key, found)
     settings = tuple({**dict(asked.request.device), line.key: found}.items())
@@ -252,9 +256,7 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(
-        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
-    )
+    defaulted = any(one.setting == "state" and one.where == DEFAULT for one in above.origins)
     own = above
     if defaulted and below.state:
         own = replace(above, state=None, origins=_without(above.origins, "state"))
@@ -270,6 +272,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         virtual=virtual,
         routing=own.routing.over(below.routing),
         automatic=automatic_keys.over(own.automatic, below.automatic),
+        offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )
 

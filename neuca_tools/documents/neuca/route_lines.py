@@ -14,35 +14,12 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
-from neuca_tools.model.routing import KERNEL_TABLES, KINDS, MAIN_TABLE, MOST, Traits
+from neuca_tools.model.routing import KINDS, MOST, Traits
 
 MOST_NEXT_HOPS = 64
-# The tables that policy routing numbers by itself.
-OWN_TABLES = range(31000, 32000)
 SCOPES = ("global", "link", "host")
 _STATES: dict[str, RouteState] = {"down": "absent", "user": "user"}
 _KINDS = {kind: kind for kind in KINDS if kind != "unicast"}
-_NAMED_TABLES = {"main": MAIN_TABLE}
-
-
-def table(text: str) -> int:
-    """The number of a routing table: not one that the kernel uses by itself, except `main`."""
-    if text.strip().lower() in _NAMED_TABLES:
-        return MAIN_TABLE
-    number = values.integer(text, 1, MOST, "the table")
-    if number in KERNEL_TABLES - {MAIN_TABLE}:
-        raise UnusableError(f"the table {number} is one of the kernel's own")
-    return number
-
-
-def route_table(text: str) -> int:
-    """The number of a table that a document may add routes to."""
-    number = table(text)
-    if number in OWN_TABLES:
-        raise UnusableError(
-            f"the tables {OWN_TABLES[0]} to {OWN_TABLES[-1]} are those of policy routing"
-        )
-    return number
 
 
 def type_of_service(version: int, text: str) -> int:
@@ -57,7 +34,7 @@ metric = partial(values.integer, low=0, high=MOST, what="the metric")
 # An MSS leaves at least 8 bytes of data, and room for the headers in a packet of 65535 bytes.
 advmss = partial(values.integer, low=8, high=65495, what="the advmss")
 _TRAITS: dict[str, Callable[[str], Any]] = {
-    "table": route_table,
+    "table": values.route_table,
     "mtu": values.mtu,
     "advmss": advmss,
     "scope": lambda text: values.word(text, SCOPES),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Callable, cast
 
-from neuca_tools.documents.neuca import route_lines, values
+from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
 
@@ -25,7 +25,7 @@ def _choice(text: str) -> NicRouting:
 
 
 def _table(text: str) -> NicRouting:
-    number = route_lines.table(text)
+    number = values.table(text)
     if number == MAIN_TABLE:
         raise UnusableError("the main table cannot be that of one link")
     return NicRouting(table=number)

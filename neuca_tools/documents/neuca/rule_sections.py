@@ -46,7 +46,7 @@ def _number(text: str) -> int:
 READERS: Mapping[str, Callable[[str], Any]] = {
     "from": values.network,
     "to": values.network,
-    "table": route_lines.table,
+    "table": values.table,
     # 0, 32766 and 32767 are the kernel's own rules.
     "priority": partial(values.integer, low=1, high=32765, what="the priority"),
     "mark": _mark,

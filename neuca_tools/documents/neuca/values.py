@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address, ip_interface, ip_network
 
 from neuca_tools.model import OWN, Address, Host, Network
+from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
@@ -23,6 +24,8 @@ MTU_LIMITS = (68, 65535)
 TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+# The tables that policy routing numbers by itself.
+OWN_TABLES = range(31000, 32000)
 _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
@@ -94,6 +97,34 @@ def txqueuelen(text: str) -> int:
 def vlan_id(text: str) -> int:
     """A VLAN ID; 0 and 4095 are reserved (IEEE 802.1Q)."""
     return integer(text, 1, 4094, "the VLAN ID")
+
+
+def table(text: str) -> int:
+    """The number of a routing table: not one that the kernel uses by itself, except `main`."""
+    if text.strip().lower() == "main":
+        return MAIN_TABLE
+    number = integer(text, 1, MOST, "the table")
+    if number in KERNEL_TABLES - {MAIN_TABLE}:
+        raise UnusableError(f"the table {number} is one of the kernel's own")
+    return number
+
+
+def route_table(text: str) -> int:
+    """The number of a table that a document may add routes to."""
+    number = table(text)
+    if number in OWN_TABLES:
+        raise UnusableError(
+            f"the tables {OWN_TABLES[0]} to {OWN_TABLES[-1]} are those of policy routing"
+        )
+    return number
+
+
+def vrf_table(text: str) -> int:
+    """The number of the table of a VRF: one that a document may add routes to, but not `main`."""
+    number = route_table(text)
+    if number == MAIN_TABLE:
+        raise UnusableError("the main table cannot be that of a VRF")
+    return number
 
 
 def host(text: str) -> Host:

@@ -20,6 +20,7 @@ from neuca_tools.documents.platform import (
     gce,
     hetzner,
     instance,
+    made,
     netplan,
     oci,
     openstack,
@@ -70,7 +71,16 @@ def _pruned_object(
     tree: dict[str, Tree], keys: frozenset[str], unknown: Optional[str]
 ) -> dict[str, Tree]:
     items = {key: _pruned(value, keys, key in keys, unknown) for key, value in tree.items()}
+    for key in made.PORTS.keys() & tree.keys():
+        ports = tree[key]
+        if isinstance(ports, dict):
+            # Its keys are names of links.
+            items[key] = {name: one for name, one in ports.items() if _is_number(one)}
     return {key: value for key, value in items.items() if value is not None}
+
+
+def _is_number(tree: Tree) -> bool:
+    return isinstance(tree, str) and tree.isdecimal()
 
 
 _KINDS: Mapping[str, _Kind] = {
@@ -157,4 +167,5 @@ def _joined(one: PlatformDocument, other: PlatformDocument) -> PlatformDocument:
         management=one.management + other.management,
         items=one.items + other.items,
         faults=one.faults + other.faults,
+        rules=one.rules + other.rules,
     )

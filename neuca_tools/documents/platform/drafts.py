@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
+from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import dns
 from neuca_tools.documents.platform.parts import Part
@@ -65,8 +66,10 @@ class Draft:
     `part` describes the link, and so do `others`, which are elsewhere in the document. `addresses`
     maps each address to the place that gives it. `management` is the reason why the NIC may be the
     management NIC, empty if there is none; `firm`: the document names it as the management NIC.
-    `offloads` maps the names of ethtool(8) to `on` or `off`. `gateways` are the routers of the
+    `offloads` maps the names of ethtool(8) to `on` or `off`, `device` are other settings of the
+    device, as in LinkRequest. `gateways` are the routers of the
     link's subnets; `implied`: they are those of the platform.
+    `offers` are DNS servers and search domains.
     """
 
     key: LinkKey
@@ -80,12 +83,14 @@ class Draft:
     virtual: Optional[Virtual] = None
     sysctls: dict[str, str] = field(default_factory=dict)
     offloads: dict[str, str] = field(default_factory=dict)
+    device: dict[str, str] = field(default_factory=dict)
     state: LinkState = "up"
     rules: list[RuleRequest] = field(default_factory=list)
     automatic: Automatic = field(default_factory=Automatic)
     others: list[Part] = field(default_factory=list)
     gateways: list[Host] = field(default_factory=list)
     implied: bool = False
+    offers: dict[str, list[str]] = field(default_factory=dict)
 
     def manage(self, reason: str, firm: bool = False) -> None:
         """Record that the NIC may be, or with `firm` is, for management; keep the first reason."""
@@ -109,6 +114,18 @@ class Draft:
         self.state = "user"
         reason = "the link is left to its user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
+
+    def offer(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
+        """Add DNS servers (`nameservers`) or domains (`search`), which count only on request."""
+        for text in texts:
+            try:
+                found = str(SETTINGS[setting].parse(text))
+            except values.UnusableError as reason:
+                part.fault(key, text, f"{reason}, ignoring it", "warning")
+                continue
+            known = self.offers.setdefault(setting, [])
+            if found not in known and len(known) < MOST_DNS:
+                known.append(found)
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
@@ -204,17 +221,17 @@ class Draft:
             virtual=self.virtual,
             routing=NicRouting(gateways=tuple(self.gateways), implied=self.implied),
             automatic=self._automatic(),
+            offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
         if self.state == "user":
             return hands_off(found)
         return found
 
     def _device(self) -> dict[str, str]:
-        if not self.offloads:
-            return {}
-        return {
-            "offloads": " ".join(f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
-        }
+        words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
+        if self.offloads:
+            return {"offloads": " ".join(words), **self.device}
+        return self.device
 
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""

@@ -4,19 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Callable, Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.platform.drafts import Draft, by_name
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Virtual
 
 # The options of a bond that are time spans, in milliseconds.
 MILLISECONDS = ("miimon", "updelay", "downdelay", "arp-interval")
+# What a bridge says of its ports.
+PORTS = {
+    "path-cost": "path-cost",
+    "port-priority": "port-priority",
+    "bridge_pathcost": "path-cost",
+    "bridge_portprio": "port-priority",
+}
 MAC = {
     "mac_address": "mac",
     "macaddress": "mac",
@@ -119,6 +127,60 @@ def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft])
     found.virtual = replace(
         found.virtual or Virtual(), members=tuple(dict.fromkeys(filter(None, members)))
     )
+
+
+def set_primary(found: Draft, part: Part, key: str, drafts: Mapping[str, Draft]) -> None:
+    """Set the primary member of a bond."""
+    name = part.text(key)
+    if name:
+        part = part.about(found.key.mac)
+        _set_place(_members(found), part, (key, "bond-primary"), (name, "yes"), drafts)
+
+
+def set_ports(found: Draft, part: Part, drafts: Mapping[str, Draft]) -> None:
+    """Set what an object, or a list of `NAME VALUE`, says of each port of a bridge."""
+    part, members = part.about(found.key.mac), _members(found)
+    for key, setting in PORTS.items():
+        for where, name, value in _pairs(part, key):
+            own = part.made(where, value, partial(_parsed, setting))
+            if own is not None:
+                _set_place(members, part, (where, setting), (name, own), drafts)
+
+
+def _parsed(setting: str, text: str) -> str:
+    return str(SETTINGS[setting].parse(text))
+
+
+def _pairs(part: Part, key: str) -> Iterator[tuple[str, str, str]]:
+    """Key for messages, name and value of each port."""
+    if isinstance(part.tree.get(key), dict):
+        ports = part.child(key)
+        for name in ports.tree:
+            yield f"{key}.{name}", name, ports.text(name) or ""
+        return
+    for text in part.texts(key):
+        name, _, value = text.partition(" ")
+        yield key, name, value.strip()
+
+
+def _members(found: Draft) -> frozenset[LinkKey]:
+    return frozenset((found.virtual or Virtual()).members)
+
+
+def _set_place(
+    members: Collection[LinkKey],
+    part: Part,
+    what: tuple[str, str],
+    value: tuple[str, str],
+    drafts: Mapping[str, Draft],
+) -> None:
+    """Set a setting of a member or port. `what`: the key and the setting; `value`: name, value."""
+    key, setting = what
+    name, text = value
+    if name in drafts and drafts[name].key in members:
+        drafts[name].device[setting] = text
+    else:
+        part.fault(key, name, "it is no member or port of this link")
 
 
 def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:

@@ -9,16 +9,18 @@ key `network` may be left out. DNS is for other programs; other keys without an 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Optional
 
-from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument
+from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
+NO_VLAN = "there can be no VLAN on a VRF, ignoring it"
 _OPTIONS = {
     "bond": {
         "mode": "mode",
@@ -80,6 +82,7 @@ _OFFLOADS = {
     "large-receive-offload": "lro",
 }
 _SWITCH = {True: "on", False: "off"}
+_MAC_WORDS = ("permanent", "preserve", "random", "stable", "stable-ssid")
 _ACTIVATION = ("manual", "off")
 # Switches without an effect that are off by default.
 _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
@@ -88,7 +91,7 @@ KEYS = (
     | frozenset(
         "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
         " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode".split()
+        " parameters mode primary path-cost port-priority".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -96,10 +99,10 @@ KEYS = (
     | automatic.KEYS
     | netplan_routing.KEYS
 )
-_KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans")
+_KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)
-_OTHERS = ("vrfs", "wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
+_OTHERS = ("wifis", "modems", "dummy-devices", "virtual-ethernets", "nm-devices")
 
 
 def read(root: Part) -> PlatformDocument:
@@ -130,6 +133,7 @@ def _version_2(top: Part) -> PlatformDocument:
             virtual.append((link, draft))
     why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
+    why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
     for link, draft in virtual:
         if draft.key.kind != "vxlan":
             made.name_members(link, "interfaces", below, why_not)
@@ -137,10 +141,11 @@ def _version_2(top: Part) -> PlatformDocument:
     for name, link in _free(top, "vlans", taken):
         made.name_members(link, "link", below, why_not)
         _add(vlans, name, _vlan(name, link, below, why_not))
-    drafts = {**vlans, **below}
+    drafts = {**below, **vlans, **below}
     for link, draft in virtual:
         _connect(draft, link, drafts)
-    return finish((*below.values(), *vlans.values()), top, by_hand=True)
+    vrfs = list(_vrfs(top, taken, drafts, why_not))
+    return finish((*drafts.values(), *vrfs), top, by_hand=True)
 
 
 def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
@@ -185,6 +190,11 @@ def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
         made.set_parent(draft, link, "link", drafts)
     else:
         made.set_members(draft, link, "interfaces", drafts)
+        holder = link.child("parameters")
+        if draft.key.kind == "bond":
+            made.set_primary(draft, holder, "primary", drafts)
+        else:
+            made.set_ports(draft, holder, drafts)
 
 
 def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
@@ -217,6 +227,24 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     return _common(draft, draft.part)
 
 
+def _vrfs(
+    top: Part, taken: Collection[str], drafts: dict[str, Draft], why_not: Mapping[str, str]
+) -> Iterator[Draft]:
+    """Every VRF, with a draft for each member that the document only names."""
+    for name, link in _free(top, "vrfs", taken):
+        key = link.made("", name, partial(link_kinds.link_key, "vrf"))
+        table = link.read("table", values.vrf_table)
+        if key is None or table is None:
+            if link.text("table") is None:
+                link.fault("table", None, "a VRF without its table, ignoring it")
+            continue
+        made.name_members(link, "interfaces", drafts, why_not)
+        virtual = Virtual(options=(("table", str(table)),))
+        draft = Draft(key, link.about(key.mac), virtual=virtual)
+        made.set_members(draft, draft.part, "interfaces", drafts)
+        yield _common(draft, draft.part)
+
+
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
     draft = _matched(name, link)
     if draft is None:
@@ -225,7 +253,23 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
     for theirs, ours in _OFFLOADS.items():
         if theirs in link.tree:
             draft.offloads[ours] = _SWITCH[link.true(theirs)]
+    if link.true("wakeonlan"):
+        draft.device["wake-on-lan"] = "magic"
+    _mac(draft)
     return _common(draft, draft.part)
+
+
+def _mac(draft: Draft) -> None:
+    """Set the MAC address of a NIC; netplan has words for some of them."""
+    link = draft.part
+    word = (link.text("macaddress") or "").lower()
+    if word in _MAC_WORDS:
+        reason = "only a MAC address can be set, and the permanent one is the default"
+        link.fault("macaddress", word, reason, "warning")
+    elif word:
+        mac = link.read("macaddress", values.mac)
+        if mac is not None:
+            draft.device["mac"] = mac
 
 
 def _matched(name: str, link: Part) -> Optional[Draft]:
@@ -288,6 +332,9 @@ def _common(draft: Draft, link: Part) -> Draft:
         draft.sysctls[ACCEPT_RA] = str(int(draft.automatic.accept_ra))
     draft.set_ipv6_mtu(link, "ipv6-mtu")
     link.use("renderer")
+    names = link.child("nameservers")
+    draft.offer(names, "addresses", "nameservers", names.texts("addresses"))
+    draft.offer(names, "search", "search", names.texts("search"))
     link.close("nameservers")
     link.use_defaults(*_OFF)
     _state(draft, link)

@@ -22,18 +22,24 @@ _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
 def read(draft: Draft, link: Part) -> None:
-    """Add the routes and rules of a link."""
+    """Add the routes and rules of a link; those of a VRF are in its table, or lead to it."""
+    own = 0
+    if draft.key.kind == "vrf" and draft.virtual:
+        own = int(draft.virtual.option("table") or 0)
     for route in link.parts("routes"):
-        _route(draft, route)
+        _route(draft, route, own)
     for rule in link.parts("routing-policy"):
-        _rule(draft, rule)
+        _rule(draft, rule, own)
 
 
-def _route(draft: Draft, route: Part) -> None:
-    table = route.read("table", route_lines.route_table)
+def _route(draft: Draft, route: Part, own: int) -> None:
+    table = route.read("table", values.route_table) or own
+    if own and table != own:
+        route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
+        return
     kind = route.read("type", lambda text: values.word(text, KINDS))
     to, via = route.text("to") or "", route.text("via")
-    is_plain = table in (None, MAIN_TABLE) and kind in (None, "unicast")
+    is_plain = table in (0, MAIN_TABLE) and kind in (None, "unicast")
     before = len(draft.routes)
     if is_plain and (to in _DEFAULT or (via is not None and not route.true("on-link"))):
         draft.add_route(route, "to", *_target(to), via)
@@ -90,9 +96,9 @@ def _with_traits(
     return replace(request, traits=traits, metric=route.read("metric", route_lines.metric))
 
 
-def _rule(draft: Draft, rule: Part) -> None:
+def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({})
+    found = rule_sections.Draft({"table": own} if own else {})
     for key in _RULE_KEYS:
         text = rule.text(key)
         value = None if text is None else rule.made(key, text, rule_sections.READERS[key])
@@ -100,6 +106,9 @@ def _rule(draft: Draft, rule: Part) -> None:
             found.found[key] = value
         elif text is not None:
             return
+    if own and found.found["table"] != own:
+        rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
+        return
     try:
         draft.rules += [RuleRequest(one, rule.where, draft.key) for one in found.rules()]
     except UnusableError as reason:

@@ -21,9 +21,10 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import prefix_length
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
-# Both spellings occur: `bond-miimon` and `bond_miimon`.
+# All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
 _BOND = {
     **{f"bond-{name}": name for name in READERS["bond"]},
+    **{f"bond-{name.replace('-', '_')}": name for name in READERS["bond"]},
     **{f"bond_{name.replace('-', '_')}": name for name in READERS["bond"]},
 }
 _BRIDGE = {
@@ -34,6 +35,7 @@ _BRIDGE = {
     "bridge_ageing": "ageing-time",
     "bridge_bridgeprio": "priority",
 }
+_PRIMARY = ("bond-primary", "bond_primary")
 _OPTIONS = {"bond": _BOND, "bridge": _BRIDGE}
 _SPANS = {
     **{theirs: milliseconds for theirs, ours in _BOND.items() if ours in made.MILLISECONDS},
@@ -47,6 +49,7 @@ KEYS = (
     )
     | _BOND.keys()
     | _BRIDGE.keys()
+    | {*_PRIMARY, "bridge_pathcost", "bridge_portprio", "wakeonlan"}
     | dns.KEYS
 )
 _STATIC = ("static", "static4", "static6")
@@ -136,6 +139,15 @@ def _set_members(top: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]
         if kind in MEMBERS and draft is not None:
             made.name_members(link, f"{kind}_interfaces", drafts, why_not)
             made.set_members(draft, link, f"{kind}_interfaces", drafts)
+            _set_places(draft, link.child("params"), drafts)
+
+
+def _set_places(draft: Draft, params: Part, drafts: Mapping[str, Draft]) -> None:
+    if draft.key.kind == "bridge":
+        made.set_ports(draft, params, drafts)
+    else:
+        for key in _PRIMARY:
+            made.set_primary(draft, params, key, drafts)
 
 
 def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
@@ -177,6 +189,8 @@ def _common(draft: Draft, link: Part) -> Draft:
     if link.text("accept-ra") is not None:
         draft.automatic = replace(draft.automatic, accept_ra=link.true("accept-ra"))
         draft.sysctls[ACCEPT_RA] = str(int(link.true("accept-ra")))
+    if draft.key.kind == "physical" and link.true("wakeonlan"):
+        draft.device["wake-on-lan"] = "magic"
     link.use_defaults("wakeonlan")
     subnets = list(link.parts("subnets"))
     manual = [subnet.text("control") == "manual" for subnet in subnets]

@@ -40,6 +40,7 @@ KEYS = (
         " ip_address netmask network gateway prefix metric".split()
     )
     | _BOND.keys()
+    | {"bond_primary"}
     | dns.KEYS
 )
 
@@ -119,8 +120,15 @@ def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
         link.use(*_LINK_USED)
         made.options(bond, link, _BOND, _SPANS)
         made.set_members(bond, link, "bond_links", drafts)
+        made.set_primary(bond, link, "bond_primary", _by_id_or_name(drafts))
         bond.mtu = link.read("mtu", values.mtu)
     return bond
+
+
+def _by_id_or_name(drafts: Mapping[str, Draft]) -> dict[str, Draft]:
+    """The links by their ids and, where those are no ids, by their names."""
+    named = {draft.name: draft for draft in drafts.values() if draft.name}
+    return {**named, **drafts}
 
 
 def _vlan(
@@ -159,6 +167,11 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[s
         return
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)
+    for service in network.parts("services"):
+        if service.text("type") == "dns":
+            draft.offer(service, "address", "nameservers", service.texts("address"))
+    draft.offer(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
+    draft.offer(network, "dns_search", "search", network.texts("dns_search"))
     network.close("services")
     draft.others.append(network)
     if kind in automatic.DHCP:

@@ -8,6 +8,7 @@ manual page, and a test.
 
 from __future__ import annotations
 
+from neuca_tools.selftest.conditions.buffers import BUFFERS
 from neuca_tools.selftest.conditions.capacity import CAPACITY, CAPACITY_SESSION
 from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
@@ -28,6 +29,7 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *CAPACITY,
     *HOST,
     *WINDOW,
+    *BUFFERS,
     *LOSS,
     *PRINTED_HOSTS,
     *PRINTED_PATH,

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import (
+    EXPECTED,
     counted_losses,
     is_losing,
     lost,
@@ -29,7 +30,9 @@ IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+NEARLY = 0.75  # of the rate of TCP: UDP at that rate is as much (D17)
 LEVEL = 0.9  # of the plateau (D17)
+BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
@@ -39,12 +42,23 @@ def policed(session: Session) -> Optional[Hit]:
     clean = [one for one in ladder if not is_losing(one)]
     over = list(filter(_is_lost_on_the_path, ladder))
     if clean and over:
-        return _plateau(clean, over, ladder)
+        hit = _plateau(clean, over, ladder)
+        if hit is not None and (hit.fixed or 0.0) >= LEVEL * PACE * _fastest_tcp(session):
+            return hit
+        # A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
     slowest = slowest_test(ladder)
-    if slowest is not None and (not over or is_losing(slowest)):
-        # UDP gets through at every rate that was offered, or is lost at every rate (D19).
+    if slowest is not None and is_losing(slowest):
+        # UDP is lost at every rate that was offered (D19).
         return None
+    if slowest is not None and not over:
+        return first(_policed_by_contrast(one, ladder) for one in session.tcp)
     return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
+
+
+def _fastest_tcp(session: Session) -> float:
+    """bit/s that TCP reached in the direction of the datagrams; 0 if it is not known."""
+    rates = (one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward")
+    return max(rates, default=0.0)
 
 
 def _is_measured_udp(look: Look) -> bool:
@@ -53,7 +67,8 @@ def _is_measured_udp(look: Look) -> bool:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    if (look.loss or 0) < CLEARLY or look.is_full:
+    is_counted = bool(look.phase.receiver)
+    if (look.loss or 0) < CLEARLY or (look.is_full and not is_counted):
         return False
     return counted_losses(look) < 0.5 * lost(look)
 
@@ -70,12 +85,39 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
     return Hit(
         share * tcp.left,
-        f"packets are lost while no queue forms{where}: a policer or random loss; "
-        "a UDP ladder can tell them apart",
+        f"packets are lost while no queue forms{where}: a policer, a queue of a few "
+        "packets, or random loss; a UDP ladder can tell them apart",
         (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
-        "find the loss-free rate with iperf3 -u -b 10M, 100M …, then pace just below it",
+        "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
+        "maxrate, see tc-fq(8))",
         confidence=confidence,
     )
+
+
+def _policed_by_contrast(tcp: Look, ladder: list[Look]) -> Optional[Hit]:
+    """TCP, which sends in bursts, loses much at a rate at which evenly sent datagrams do not."""
+    evenly = max((one for one in ladder if _is_comparable(one, tcp)), key=_offered, default=None)
+    loss = tcp.loss or 0.0
+    if evenly is None or evenly.flow is None or loss < CLEARLY or not is_lossy(tcp):
+        return None
+    if loss * (evenly.flow.received.datagrams or 0) < EXPECTED or passed(tcp):
+        return None
+    return Hit(
+        0.95 * tcp.left,
+        f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
+        f"datagrams none at {amounts.rate(_offered(evenly))}: bursts are dropped, by a policer with"
+        " a small bucket or by a queue that is too short",
+        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", evenly.loss)),
+        "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
+        "pacing (fq) avoids the bursts",
+        confidence=MEDIUM,
+    )
+
+
+def _is_comparable(udp: Look, tcp: Look) -> bool:
+    """Whether datagrams went the same way, at no lower a rate, and arrived."""
+    is_clean = not is_losing(udp) and udp.phase.direction == tcp.phase.direction
+    return is_clean and _offered(udp) >= NEARLY * (tcp.rate or 0.0)
 
 
 def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
@@ -88,14 +130,15 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
     if expect and plateau >= LEVEL * expect:
         # The path carries what is expected of it; this is its capacity.
         return None
-    pace = f"{plateau * PACE / 1e6:.0f}"
+    pace = f"{plateau * PACE / 1e3:.0f}"
+    device = over[0].sender.planned
+    own = f", or tc qdisc replace dev {device} root fq maxrate {pace}kbit" if device else ""
     return Hit(
         0.97,
         f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
         "a policer drops the excess",
         tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
-        f"ask for a shaper; iperf3 --fq-rate {pace}M, or tc qdisc replace dev DEV root fq "
-        f"maxrate {pace}mbit",
+        f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
     )
 
@@ -135,14 +178,17 @@ def path_capacity(look: Look) -> Optional[Hit]:
             severity=None if look.evidence.expect else INFO,
         )
     spread = _steady_spread(look)
-    if spread is None or look.is_full or not _is_queued(look):
+    if spread is None or not _is_queued(look):
         return None
+    # Packets may wait for a full CPU as well, though it makes no rate so even.
+    share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
     return Hit(
-        look.left,
+        share * look.left,
         f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
         "queue forms: this is the capacity of the path",
         (fact("rate, bit/s", round(look.rate)), fact("rtt / min_rtt", look.queueing)),
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        confidence=confidence,
         fixed=look.rate,
     )
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
+ASYMMETRIC = "D27"
 DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
 
 
@@ -24,6 +25,13 @@ class Explanation(NamedTuple):
     causes: tuple[str, ...]
     reason: str
     phase: Optional[str] = None
+
+
+class Doubt(NamedTuple):
+    """Two conditions that the same evidence may allow, and the test that tells which it is."""
+
+    conditions: frozenset[str]
+    test: str
 
 
 class Outcome(NamedTuple):
@@ -72,6 +80,40 @@ EXPLANATIONS = (
         TOGETHER,
     ),
 )
+DOUBTS = (
+    Doubt(
+        frozenset({"D09", "D18"}),
+        "several streams (--only tcp,tcp-parallel): more in total means the CPU, the same the path",
+    ),
+    Doubt(
+        frozenset({"D09", "D05"}),
+        "the same with --rate at half of this rate: loss that stays is that of the path",
+    ),
+    Doubt(
+        frozenset({"D05", "D17"}),
+        "UDP (--only udp --rate): nothing lost up to some rate means a policer, loss at a tenth of "
+        "it the path",
+    ),
+    Doubt(
+        frozenset({"D17", "D19"}),
+        "UDP at a hundredth of this rate for a minute (--only udp --rate --time 60): loss that "
+        "stays is at random",
+    ),
+    Doubt(
+        frozenset({"D01", "D18"}),
+        "larger buffers (--try-fix): the same rate means the path, a higher one the window",
+    ),
+    Doubt(
+        frozenset({"D03", "D18"}),
+        "larger buffers (--try-fix): the same rate means the path, a higher one the send buffer",
+    ),
+    Doubt(
+        frozenset({"D17", "D26"}),
+        "several streams (--only tcp,tcp-parallel --parallel 1,8): a policer of all of them gives "
+        "the same in total",
+    ),
+)
+"""Each is named where both are found, see `tell_apart`."""
 OUTCOMES = (
     Outcome(frozenset({"D34"}), ExitCode.BUSY),
     Outcome(frozenset({"D16", "D30", "D31", "D32", "D33"}), ExitCode.UNREACHABLE, unmeasured=True),
@@ -88,6 +130,13 @@ def causes_of(symptom: str) -> frozenset[str]:
     """Every condition that explains this one in any phase."""
     rows = [row for row in EXPLANATIONS if symptom in row.symptoms and row.phase is None]
     return frozenset(cause for row in rows for cause in row.causes)
+
+
+def tell_apart(one: str, other: str) -> Optional[str]:
+    """The test that tells one condition from the other; None if both may be true at once."""
+    rows = (row.test for row in DOUBTS if row.conditions == {one, other})
+    test = next(rows, None)
+    return None if test is None else f"{one} or {other}: {test}"
 
 
 def explains_loss(condition: str) -> bool:

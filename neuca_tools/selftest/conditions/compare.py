@@ -10,7 +10,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
-from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 
 GAP = 1.5  # rate of many streams over that of one (D26)
@@ -48,13 +48,22 @@ def asymmetric(session: Session) -> Optional[Hit]:
         return None
     direction = "forward" if there < back else "reverse"
     return Hit(
-        0.5 * (1 - slow / fast),
+        1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
         "compare ip route get, ethtool -k and sysctls of both ends",
         confidence=MEDIUM,
-        fixed=fast,
     )
+
+
+def worse_direction(session: Session) -> Optional[str]:
+    """The direction that is clearly slower than the other, each measured alone; None if neither."""
+    there, back = session.named("tcp"), session.named("tcp", "reverse")
+    if there is None or back is None or not there.rate or not back.rate:
+        return None
+    if max(there.rate, back.rate) <= ASYMMETRY * min(there.rate, back.rate):
+        return None
+    return "forward" if there.rate < back.rate else "reverse"
 
 
 def collapse(session: Session) -> Optional[Hit]:
@@ -71,9 +80,14 @@ def collapse(session: Session) -> Optional[Hit]:
         f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
         "acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        "ethtool DEV (duplex); fq on both ends",
+        f"compare the duplex setting of both ends ({_ethtool(both)}); fq on both ends",
         confidence=MEDIUM,
     )
+
+
+def _ethtool(look: Look) -> str:
+    device = look.evidence.local.planned
+    return f"ethtool {device}" if device else "ethtool"
 
 
 def _rates_alone(session: Session) -> Optional[tuple[float, float]]:

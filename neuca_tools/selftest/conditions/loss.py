@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
@@ -15,6 +16,7 @@ from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
 
+BESIDE_CPU = 0.5  # of the lost time: where a CPU is full as well (D09)
 FIND = (
     "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
     "than the path carries (fq with maxrate, see tc-fq(8))"
@@ -28,9 +30,13 @@ def loss_limited(look: Look) -> Optional[Hit]:
     one = printed(look)
     if one is not None:
         return _loss_printed(look, one)
-    if look.is_full or not is_lossy(look):
+    if not is_lossy(look):
         return None
-    return _loss_sampled(look, look.rate)
+    hit = _loss_sampled(look, look.rate)
+    if hit is None or not look.is_full:
+        return hit
+    # A host that does not keep up loses packets too.
+    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:

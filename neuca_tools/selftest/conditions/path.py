@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.session import (
     first,
     for_each_host,
     links_of,
+    other_end,
     smallest_mtu,
 )
 from neuca_tools.selftest.evidence import Host, Link
@@ -51,7 +52,7 @@ def black_hole(session: Session) -> Optional[Hit]:
             fact("MTU of the interfaces", mtu),
             stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
         ),
-        'then set the MTU of the path, or let ICMP "fragmentation needed" through',
+        'set the MTU of the path, or let ICMP "fragmentation needed" through',
         confidence=HIGH if unreported else MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
@@ -94,7 +95,8 @@ def _reported_mtu(end: str, interface: str, mtu: int, path_mtu: int) -> Hit:
         f"the path MTU is {path_mtu} bytes, that of {interface} {mtu}; ICMP reports it, and TCP "
         "adapts to it",
         (Fact("path MTU", mtu, path_mtu),),
-        f"ip route change PREFIX … mtu {path_mtu}, or use one MTU along the whole path",
+        f"nothing has to be done; an MTU of {path_mtu} for the route (mtu in ip-route(8)), or one "
+        "MTU along the whole path, saves the discovery",
         end,
         severity=INFO,
     )
@@ -184,10 +186,15 @@ def overlay_tax(session: Session) -> Optional[Hit]:
         f"the overlay carries {amounts.percent(over / under)} of the rate of the path below it: "
         "encapsulation without offload",
         (Fact("overlay / underlay, bit/s", under, over), *off[:1]),
-        f"ethtool -K DEV {OFFLOAD} on, if the NIC supports it; jumbo frames below the overlay",
+        f"turn on {OFFLOAD}{_on_device(without)} (ethtool -K), if the NIC supports it; jumbo "
+        "frames below the overlay",
         confidence=HIGH if without else MEDIUM,
         fixed=under,
     )
+
+
+def _on_device(links: Sequence[Link]) -> str:
+    return f" of {links[0].name}" if links else ""
 
 
 def _first_rate(session: Session, path: str) -> Optional[float]:
@@ -229,13 +236,21 @@ def wrong_way(session: Session) -> Optional[Hit]:
             f"the route to the peer leaves through {route}, not through {planned}: nothing was "
             "sent",
             (Fact("route", planned, route),),
-            f"ip route get PEER; ip route replace PEER dev {planned} src ADDRESS",
+            _route_through(planned, other_end(session, "local")),
             "local",
         )
-    return first(_wrong_device(one, sends) for one in session.looks for sends in (True, False))
+    tried = ((one, sends) for one in session.looks for sends in (True, False))
+    return first(_wrong_device(session, one, sends) for one, sends in tried)
 
 
-def _wrong_device(look: Look, sends: bool) -> Optional[Hit]:
+def _route_through(device: str, address: str) -> str:
+    return (
+        f"look at the route (ip route get {address}), and make it leave through {device}, with the "
+        "source address of that device"
+    )
+
+
+def _wrong_device(session: Session, look: Look, sends: bool) -> Optional[Hit]:
     """The sender's or the receiver's bytes were counted by another device than the planned one."""
     end, host, samples, counter = "receiver", look.receiver, look.phase.receiver, "rx_bytes"
     if sends:
@@ -255,7 +270,10 @@ def _wrong_device(look: Look, sends: bool) -> Optional[Hit]:
         share,
         f"{amounts.percent(share)} of the {end}'s bytes went over {worst}, not over {host.planned}",
         (elsewhere, planned),
-        f"ip route get PEER; ip route replace PEER dev {host.planned} src ADDRESS",
+        _route_through(
+            host.planned or "the planned device",
+            other_end(session, "local" if host is look.evidence.local else "peer"),
+        ),
         end,
     )
 

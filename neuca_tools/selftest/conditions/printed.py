@@ -17,6 +17,8 @@ OF_LINE = (0.895, 0.951)
 # The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
 OF_FAST_LINE = (0.985, 1.005)
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
+# bit/s: that a mean alone fits one of these by chance is more likely than such a link.
+RARE = (2.5e9, 5e9)
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 OF_CAP = (0.952, 1.005)
@@ -36,7 +38,10 @@ WITHIN = 2  # a response function is that of an average
 def link_filled(one: Printed) -> Optional[float]:
     """The speed in bit/s of the Ethernet that this run filled."""
     for speed in SPEEDS:
-        if _fills(one.rate, speed, one.mss) and _is_even(one) and not _exceeds(one, speed):
+        if one.spread is None and speed in RARE:
+            continue
+        is_even = _is_even(one) and not _exceeds(one, speed)
+        if is_even and _fills(one.rate, speed, one.mss):
             return speed
         best = max(one.rates, default=0.0)
         if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one.mss):
@@ -103,9 +108,11 @@ def loss_explains(one: Printed) -> bool:
 
 def _is_answered(one: Printed) -> bool:
     """Whether window and rate changed after the loss."""
+    if one.is_recovering or one.slows_at_loss:
+        return True
     if not one.follows_loss:
         return False
-    return one.is_recovering or (one.spread is not None and not is_constant(one))
+    return one.spread is not None and not is_constant(one)
 
 
 def window_at_loss(one: Printed) -> float:

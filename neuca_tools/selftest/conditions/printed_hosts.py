@@ -15,6 +15,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
+    BLOCK,
     as_asked,
     cap_of,
     is_constant,
@@ -48,6 +49,8 @@ OF_STATED = (0.4, 2.2)
 # System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
 # iperf3 has another one, select(), for each (iperf_client_api.c).
 CALLS = 250_000
+# iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
+TICKS, MANY = 10, 4  # in a second; seconds
 EMBEDDED = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 
 
@@ -259,6 +262,8 @@ def is_window(one: Printed) -> bool:
 def whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
     one = tcp_printed(look)
+    if one is not None and not look.asked and _is_one_block_a_tick(one):
+        return _unstated_blocks(one)
     if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
         return None
     return Hit(
@@ -267,6 +272,24 @@ def whole_blocks(look: Look) -> Optional[Hit]:
         "sends whole blocks, one for each tick of its timer at least",
         (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_block_a_tick(one: Printed) -> bool:
+    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
+    sizes = {round(each.bytes / BLOCK, 1) for each in one.late if each.bytes and each.seconds > 0.9}
+    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
+
+
+def _unstated_blocks(one: Printed) -> Hit:
+    return Hit(
+        0.85,
+        f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
+        "timer if -b asks for less than that, and nothing limits",
+        (fact("rate, bit/s", round(one.rate)),),
+        "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
     )

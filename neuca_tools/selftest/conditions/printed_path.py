@@ -223,7 +223,7 @@ def stalled(look: Look) -> Optional[Hit]:
         f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, and the window "
         "fell to one segment: full-size packets vanish on the path (MTU), or all of them do",
         (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
-        'then set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
+        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
         "1472 tells",
         confidence=MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},

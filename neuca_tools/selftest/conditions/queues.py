@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.causes import BLOAT, DROPS
 from neuca_tools.selftest.conditions.session import Rule, ends
 from neuca_tools.selftest.conditions.thresholds import passed
@@ -26,7 +27,10 @@ QDISC_DROPS = re.compile(r"\.qdisc\.drops$")
 SQUEEZED = 0.01  # of the packets: softnet_stat does not count polls (D12)
 BUSY = 0.8  # of a CPU's time (D12)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
+# Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
+DEEP = 0.1
 OVERTAKEN = 0.001  # of the packets (D39)
+PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
 LARGER_SOFTIRQ_BUDGET = {"net.core.netdev_budget": "600", "net.core.netdev_budget_usecs": "16000"}
 
@@ -79,10 +83,19 @@ def nic_ring(look: Look) -> Optional[Hit]:
         _explained(look, count),
         f"the receive ring of the receiver's NIC {device} overflowed: {count:.0f} packets",
         tuple(found),
-        f"ethtool -G {device} rx MAX (see ethtool -g {device}; resets the link on many drivers); "
-        "spread its interrupts over CPUs",
+        f"{_larger_ring(look, device)}; spread its interrupts over CPUs",
         "receiver",
     )
+
+
+def _larger_ring(look: Look, device: str) -> str:
+    """A command, if the size of the ring and a larger one are known."""
+    warning = "which resets the link on many drivers"
+    for link in look.receiver.links:
+        most = link.rings.get("rx_max", 0)
+        if link.name == device and most > link.rings.get("rx", most):
+            return f"ethtool -G {device} rx {most}, {warning}"
+    return f"a larger receive ring, if ethtool -g {device} shows one (ethtool -G, {warning})"
 
 
 def softirq_budget(look: Look) -> Optional[Hit]:
@@ -131,28 +144,43 @@ def qdisc(look: Look) -> Optional[Hit]:
         max(_explained(look, count), _slowed_by(look, count)),
         f"the queue of the sender's {device} dropped {count:.0f} packets",
         tuple(found),
-        f"tc qdisc replace dev {device} root fq; pace below the rate of the path (fq maxrate RATE)",
+        f"tc qdisc replace dev {device} root fq, whose queue is longer; {_paced(look)}",
         "sender",
     )
 
 
 def bloat(look: Look) -> Optional[Hit]:
     """A queue on the path delays everything that passes through it."""
-    if look.protocol != "tcp" or look.is_full:
-        # With a CPU that is full, packets wait for the CPU.
+    if look.protocol != "tcp":
         return None
     idle = look.evidence.idle.p50 or look.round_trip.shortest
     # The kernel's own round trips, because a busy process answers late without any queue.
     loaded = min(filter(None, (look.evidence.loaded.p50, look.rtt)), default=None)
     if not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
         return None
-    return Hit(
-        1 - idle / loaded,
+    added = loaded - idle
+    hit = Hit(
+        added / (added + BLOATED_BY),
         f"the round trip grows from {amounts.time(idle)} to {amounts.time(loaded)} under load: "
         "a deep queue on the path",
         (Fact("rtt", idle, loaded),),
-        "tc qdisc replace dev DEV root fq_codel on the host with the queue; "
-        "a smaller txqueuelen with pfifo; pace below the rate of the path",
+        "fq_codel as the queue (tc-fq_codel(8)) of the host or router that the packets wait in, or "
+        f"a smaller limit of that queue; {_paced(look)}",
+    )
+    if look.is_full:
+        # Packets may wait for that CPU as well.
+        return replace(hit, confidence=LOW, severity=INFO)
+    return hit if added >= DEEP else replace(hit, severity=LIMIT)
+
+
+def _paced(look: Look) -> str:
+    """How to stay below the rate that was measured."""
+    device = look.sender.planned
+    if not device or not look.rate:
+        return "or pace below the rate of the path"
+    return (
+        f"or pace on the sender: tc qdisc replace dev {device} root fq maxrate "
+        f"{look.rate * PACE / 1e3:.0f}kbit"
     )
 
 

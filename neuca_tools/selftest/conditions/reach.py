@@ -9,7 +9,14 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, LIMIT, MEDIUM, Hit, fact, known_facts
-from neuca_tools.selftest.conditions.session import Rule, Session, ends, first, sysctl_max
+from neuca_tools.selftest.conditions.session import (
+    Rule,
+    Session,
+    ends,
+    first,
+    other_end,
+    sysctl_max,
+)
 from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
@@ -106,8 +113,8 @@ def reverse_path(session: Session) -> Optional[Hit]:
                 f"the {end}'s reverse-path filter dropped {growth(dropped):.0f} packets: they "
                 "arrive on an interface that has no route back to their source",
                 (dropped,),
-                "sysctl -w net.ipv4.conf.DEV.rp_filter=2, or make both directions use the same "
-                "interface",
+                "make both directions use the same interface, or set rp_filter to 2 (loose) on the "
+                "one where they arrive",
                 end,
             )
     return None
@@ -122,7 +129,8 @@ def no_neighbour(session: Session) -> Optional[Hit]:
         1.0,
         "no response to ARP or ND for the peer's address on this network",
         (fact("neighbour", reach.neighbour or said or "no route to host"),),
-        "ip neigh show PEER; check cable, VLAN, address and prefix on both ends, and MAC filters",
+        "check cable, VLAN, address and prefix on both ends, and MAC filters; ip neigh show "
+        f"{other_end(session, 'local')}",
     )
 
 
@@ -133,7 +141,8 @@ def no_route(session: Session) -> Optional[Hit]:
         1.0,
         "this host has no route to the peer",
         (fact("connect", "ENETUNREACH"),),
-        "ip route get PEER; ip route add PREFIX via GATEWAY dev DEV",
+        f"look at the routes (ip route get {other_end(session, 'local')}), and add the one that is "
+        "missing",
         "sender",
     )
 
@@ -237,10 +246,16 @@ def duplicate(session: Session) -> Optional[Hit]:
         0.97,
         f"{len(macs)} MAC addresses answer for the peer's address",
         (fact("ARP answers", ", ".join(macs)),),
-        "arping -D -I DEV PEER; if one host has two NICs in a subnet: sysctl -w "
-        "net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2",
+        f"arping -D {_through(session)}{other_end(session, 'local')} shows both; give one of the "
+        "hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 and "
+        "arp_announce=2 of net.ipv4.conf.all on it",
         "receiver",
     )
+
+
+def _through(session: Session) -> str:
+    device = session.evidence.local.planned or session.evidence.reach.route
+    return f"-I {device} " if device else ""
 
 
 def broadcast_lost(tested: Broadcast) -> bool:

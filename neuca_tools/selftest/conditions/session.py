@@ -82,6 +82,16 @@ def for_each_host(
     return lambda session: first(rule(end, host) for end, host in session.hosts)
 
 
+def other_end(session: Session, end: str) -> str:
+    """The address of the other host as `end` ("local" or "peer") sees it; "the peer" if unknown."""
+    found = session.evidence.address
+    if end == "peer":
+        runs = (phase.run for phase in session.evidence.phases if phase.run)
+        known = (one.local for run in runs for one in run.connections)
+        found = next(known, None)
+    return found or "the peer's address"
+
+
 def links_of(host: Host) -> tuple[Link, ...]:
     """The devices on the path to the peer; all of them if the path is not known."""
     on_path = tuple(link for link in host.links if link.name in host.path)

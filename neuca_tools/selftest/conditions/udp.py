@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Optional
 
@@ -84,7 +83,7 @@ def receive_buffer(look: Look) -> Optional[Hit]:
         f"the receiver's socket buffer overflowed: {growth(counted):.0f} of {lost(look)} lost "
         "datagrams",
         (counted, _loss_fact(look)),
-        "or iperf3 -w 4M",
+        "for iperf3 alone, -w 4M",
         "receiver",
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -96,16 +95,16 @@ def _loss_fact(look: Look) -> Fact:
 
 def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
-    if not is_losing(look) or look.phase.receiver or is_one_of_several(look):
+    if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    loss, rate = look.loss or 0, look.rate or 0
+    loss, rate = look.loss or 0, look.rate
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
         f"socket buffer that overflows at {amounts.rate(rate)} is the usual "
         f"cause{_fragments(look)}",
         (_loss_fact(look),),
-        "or iperf3 -w 4M",
+        "for iperf3 alone, -w 4M",
         "receiver",
         confidence=LOW,
         severity=INFO if loss < SLIGHT and passed(look) is not False else None,
@@ -136,8 +135,13 @@ def payload(look: Look) -> float:
     """Bytes in a datagram, 0 if not known; iperf3 before 3.1.5 sends 8 KiB without saying so."""
     if look.phase.run and look.phase.run.datagram:
         return look.phase.run.datagram
-    sent = flow_of(look).sent
-    return round((sent.bytes or 0) / (sent.datagrams or math.inf))
+    flow = flow_of(look)
+    if flow.sent.datagrams:
+        return round((flow.sent.bytes or 0) / flow.sent.datagrams)
+    # A receiver counts the bytes that arrived, and the datagrams that were sent.
+    got = [one for one in flow.intervals if one.bytes and one.datagrams]
+    arrived = sum((one.datagrams or 0) - (one.lost or 0) for one in got)
+    return round(sum(one.bytes or 0 for one in got) / arrived) if arrived else 0
 
 
 def udp_memory(look: Look) -> Optional[Hit]:
@@ -157,11 +161,11 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so the receiver does not keep up on average."""
     if not is_losing(look) or (look.loss or 0) <= HOPELESS or is_one_of_several(look):
         return None
-    if look.phase.receiver or look.receiver_load.full is not None:
+    if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
     return Hit(
         0.7,
-        f"the receiver takes {amounts.rate(look.rate or 0)} of what is offered: it does not keep "
+        f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
         "up with the packets (because of D09 its CPU, D11 its NIC's rings, or D12 its softirq "
         f"budget); the loss-free rate is not known: search for it{_fragments(look)}",
         (_loss_fact(look),),
@@ -229,8 +233,14 @@ def random_loss(session: Session) -> Optional[Hit]:
         f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
         "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
         (_loss_fact(slowest),),
-        "ethtool -S DEV | grep -iE 'crc|err|align'; ethtool DEV; change the cable or the optic",
+        f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
+        "optic",
     )
+
+
+def _driver_counters(session: Session) -> str:
+    device = session.evidence.local.planned
+    return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
 
 
 def _is_random(slowest: Look, looks: Sequence[Look]) -> bool:

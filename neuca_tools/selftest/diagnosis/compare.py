@@ -7,11 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
-from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.evidence import Evidence, Host, Link, Phase
+from neuca_tools.selftest.evidence.derive import look
+from neuca_tools.selftest.evidence.route import changes as route_changes
+from neuca_tools.selftest.evidence.run import Run
 
 DROP = 0.10  # of the median of the earlier rates (facts, section 6)
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
@@ -27,7 +30,7 @@ ON_OFF = {True: "on", False: "off"}
 
 @dataclass(frozen=True)
 class Change:
-    """One value that changed; None if it is absent. `where` is "local" or "peer"."""
+    """One value that changed; None if it is absent. `where` is "local", "peer" or "path"."""
 
     where: str
     field: str
@@ -36,17 +39,50 @@ class Change:
     identity: bool = False
 
 
+class Manner(NamedTuple):
+    """How a phase was measured, as far as it is known: what has to be alike in a comparison.
+
+    `limit` is the rate in bit/s that was requested, 0 for none; `busy`: others filled a CPU.
+    """
+
+    seconds: Optional[float]
+    streams: Optional[int]
+    limit: float
+    busy: bool
+
+    def differs(self, other: Manner) -> Optional[str]:
+        """In what they differ, in words; None if they can be compared."""
+        if self.limit != other.limit:
+            return "with another limit (--rate)"
+        if None not in (self.seconds, other.seconds) and self.seconds != other.seconds:
+            return "of another duration"
+        if None not in (self.streams, other.streams) and self.streams != other.streams:
+            return "with other numbers of streams"
+        return "under another load of the hosts" if self.busy != other.busy else None
+
+
+class Measured(NamedTuple):
+    """What a phase reached, and how it was measured."""
+
+    result: PhaseResult
+    manner: Manner
+
+
 @dataclass(frozen=True)
 class RateChange:
-    """A phase's rate in bit/s, and median and median absolute deviation of `count` earlier ones."""
+    """A phase's rate in bit/s, and median and median absolute deviation of `count` earlier ones.
+
+    `before` is None if no earlier one is like this one: `unlike` says why, for each that is not.
+    """
 
     name: str
     direction: str
-    before: float
+    before: Optional[float]
     deviation: float
     count: int
     after: Optional[float]
     worse: bool
+    unlike: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,28 +102,39 @@ class Comparison:
 
 
 def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
-    """Compare hosts with the last of `before`, and rates with the median of all.
+    """Compare hosts with the last of `before`, and rates with the median of those measured alike.
 
-    `before` has at least one test, in order of time.
+    `before` has at least one test, in order of time. Rates of another peer are left out.
     """
     last = before[-1]
     as_planned = any((one.name, one.verdict) == ("as-planned", "pass") for one in after.steps)
     changes = (
         *_host_changes("local", last.local, after.local, strict=not as_planned),
         *_host_changes("peer", last.peer, after.peer, strict=True),
+        *(Change("path", *one) for one in route_changes(last.route, after.route)),
     )
-    rates = _rate_changes(map(_comparable, before), dict(_comparable(after)))
+    same = [one for one in before if _is_same_peer(one, after)]
+    rates = _rate_changes(map(_comparable, same), dict(_comparable(after)))
     return Comparison(changes, tuple(rates))
 
 
-def _comparable(evidence: Evidence) -> Iterator[tuple[Key, PhaseResult]]:
+def _is_same_peer(one: Evidence, other: Evidence) -> bool:
+    return None in (one.address, other.address) or one.address == other.address
+
+
+def _manner(evidence: Evidence, phase: Phase) -> Manner:
+    one, run = look(evidence, phase), phase.run or Run("iperf3")
+    return Manner(run.duration, run.streams, one.asked or 0.0, one.is_disturbed)
+
+
+def _comparable(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
     """The phases that every test has; those of a search depend on what it finds."""
     both = zip(evidence.phases, phase_results(evidence))
     tests = [(phase, result) for phase, result in both if not phase.search]
     for (phase, result), (key, _) in zip(tests, numbered([result for _, result in tests])):
         if result.protocol == "udp" and phase.target is not None:
             key = (*key[:2], phase.target)
-        yield key, result
+        yield key, Measured(result, _manner(evidence, phase))
 
 
 def median_and_deviation(values: Sequence[float]) -> tuple[float, float]:
@@ -174,16 +221,24 @@ def _values(
 
 
 def _rate_changes(
-    before: Iterable[Iterable[tuple[Key, PhaseResult]]], now: Mapping[Key, PhaseResult]
+    before: Iterable[Iterable[tuple[Key, Measured]]], now: Mapping[Key, Measured]
 ) -> Iterator[RateChange]:
-    earlier: dict[Key, list[float]] = {}
+    earlier: dict[Key, list[Measured]] = {}
     for tests in before:
         for key, one in tests:
-            if one.rate is not None:
-                earlier.setdefault(key, []).append(one.rate)
+            if one.result.rate is not None:
+                earlier.setdefault(key, []).append(one)
     for key in filter(now.__contains__, earlier):
-        rates, rate = earlier[key], now[key].rate
-        usual, deviation = median_and_deviation(rates)
-        drop = DROP if len(rates) >= FEW else UNSURE
-        worse = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
-        yield RateChange(*key[:2], usual, deviation, count=len(rates), after=rate, worse=worse)
+        yield _rate_change(key, earlier[key], now[key])
+
+
+def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured) -> RateChange:
+    unlike = tuple(filter(None, (one.manner.differs(now.manner) for one in earlier)))
+    alike = [one.result.rate for one in earlier if not one.manner.differs(now.manner)]
+    rates, rate = [one for one in alike if one is not None], now.result.rate
+    if not rates:
+        return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
+    usual, deviation = median_and_deviation(rates)
+    drop = DROP if len(rates) >= FEW else UNSURE
+    worse = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
+    return RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)

@@ -4,60 +4,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, known_facts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    known_facts,
+)
 from neuca_tools.selftest.conditions.causes import (
+    ASYMMETRIC,
     NOT_AS_PLANNED,
     OUTCOMES,
     UNFINISHED,
     Outcome,
-    is_explained,
 )
+from neuca_tools.selftest.conditions.compare import worse_direction
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
+from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
+from neuca_tools.selftest.diagnosis.findings import ALONE, TRIFLE, Finding, of_each_direction, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
-from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.derive import look
-from neuca_tools.selftest.evidence.look import Fact, Look
+from neuca_tools.selftest.evidence.look import Look
 
-FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
-TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 SHORTEST = 0.9  # of the duration that was asked for
-LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
-    row.id for row in SESSION_RULES if row.severity == LIMIT
-)
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One condition that applies.
-
-    See `Hit` for `share`, `end` and `confidence`. `severity` is "fault", "limit" or "info".
-    `predicted` is the rate in bit/s once it is fixed, `next_limit` what limits then. `advice`
-    starts with the command that sets `sysctls`, if there are any.
-    """
-
-    id: str
-    title: str
-    severity: str
-    share: float
-    confidence: str
-    phase: Optional[str]
-    end: str
-    text: str
-    evidence: tuple[Fact, ...]
-    advice: str
-    predicted: Optional[float] = None
-    next_limit: Optional[str] = None
-    sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
+# Conditions that compare rates or losses of several phases: other load on the hosts changes those.
+MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42", "D47"})
 
 
 @dataclass(frozen=True)
@@ -119,6 +103,14 @@ class Diagnosis:
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
     @property
+    def words(self) -> str:
+        """The exit code in words: nothing is below a threshold if no phase is."""
+        is_below = any(one.passed is False for one in self.phases)
+        if self.exit_code is ExitCode.BELOW and not is_below:
+            return FAULTY
+        return WORDS[self.exit_code]
+
+    @property
     def _faults(self) -> frozenset[str]:
         return frozenset(one.id for one in self.findings if one.severity == FAULT)
 
@@ -134,8 +126,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     session, results = Session(evidence, looks), tuple(map(_result, looks))
     judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
     all_passed = bool(judged) and all(judged)
-    found = [*_of_phases(looks, results), *_of_the_session(session, all_passed)]
-    ranked = tuple(sorted(_symptoms_as_information(found), key=_order))
+    worse = worse_direction(session)
+    found = [*of_each_direction(_of_phases(looks, results), worse)]
+    ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
     inconclusive, unexplained = _inconclusive(looks, ranked), None
     if inconclusive is None and not all_passed:
         unexplained = _unexplained(session, ranked)
@@ -147,25 +140,21 @@ def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
     return tuple(_result(look(evidence, phase)) for phase in evidence.phases)
 
 
-def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterable[Finding]:
-    """Each condition once, of the phase in which it explains most."""
-    best: dict[tuple[str, str], Finding] = {}
+def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Iterator[Finding]:
+    """Each condition of each phase, with its direction if both were measured alone."""
+    ways = {one.direction for one in results if one.name == ALONE}
     for one, result in zip(looks, results):
+        way = one.phase.direction if len(ways) > 1 else None
         for row in PHASE_RULES:
             hit = row.rule(one)
             if hit is None:
                 continue
             severity = _severity(hit, hit.severity or row.severity, one, result)
+            if one.is_disturbed:
+                hit = replace(hit, confidence=_doubtful(hit.confidence))
+            hit = never_lower(hit, hosts_of(hit, one.evidence, one))
             found = _finding(row.id, row.title, severity, hit, one)
-            found = replace(found, phase=one.phase.name)
-            known = best.get((row.id, row.title))
-            if known is None or _weight_in_phase(found) > _weight_in_phase(known):
-                best[row.id, row.title] = found
-    return best.values()
-
-
-def _weight_in_phase(one: Finding) -> tuple[bool, float]:
-    return one.severity != INFO, one.share
+            yield replace(found, phase=one.phase.name, direction=way)
 
 
 def _severity(hit: Hit, severity: str, one: Look, result: PhaseResult) -> str:
@@ -184,8 +173,9 @@ def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
     return hit.share < TRIFLE and result.passed is not False
 
 
-def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
+def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
+    is_disturbed = any(one.is_disturbed for one in session.looks)
     for row in SESSION_RULES:
         hit = row.rule(session)
         if hit is None:
@@ -193,7 +183,16 @@ def _of_the_session(session: Session, all_passed: bool) -> Iterable[Finding]:
         severity = hit.severity or row.severity
         if severity == LIMIT and all_passed:
             severity = INFO
-        yield _finding(row.id, row.title, severity, hit, reference)
+        if is_disturbed and row.id in MEASURED:
+            hit = replace(hit, confidence=_doubtful(hit.confidence))
+        hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
+        found = _finding(row.id, row.title, severity, hit, reference)
+        yield replace(found, direction=worse) if row.id == ASYMMETRIC else found
+
+
+def _doubtful(confidence: str) -> str:
+    """The confidence in what was measured while other programs kept a CPU busy."""
+    return MEDIUM if confidence == HIGH else confidence
 
 
 def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
@@ -214,32 +213,6 @@ def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look])
         return found
     predicted, following = next_after(name, hit, of)
     return replace(found, predicted=predicted, next_limit=following)
-
-
-def _symptoms_as_information(found: Sequence[Finding]) -> list[Finding]:
-    """The same findings; what another one explains (see `causes`) is information."""
-    certain = list(filter(_is_certain, found))
-    names = {one.id for one in certain} | {one.title for one in certain}
-    return [_unless_explained(one, names) for one in found]
-
-
-def _is_certain(one: Finding) -> bool:
-    """Whether a finding is certain and large enough to be the cause of another."""
-    return one.severity != INFO and one.confidence != LOW and one.share >= TRIFLE
-
-
-def _unless_explained(one: Finding, names: Collection[str]) -> Finding:
-    if not is_explained((one.id, one.title), one.phase, names):
-        return one
-    return replace(one, severity=INFO, predicted=None, next_limit=None)
-
-
-def _order(one: Finding) -> tuple[bool, bool, float, str]:
-    """By weight; information comes last, and limits last of it, because every path has one."""
-    is_information, weight = one.severity == INFO, one.share
-    if one.severity == FAULT:
-        weight += FAULT_FIRST
-    return is_information, is_information and one.id in LIMITS, -weight, one.id
 
 
 def _result(one: Look) -> PhaseResult:
@@ -265,7 +238,7 @@ def _inconclusive(looks: Sequence[Look], found: Sequence[Finding]) -> Optional[s
         return cut
     if not found and not any(one.rate for one in looks):
         return "nothing was measured"
-    return next((one.text for one in found if one.id == "D10"), None)
+    return next((one.text for one in found if one.id == "D10" and one.severity == FAULT), None)
 
 
 def _cut_short(one: Look) -> Optional[str]:

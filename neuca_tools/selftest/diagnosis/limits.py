@@ -20,7 +20,8 @@ from neuca_tools.selftest.evidence.look import Look
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1)
 NOTICEABLE = 0.05  # of a CPU's time: below it, the rate that would fill the CPU is a guess
 NOTICED = 1.05  # times the present rate
-BUFFERS = frozenset({"D01", "D03"})
+# Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
+MEASURED = frozenset({"D17", "D24", "D26"})
 SEVERAL = "tcp-parallel"
 NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
@@ -29,8 +30,8 @@ def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
     found = [*_of_links(look), *_of_buffers(look)]
     for end, _, load in reversed(ends(look)):
-        if look.rate and load.busy and load.busy > NOTICEABLE:
-            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.busy))
+        if look.rate and load.used > NOTICEABLE:
+            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.used))
     return sorted(found, key=lambda one: one.rate)
 
 
@@ -72,16 +73,18 @@ def next_after(condition: str, hit: Hit, look: Look) -> tuple[Optional[float], O
         predicted = hit.fixed
     if predicted == NOT_KNOWN.rate:
         return None, None
-    promise = _promise(condition, predicted, look)
+    promise = _promise(condition, hit, predicted, look)
     if following is NOT_KNOWN:
         return promise, following.name
     return promise, f"{following.name}, {amounts.rate(following.rate)}"
 
 
-def _promise(condition: str, predicted: float, look: Look) -> Optional[float]:
+def _promise(condition: str, hit: Hit, predicted: float, look: Look) -> Optional[float]:
     """The predicted rate, as far as the path is known to carry it; None if that is no more."""
-    if condition in BUFFERS:
-        predicted = min(predicted, _carried(look))
+    bound = _carried(look)
+    if condition in MEASURED and hit.fixed:
+        bound = hit.fixed
+    predicted = min(predicted, bound)
     return predicted if predicted > NOTICED * (look.rate or 0.0) else None
 
 

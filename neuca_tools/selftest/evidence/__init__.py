@@ -26,7 +26,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from neuca_tools.selftest.evidence.responsiveness import Probes
+from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
@@ -63,6 +66,7 @@ class Socket:
     wmem_queued: Optional[int] = None  # w
     sndbuf: Optional[int] = None  # tb
     congestion: Optional[str] = None
+    total_retrans: Optional[int] = None  # segments
 
     @property
     def cwnd(self) -> Optional[float]:
@@ -111,7 +115,7 @@ class Phase:
     In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
     where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or
     "underlay" if both were measured. With `search` the phase is one of several attempts to find
-    what the path can carry, so that a low rate is no failure.
+    what the path can carry, so that a low rate is no failure. The traces are for charts only.
     """
 
     name: str
@@ -123,6 +127,8 @@ class Phase:
     raw: Optional[str] = None
     path: Optional[str] = None
     search: bool = False
+    sender_trace: Trace = NO_TRACE
+    receiver_trace: Trace = NO_TRACE
 
     @property
     def flow(self) -> Optional[Flow]:
@@ -170,7 +176,7 @@ class Host:
     the path to the peer, the one with the address first; `planned` is the device that packets to it
     should use. `route_mtu` is what the kernel learned for the peer (ip route get), `numa_node`
     that of the CPU on which iperf3 ran. `log` are the kernel messages during the test. `drift` are
-    the changes that a pass of the agent would make now.
+    the changes that a pass of the agent would make now, `agent` its version.
     """
 
     name: Optional[str] = None
@@ -186,6 +192,7 @@ class Host:
     numa_node: Optional[int] = None
     log: tuple[str, ...] = ()
     drift: tuple[str, ...] = ()
+    agent: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +281,8 @@ class Evidence:
 
     `expect` is the rate in bit/s that the path should carry, `rtt` the round trip of the idle path
     in seconds, if it is known from elsewhere. `address` is that of the peer, `boot` the kernel's
-    boot id on the local host, `taken` the time in ISO 8601.
+    boot id on the local host, `taken` the time in ISO 8601. `loads` are the tests during which
+    `responsiveness` was measured: they are shown, but not judged.
     """
 
     local: Host = Host()
@@ -295,4 +303,8 @@ class Evidence:
     boot: Optional[str] = None
     label: Optional[str] = None
     taken: Optional[str] = None
+    responsiveness: tuple[Probes, ...] = ()
+    loads: tuple[Phase, ...] = ()
+    route: Route = NO_ROUTE
+    one_way: tuple[OneWay, ...] = ()
     version: int = VERSION

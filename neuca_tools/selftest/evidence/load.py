@@ -52,6 +52,20 @@ class Load:
         return self.own is not None and self.own + (self.softirq or 0.0) < OWN
 
     @property
+    def used(self) -> float:
+        """The share of a CPU that the test used at least: 0 if it is not known."""
+        if self.own is None:
+            return self.busy or 0.0
+        if self.is_of_others:
+            return self.own
+        return min(self.busy or 0.0, self.own + (self.softirq or 0.0))
+
+    @property
+    def is_short_of_stolen(self) -> bool:
+        """Whether the test may have needed the time that the hypervisor took."""
+        return self.own is None or self.own + (self.softirq or 0.0) + (self.steal or 0.0) >= OWN
+
+    @property
     def what(self) -> str:
         """What it spent most of its busy time on: "user", "system" or "softirq"."""
         parts = {"user": self.user or 0, "system": self.system or 0, "softirq": self.softirq or 0}

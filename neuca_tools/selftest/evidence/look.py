@@ -17,6 +17,7 @@ from neuca_tools.selftest.evidence.run import Flow, Interval
 # Slow start, which is left out: seconds, or round trips if that is longer (facts, appendix B).
 START = 2.0
 ROUND_TRIPS = 20
+STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
 FLAT = 0.02
 
@@ -167,6 +168,11 @@ class Look:
         return self.sender_load.is_full or self.receiver_load.is_full
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs, or other guests, kept a CPU of either end busy."""
+        return any(map(_is_disturbed, (self.sender_load, self.receiver_load)))
+
+    @property
     def left(self) -> float:
         """As `network`; 1 if the kernel's clocks are not known."""
         return 1.0 if self.network is None else self.network
@@ -181,16 +187,25 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """The round trip under this load as a multiple of the idle one."""
-        if not self.round_trip.under_load or not self.round_trip.shortest:
+        """The round trip under this load as a multiple of the idle one.
+
+        What idle round trips usually took beyond the shortest is no queue, but busy hosts.
+        """
+        shortest = self.round_trip.shortest
+        if not self.round_trip.under_load or not shortest:
             return None
-        return self.round_trip.under_load / self.round_trip.shortest
+        noise = max(0.0, (self.evidence.idle.p50 or 0.0) - shortest)
+        return max(self.round_trip.under_load - noise, shortest) / shortest
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return delta(self.phase.sender, name)
 
     def receiver_fact(self, name: str) -> Optional[Fact]:
         return delta(self.phase.receiver, name)
+
+
+def _is_disturbed(load: Load) -> bool:
+    return (load.has_full_cpu and load.is_of_others) or (load.steal or 0.0) > STEAL
 
 
 def delta(samples: Sequence[Sample], name: str) -> Optional[Fact]:

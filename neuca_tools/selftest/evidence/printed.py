@@ -25,6 +25,7 @@ FALLS = 0.85
 RISES = 1.1
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
+SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
@@ -126,6 +127,15 @@ class Printed:
             return bool(falls) or self.is_recovering
         before, after = (sum(_known_rates(side)) for side in zip(*later))
         return after <= FOLLOWS * before or later[0][0].seconds > SHORT
+
+    @property
+    def slows_at_loss(self) -> bool:
+        """Whether the rate fell when loss began in the middle of the run, and stayed there."""
+        first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
+        before, after = _known_rates(self.every[1:first]), _known_rates(self.every[first + 1 :])
+        if len(before) < 2 or len(after) < 2:
+            return False
+        return max(after) <= SLOWS * median(before)
 
     @property
     def is_local_network(self) -> bool:

@@ -16,7 +16,6 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import broadcast_lost
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
@@ -37,17 +36,18 @@ from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
-from neuca_tools.selftest.measure.iperf.phases import ThroughputSteps
+from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import broadcast, path_mtu, rdma, reach, roundtrip
+from neuca_tools.selftest.measure.path import path_step
+from neuca_tools.selftest.measure.probes import broadcast, hops, path_mtu, rdma, reach, roundtrip
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
+from neuca_tools.selftest.measure.words import rdma_words, reach_words, words_of
 
 # Seconds for all round trips of the latency step.
 ROUND_TRIPS_WITHIN = 5.0
 # Seconds of the connection-rate test.
 CONNECTING = 1.0
-NO_HELPER = "this needs a helper at the other end"
 # Results of the connection attempt after which nothing else can be measured.
 FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
@@ -118,6 +118,7 @@ class PeerTest:
         self._evidence = replace(self._evidence, local=local)
         self._if("latency", lambda: self._latency(source))
         self._if("path-mtu", lambda: self._path_mtu(source, device))
+        self._if("path", lambda: self._path(source, device))
         if self._fix:
             self._fix.begin(self._helper)
         throughput = ThroughputSteps(
@@ -199,7 +200,7 @@ class PeerTest:
         reachable = is_reachable(found)
         several = len(set(found.macs)) > 1
         verdict = "pass" if reachable and not several else "fail"
-        self._done("reach", verdict, ", ".join([*_reach_words(found), note]))
+        self._done("reach", verdict, ", ".join([*reach_words(found), note]))
         return reachable
 
     def _connect(self, source: Address, found: Reach) -> tuple[Reach, str]:
@@ -302,6 +303,16 @@ class PeerTest:
             rtt=rtt,
         )
 
+    def _path(self, source: Address, device: Device) -> Result:
+        target = hops.Target(self._address, source, device.name)
+        if self._helper is not None:
+            target = target._replace(port=self._options.port + 1, token=self._helper.token)
+        return self._keep(path_step(self._evidence, target, device.mtu))
+
+    def _keep(self, found: tuple[Evidence, str, str]) -> Result:
+        self._evidence = found[0]
+        return found[1:]
+
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
@@ -318,7 +329,7 @@ class PeerTest:
             return "skipped", f"not applicable here: {chosen}"
         found, reasons = self._measure_rdma(chosen)
         self._evidence = replace(self._evidence, rdma=found)
-        words = [*filter(None, [found.error]), *reasons, _rdma_words(chosen, found)]
+        words = [*filter(None, [found.error]), *reasons, rdma_words(chosen, found)]
         verdict = "skipped" if reasons else "pass"
         if found.error or not chosen.usable:
             verdict = "fail"
@@ -366,28 +377,3 @@ def is_reachable(found: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
     silent = found.neighbour in ("failed", "incomplete") and not found.ping
     return not silent and found.tcp not in FATAL and not found.wrong_peer
-
-
-def _reach_words(found: Reach) -> list[str]:
-    words = [f"neighbour {found.neighbour}"] if found.neighbour else []
-    if found.ping is not None:
-        words.append("ping answered" if found.ping else "ping not answered")
-    return words
-
-
-def _rdma_words(chosen: RdmaChoice, found: Rdma) -> str:
-    gid = chosen.gid or "none for this network"
-    where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {gid}"
-    if found.rate is None:
-        return where
-    round_trip = amounts.time(found.round_trip or 0)
-    return f"{amounts.rate(found.rate)}, round trip {round_trip}: {where}"
-
-
-def words_of(found: Latency) -> str:
-    """A latency for people, in the units of `amounts.time`."""
-    if found.p50 is None or found.p99 is None or found.maximum is None:
-        return f"no answer to {found.count} requests" if found.count else "not measured"
-    lost = f", {found.lost} of {found.count} lost" if found.lost else ""
-    p50, p99, most = map(amounts.time, (found.p50, found.p99, found.maximum))
-    return f"p50 {p50}, p99 {p99}, max {most}{lost}"

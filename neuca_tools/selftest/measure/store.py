@@ -1,4 +1,4 @@
-"""The reports of earlier tests, in the agent's state directory, to compare with."""
+"""The reports and the archive of earlier tests, in the agent's state directory, to compare with."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Optional
@@ -13,13 +14,38 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.selftest import REPORTS
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence import VERSION, Evidence
+from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.measure import archive
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.entry import Entry
 
 # The most reports that are kept.
 KEPT = 30
 # The most earlier tests that a rate is compared with.
 USUAL = 10
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An earlier test: its report, if that is still kept, or its entry in the archive."""
+
+    address: Optional[str]
+    label: Optional[str] = None
+    boot: Optional[str] = None
+    taken: str = ""
+    report: Optional[Path] = None
+    archived: object = None
+
+    def evidence(self) -> Optional[Evidence]:
+        """What was observed; None if it cannot be read."""
+        if self.report:
+            with suppress(OSError, SelftestError):
+                return evidence_of(read_bytes(self.report) or b"")
+        if isinstance(self.archived, dict):
+            with suppress(RecursionError, SelftestError):
+                return decode(Evidence, self.archived, VERSION)
+        return None
 
 
 def names(state: Path) -> list[Path]:
@@ -42,15 +68,39 @@ def keep(state: Path, evidence: Evidence, report: str) -> Path:
     return path
 
 
-def kept(state: Path) -> list[Evidence]:
-    """All kept tests of a known peer, the oldest first. A report that cannot be read is skipped."""
-    found = []
-    for path in names(state):
-        with suppress(OSError, SelftestError):
-            found.append(evidence_of(read_bytes(path) or b""))
-    return [one for one in found if one.address is not None]
+def kept(state: Path) -> list[Kept]:
+    """All tests of a known peer, the oldest first. A report that cannot be read is skipped.
+
+    Raises SelftestError if the archive cannot be read.
+    """
+    reports = {path.name: path for path in names(state)}
+    found = [_of_entry(one, reports) for one in archive.entries(state)[0]]
+    archived = {one.report for one in found}
+    found += [_of_report(path) for path in reports.values() if path not in archived]
+    return sorted((one for one in found if one.address is not None), key=lambda one: one.taken)
+
+
+def _of_entry(entry: Entry, reports: dict[str, Path]) -> Kept:
+    address, label, boot, taken, name = (
+        value if isinstance(value, str) else None
+        for value in map(entry.get, ("peer", "label", "boot", "taken", "report"))
+    )
+    return Kept(address, label, boot, taken or "", reports.get(name or ""), entry.get("evidence"))
+
+
+def _of_report(path: Path) -> Kept:
+    """A report that is not in the archive, because that could not be written."""
+    found = Kept(None, report=path).evidence() or Evidence()
+    return Kept(found.address, found.label, found.boot, found.taken or "", path)
 
 
 def earlier(state: Path, address: Optional[str]) -> list[Evidence]:
-    """The last USUAL tests of this peer, the oldest first."""
-    return [one for one in kept(state) if one.address == address][-USUAL:]
+    """The last USUAL tests of this peer, the oldest first. Raises SelftestError."""
+    found: list[Evidence] = []
+    for one in reversed(kept(state)):
+        evidence = one.evidence() if one.address == address else None
+        if evidence is not None:
+            found.insert(0, evidence)
+        if len(found) == USUAL:
+            break
+    return found

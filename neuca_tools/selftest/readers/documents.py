@@ -1,10 +1,11 @@
-"""A document becomes Evidence: the output of any iperf, or the evidence that a self-test wrote."""
+"""A document becomes Evidence: the output of iperf or another program, or a self-test's report."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
 
@@ -12,7 +13,8 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import read_all
+from neuca_tools.selftest.readers import flent, librespeed, perfsonar, read_all
+from neuca_tools.selftest.readers.imported import expanded
 
 OURS = "phases"  # a key of evidence that iperf3's JSON does not have
 
@@ -22,10 +24,14 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    Raises SelftestError if there is no result of iperf in it, and for a self-test's evidence that
-    is damaged or of another version.
+    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf or
+    another program in it, and for a self-test's evidence that is damaged or of another version.
     """
-    evidence = _own(content) or _of_runs(read_all(content), content.decode("utf-8", "replace"))
+    content = expanded(content)
+    data = _decoded(content)
+    evidence = _own(data) or _of_others(data)
+    if evidence is None:
+        evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
     if expect is not None:
         evidence = replace(evidence, expect=expect)
     if rtt is not None:
@@ -59,12 +65,28 @@ def _phase_name(run: Run) -> str:
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
-def _own(content: bytes) -> Optional[Evidence]:
+def _decoded(content: bytes) -> object:
+    """The JSON document, or its last line if it is a stream of events; None if it is neither."""
+    for part in (content, content.rstrip().rpartition(b"\n")[2]):
+        with suppress(RecursionError, ValueError):
+            return json.loads(part)
+    return None
+
+
+def _of_others(data: object) -> Optional[Evidence]:
+    """The result of a program that is not iperf; None if no reader knows it."""
+    for read in (flent.read, perfsonar.read, librespeed.read):
+        found = read(data)
+        if found:
+            phases = [phase for run in found.runs for phase in _phases(run)]
+            taken = found.runs[0].taken
+            known = Evidence(phases=tuple(phases), rtt=found.rtt, taken=taken)
+            return replace(known, idle=found.idle, loaded=found.loaded)
+    return None
+
+
+def _own(data: object) -> Optional[Evidence]:
     """The evidence of a self-test: alone, or as a part of its report."""
-    try:
-        data = json.loads(content)
-    except (RecursionError, ValueError):
-        return None
     if not isinstance(data, dict):
         return None
     if isinstance(data.get("evidence"), dict):

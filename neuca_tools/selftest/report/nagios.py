@@ -8,7 +8,7 @@ import re
 
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import NAGIOS, WORDS
+from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 
 STATES = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
@@ -22,7 +22,7 @@ def nagios(diagnosis: Diagnosis) -> str:
         if one.rate is not None:
             words.append(f"{one.name} {amounts.rate(one.rate)}")
             values.append(f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}")
-    words = words or [WORDS[diagnosis.exit_code]]
+    words = words or [diagnosis.words]
     words += [f"{limit.id} {limit.title}"] if limit else []
     words += filter(None, [diagnosis.unknown])
     line = f"DATAPLANE {state} - {', '.join(words)}".replace("|", "/").replace("\n", " ")

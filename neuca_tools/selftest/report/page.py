@@ -5,17 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Optional
 
+from neuca_tools import __version__
 from neuca_tools.model.printable import markup as escape
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.base import INFO
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
 from neuca_tools.selftest.report.charts import Chart, charts
+from neuca_tools.selftest.report.panels import figure, numbered
 from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.tables import tables
 from neuca_tools.selftest.report.text import (
     WHERE,
     arrow,
@@ -23,7 +26,9 @@ from neuca_tools.selftest.report.text import (
     phase_words,
     share_words,
     verdict,
+    way_words,
 )
+from neuca_tools.selftest.report.timeline import timeline
 
 PASSED = {True: "pass", False: "fail", None: ""}
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
@@ -46,7 +51,7 @@ def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] =
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: {escape(WORDS[diagnosis.exit_code])}</title>\n"
+        f"<title>{escape(title)}: {escape(diagnosis.words)}</title>\n"
         f"<style>{STYLE}</style></head>\n"
         f"<body><main>\n{inside}\n</main></body></html>\n"
     )
@@ -63,14 +68,32 @@ def _body(
         yield f"<p>{escape(diagnosis.unknown)}</p>"
     yield "</header>"
     yield from _tests(evidence, diagnosis)
+    yield "<div class=findings>"
     for finding in diagnosis.findings:
         yield from _finding(finding)
+    yield "</div><div class=pictures>"
+    yield from _timeline(evidence)
     figures = charts(evidence, diagnosis, before)
-    for group, members in groupby(figures, key=lambda chart: chart.group):
-        heading = group and f"<h2>{escape(group)}</h2>"
-        yield f"<section>{heading}<div class=charts>"
-        yield from map(_figure, members)
-        yield "</div></section>"
+    if figures:
+        yield "<section class=charts>"
+        yield from map(_figure, figures)
+        yield "</section>"
+    yield "<div class=tables>"
+    yield from tables(evidence)
+    yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
+
+
+def _timeline(evidence: Evidence) -> Iterator[str]:
+    panels, bands = timeline(evidence)
+    picture = figure(panels, bands)
+    if not picture:
+        return
+    key = "; ".join(numbered(bands))
+    yield "<section><figure class=timeline><figcaption>Over time</figcaption>"
+    yield picture
+    if key:
+        yield f"<p class=quiet>{escape(key)}</p>"
+    yield "</figure></section>"
 
 
 def _about(evidence: Evidence) -> str:
@@ -80,8 +103,8 @@ def _about(evidence: Evidence) -> str:
 
 
 def _about_host(host: Host, address: Optional[str]) -> str:
-    version = host.iperf3 and f"iperf3 {host.iperf3}"
-    return ", ".join(filter(None, [host.name, address, host.kernel, version]))
+    agent, version = host.agent and f"neuca {host.agent}", host.iperf3 and f"iperf3 {host.iperf3}"
+    return ", ".join(filter(None, [host.name, address, host.kernel, agent, version]))
 
 
 def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
@@ -108,12 +131,14 @@ def _finding(one: Finding) -> Iterator[str]:
     yield f"<p>{escape(one.text)}.</p>"
     if one.severity != INFO:
         meter = f'<span class=meter><span style="width:{one.share:.0%}"></span></span>'
-        yield f"<p class=share>{meter} explains {escape(share_words(one))}</p>"
+        yield f"<p class=share>{meter} explains {escape(share_words(one) + way_words(one))}</p>"
     if one.evidence:
         facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
     if one.advice:
         yield f"<p><b>Fix</b> {escape(WHERE.get(one.end, ''))}</p><pre>{escape(one.advice)}</pre>"
+    if one.tell:
+        yield f"<p><b>Tell apart</b> {escape(one.tell)}.</p>"
     if one.predicted:
         yield f"<p><b>Predicted</b> {escape(amounts.rate(one.predicted))}."
         yield f"<b>Next limit</b> {escape(one.next_limit or 'not known')}.</p>"

@@ -75,7 +75,7 @@ def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -
     verdicts = [
         {
             "label": one.label,
-            "verdict": WORDS[one.diagnosis.exit_code],
+            "verdict": one.diagnosis.words,
             "exit_code": int(one.diagnosis.exit_code),
             "unknown": one.diagnosis.unknown,
             "findings": encode(one.diagnosis.findings),

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from neuca_tools.model import printable
-from neuca_tools.selftest.codes import WORDS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.responsiveness import scores
 
 VERSION = 1
 
@@ -17,12 +17,13 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
     """Within a version, keys may be added but not removed. What is not known is left out."""
     return {
         "version": VERSION,
-        "verdict": WORDS[diagnosis.exit_code],
+        "verdict": diagnosis.words,
         "exit_code": int(diagnosis.exit_code),
         "unknown": diagnosis.unknown,
         "expect": diagnosis.expect,
         "phases": encode(diagnosis.phases),
         "findings": encode(diagnosis.findings),
+        "responsiveness": encode(scores(evidence.responsiveness)),
         "evidence": encode(evidence),
     }
 

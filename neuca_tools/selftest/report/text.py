@@ -13,17 +13,22 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
-from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, Finding, PhaseResult
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
+from neuca_tools.selftest.diagnosis.findings import ALONE, Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
+from neuca_tools.selftest.evidence.responsiveness import Responsiveness
+from neuca_tools.selftest.evidence.route import OneWay, Route
 
 WIDTH = 120
 # The rate after slow start is shown as well if it differs by more than this share.
 SHOWS = 0.05
 # Columns.
 LABEL = 12
-LABELS = ("LIMIT", "FIX", "NEXT LIMIT")
-LABELS_OF_OTHERS = ("also", "fix", "next limit")
+LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
+LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
+# What is added where only one direction was found to be limited.
+WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
@@ -89,6 +94,48 @@ def _once_under_way(rate: float, steady: Optional[float]) -> str:
     return f" ({amounts.rate(steady)} once under way)"
 
 
+def rpm_words(found: Responsiveness) -> str:
+    """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
+    words = f"{found.rpm:.0f} RPM ({found.grade}, {found.confidence} confidence)"
+    if found.increase is not None:
+        words += f", {amounts.time(found.increase)} more than idle"
+    if found.rate is not None:
+        words += f", at {amounts.rate(found.rate)}"
+    return words
+
+
+def one_way_words(found: OneWay) -> str:
+    """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1.00 Mbit/s"."""
+    words = f"{amounts.percent(found.loss or 0.0)} of {found.seen} lost (by sequence number)"
+    if found.out_of_order:
+        words += f", {found.out_of_order} out of order"
+    if found.sent is not None and found.sent != found.seen:
+        words += f", {found.sent} sent"
+    if found.rate:
+        words += f", at {amounts.rate(found.rate)}"
+    return words
+
+
+def route_words(found: Route) -> str:
+    """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
+    words = [f"{len(found.hops)} hops" if len(found.hops) != 1 else "1 hop"]
+    silent = sum(not hop.addresses for hop in found.hops)
+    if silent:
+        words.append(f"{silent} of them silent")
+    words += [
+        f"{len(hop.addresses)} ways at hop {hop.number}"
+        for hop in found.hops
+        if len(hop.addresses) > 1
+    ]
+    for one in found.narrowings:
+        how = f"reported by {one.reporter}" if one.reporter else "no router reports it"
+        words.append(f"MTU {one.mtu} before hop {one.number} ({how})")
+    if found.refused:
+        words.append(f"refused by {found.refused}")
+    words.append("peer reached" if found.reached else "the peer does not respond")
+    return ", ".join(words)
+
+
 def phase_line(phase: PhaseResult) -> str:
     verdict = {True: "  pass", False: "  FAIL", None: ""}[phase.passed]
     return f"{arrow(phase.name, phase.direction) + ' ':<{LABEL}}{phase_words(phase)}{verdict}"
@@ -102,9 +149,14 @@ def share_words(finding: Finding) -> str:
     return f"{explains}, {finding.confidence} confidence"
 
 
-def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
-    limit, fix, following = labels
-    explains = f"{finding.id}, explains {share_words(finding)}"
+def way_words(finding: Finding) -> str:
+    """The direction that it limits, where each direction was measured by itself."""
+    return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
+
+
+def _finding(finding: Finding, labels: tuple[str, str, str, str]) -> Iterator[str]:
+    limit, fix, following, apart = labels
+    explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
     yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
     for fact in finding.evidence:
         yield from _labelled("", fact_line(fact))
@@ -115,6 +167,8 @@ def _finding(finding: Finding, labels: tuple[str, str, str]) -> Iterator[str]:
         yield from _labelled(fix, words)
     if finding.next_limit:
         yield from _labelled(following, finding.next_limit)
+    if finding.tell:
+        yield from _labelled(apart, finding.tell)
 
 
 def fact_line(fact: Fact) -> str:
@@ -138,7 +192,7 @@ def verdict(diagnosis: Diagnosis) -> str:
     condition = limit and f"{limit.id}, {limit.title}"
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
-    words = WORDS[diagnosis.exit_code]
+    words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
     if condition:
@@ -164,12 +218,21 @@ def comparison(found: Comparison) -> str:
     return lines([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
 
 
+def _before(one: RateChange) -> str:
+    """The usual rate with its usual variation, or why there is none."""
+    if one.before is None:
+        reasons = ", ".join(dict.fromkeys(one.unlike))
+        return f"no earlier test is like this one: {len(one.unlike)} {reasons}"
+    usual = f"before {amounts.rate(one.before)}"
+    if one.count == 1:
+        return f"{usual} (once: its usual variation is not known)"
+    return f"{usual} ± {amounts.rate(one.deviation)} of {one.count}"
+
+
 def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     name = arrow(one.name, one.direction) + " "
-    words = f"{name:<{LABEL}}{now}, before {amounts.rate(one.before)}"
-    if one.count > 1:
-        words += f" ± {amounts.rate(one.deviation)} of {one.count}"
+    words = f"{name:<{LABEL}}{now}, {_before(one)}"
     if one.worse:
         words += "  WORSE"
     return words

@@ -16,6 +16,7 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.codec import decode
+from neuca_tools.selftest.evidence.trace import Trace, shifted, within
 from neuca_tools.selftest.measure.helper.channel import ChannelError, Message
 from neuca_tools.selftest.measure.probes.echo import TOKEN
 
@@ -60,6 +61,24 @@ def samples_of(answer: Message) -> tuple[Sample, ...]:
     """The samples of a test. Raises ChannelError."""
     phase = {"name": "", "sender": answer.get("samples", [])}
     return _evidence({"phases": [phase]}, "finish").phases[0].sender
+
+
+def clock_of(answer: Message) -> Optional[float]:
+    """The monotonic time of the peer, in seconds; None if it does not say, or says nonsense."""
+    found = answer.get("clock")
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    return float(found) if 0 <= found < LARGEST else None
+
+
+def trace_of(answer: Message, ahead: float, first: float, last: float) -> Trace:
+    """What is from `first` to `last` of the peer's trace, whose clock is `ahead` of ours.
+
+    All are in seconds. Raises ChannelError.
+    """
+    phase = {"name": "", "sender_trace": answer.get("trace", {})}
+    found = _evidence({"phases": [phase]}, "finish").phases[0].sender_trace
+    return within(shifted(found, ahead), first, last)
 
 
 def log_of(answer: Message) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import errno
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,8 @@ from functools import partial
 from typing import Optional
 
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.evidence import Host, Sample
+from neuca_tools.selftest.evidence import Host
+from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.helper import heard
 from neuca_tools.selftest.measure.helper.channel import (
     CLIENT,
@@ -26,6 +28,7 @@ from neuca_tools.selftest.measure.helper.channel import (
 )
 from neuca_tools.selftest.measure.helper.greeting import greet
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
+from neuca_tools.selftest.measure.host.series import Seen
 from neuca_tools.selftest.measure.iperf.command import Test
 
 # Seconds to wait for an answer, and for a connection.
@@ -69,6 +72,9 @@ class Helper:
         self._log: tuple[str, ...] = ()
         # Seconds of the test, with a sample in each.
         self._seconds = 0.0
+        # When that began, by our monotonic clock, and by how much the peer's clock is ahead of it.
+        self._began = 0.0
+        self._ahead: Optional[float] = None
 
     def hello(self, seconds: float = PATIENCE) -> None:
         """Exchange addresses and get the token. Raises ChannelError."""
@@ -77,11 +83,16 @@ class Helper:
 
     def begin(self, test: Test) -> Optional[str]:
         """Start a server and sampling for one run. Returns the reason if that failed."""
-        self._seconds = test.seconds
+        self._seconds, self._began = test.seconds, time.monotonic()
+        message = {"ask": "begin", "seconds": test.seconds, "udp": test.udp}
         try:
-            self._ask({"ask": "begin", "seconds": test.seconds, "udp": test.udp}, PATIENCE)
+            clock = heard.clock_of(self._ask(message, PATIENCE))
         except ChannelError as error:
             return str(error)
+        self._ahead = None
+        if clock is not None:
+            # Wrong by the time that the answer took, which is less than a round trip.
+            self._ahead = clock - time.monotonic()
         return None
 
     def rdma(self, program: str) -> str:
@@ -91,15 +102,21 @@ class Helper:
         """
         return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
 
-    def finish(self) -> tuple[Sample, ...]:
-        """End the server and return the samples; none if the helper does not respond."""
+    def finish(self) -> Seen:
+        """End the server and return what the peer saw; nothing if it does not respond."""
         try:
             room = ROOM + int(self._seconds * ROOM_FOR_A_SAMPLE)
             answer = self._ask({"ask": "finish"}, PATIENCE, min(room, LONGEST))
             self._log = (*self._log, *heard.log_of(answer))[-heard.MOST_LINES :]
-            return heard.samples_of(answer)
+            return Seen(heard.samples_of(answer), self._trace_of(answer))
         except ChannelError:
-            return ()
+            return Seen()
+
+    def _trace_of(self, answer: Message) -> Trace:
+        """The peer's trace by our clock; none from a helper that does not send its clock."""
+        if self._ahead is None:
+            return Trace()
+        return heard.trace_of(answer, self._ahead, self._began, time.monotonic())
 
     def set(self, sysctls: Mapping[str, str]) -> None:
         """Set sysctls at the peer, which restores them at the end unless `keep` is called.

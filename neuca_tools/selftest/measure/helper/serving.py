@@ -20,8 +20,8 @@ from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.confine import confined, entering
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
+from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.iperf.conduct import SampleSeries
 from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
@@ -180,7 +180,7 @@ class ServerSession:
         return next((index for index, one in kernel.addresses() if one == self._address), 0)
 
     def _begin(self, message: Message) -> Message:
-        """Start an iperf3 server for one test, and sample this end every second meanwhile."""
+        """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop()
         seconds = _number(message.get("seconds"))
         if not 0 < seconds <= LONGEST or self.peer is None:
@@ -202,9 +202,9 @@ class ServerSession:
         port = self._port
         if message.get("udp"):
             port = 0
-        self._series = SampleSeries(self._address.version, port, devices=devices)
+        self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE
-        return {"ready": self._port}
+        return {"ready": self._port, "clock": time.monotonic()}
 
     def _rdma(self, message: Message) -> Message:
         """Start a server of one of the two RDMA programs, for one test.
@@ -265,10 +265,10 @@ class ServerSession:
         return {"kept": True}
 
     def _finish(self, _: Message) -> Message:
-        samples = self._series.end() if self._series else ()
+        seen = self._series.end() if self._series else Seen()
         self._stop()
         log, self._messages = self._messages.end(), facts.Messages()
-        return {"samples": encode(samples), "log": list(log)}
+        return {"samples": encode(seen.samples), "trace": encode(seen.trace), "log": list(log)}
 
     def _stop(self) -> None:
         """End what is left of a test: with SIGTERM, then with SIGKILL."""

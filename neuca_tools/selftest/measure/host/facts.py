@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools import __version__
 from neuca_tools.backends import sysctl
 from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.model import Device
@@ -96,6 +97,7 @@ def host(
         planned=planned,
         route_mtu=way.mtu if way else None,
         drift=tuple(drift),
+        agent=__version__,
     )
 
 

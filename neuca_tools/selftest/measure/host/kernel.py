@@ -99,6 +99,18 @@ def way_to(peer: Address) -> Way:
     )
 
 
+def device_to(peer: Address) -> Optional[str]:
+    """The name of the device through which the route to `peer` leaves; None if there is no route.
+
+    For people: a test reports by itself why there is no route.
+    """
+    try:
+        found = devices().get(way_to(peer).index)
+    except OSError:
+        return None
+    return found.name if found else None
+
+
 def neighbour(peer: Address, index: int) -> Optional[str]:
     """The state of a neighbour: reachable, incomplete or failed; None if it has no entry.
 

@@ -35,6 +35,7 @@ WORDS = {
     "pmtu": 60,
     "rtt": 68,
     "snd_cwnd": 80,
+    "total_retrans": 100,
     "min_rtt": 148,
     "dsack_dups": 216,
     "reord_seen": 220,

@@ -13,10 +13,15 @@ from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
+from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
+from neuca_tools.selftest.evidence.route import OneWay
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import conduct
 from neuca_tools.selftest.measure.iperf.plans import (
+    LOAD_SECONDS,
+    LOAD_STREAMS,
+    LOWEST,
     STEP_SECONDS,
     Options,
     Rung,
@@ -24,10 +29,14 @@ from neuca_tools.selftest.measure.iperf.plans import (
     next_rate,
 )
 from neuca_tools.selftest.measure.probes import roundtrip
-from neuca_tools.selftest.report.text import phase_words
+from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, interval
+from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
+# The part of the slowest rate at which one-way loss is measured.
+GENTLE = 0.1
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
+NO_HELPER = "this needs a helper at the other end"
 
 
 class ThroughputSteps:
@@ -63,6 +72,8 @@ class ThroughputSteps:
                 self._tcp("tcp-parallel", streams=min(streams, MOST_STREAMS))
         self._tcp("tcp-bidir", direction="both")
         self._udp()
+        self._rpm()
+        self._one_way()
         return self._evidence
 
     def _done(self, name: str, verdict: str, text: str) -> None:
@@ -175,6 +186,115 @@ class ThroughputSteps:
             rungs.append(rung)
             rate = next_rate(rungs, top)
         return rungs
+
+    def _rpm(self) -> None:
+        """Responsiveness under load, in one direction after the other."""
+        if self._is_left_out("rpm"):
+            return
+        if self._helper is None or self._helper.failure:
+            self._done("rpm", "skipped", NO_HELPER)
+            return
+        for direction in ("forward", "reverse"):
+            try:
+                phase, found = self._loaded(self._helper, direction)
+            except OSError as error:
+                self._done("rpm", "unknown", f"cannot be measured: {error.strerror}")
+                return
+            self._evidence = replace(
+                self._evidence,
+                loads=(*self._evidence.loads, phase),
+                responsiveness=(*self._evidence.responsiveness, found),
+            )
+            self._done("rpm", *_rpm_result(phase, found))
+
+    def _loaded(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
+        """Probe while there is load in one direction. Raises OSError."""
+        seconds = min(LOAD_SECONDS, self._options.seconds)
+        load = self._test(seconds, self._options.rate)
+        load = load._replace(streams=LOAD_STREAMS, direction=direction)
+        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        port, every = self._options.port + 2, interval(min(rates, default=None))
+        foreign = ForeignProbes(self._address, port, self._source, every)
+        (phase,) = conduct("rpm", load, helper, self._devices, foreign)
+        (result,) = phase_results(replace(self._evidence, phases=(phase,)))
+        found = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
+        return replace(phase, raw=None), replace(found, rate=result.rate)
+
+    def _one_way(self) -> None:
+        """The loss of each direction on its own, at a rate that the path carries without queues."""
+        if self._is_left_out("one-way"):
+            return
+        rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        rate = max(LOWEST, GENTLE * min(rates, default=0.0))
+        seconds = min(STEP_SECONDS, self._options.seconds)
+        for direction in ("forward", "reverse"):
+            test = self._test(seconds, min(rate, self._options.rate or rate))
+            test = test._replace(udp=True, direction=direction)
+            (phase,) = conduct("one-way", test, self._helper, self._devices)
+            found = one_way_of(phase)
+            self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, found))
+            error = phase.run.error if phase.run else None
+            self._done("one-way", *_one_way_result(found, error))
+
+
+def one_way_of(phase: Phase) -> OneWay:
+    """What the two ends of a UDP phase counted."""
+    flow = phase.run.flow(phase.direction) if phase.run else None
+    if flow is None:
+        return OneWay(phase.direction, phase.target)
+    sent, received = flow.sent, flow.received
+    return OneWay(
+        direction=phase.direction,
+        rate=phase.target,
+        sent=sent.datagrams,
+        seen=received.datagrams,
+        lost=received.lost,
+        out_of_order=received.out_of_order,
+    )
+
+
+def _one_way_result(found: OneWay, error: Optional[str]) -> tuple[str, str]:
+    """The verdict and the text of the step: a loss is shown here, and judged by the step udp."""
+    way = "back" if found.direction == "reverse" else "out"
+    if error:
+        return "fail", f"{way}: {error}"
+    if found.loss is None:
+        return "unknown", f"{way}: iperf3 did not report the sequence numbers of both ends"
+    return "pass", f"{one_way_words(found)} {way}"
+
+
+def probes_of(phase: Phase, times: Times, idle: Optional[float]) -> Probes:
+    """What was measured beside a phase, in seconds since the load began."""
+    local = phase.sender_trace if phase.direction == "forward" else phase.receiver_trace
+    began = min([*local.time[:1], *times.begun], default=0.0)
+    own = phase.sender_trace.points("rtt")
+    return Probes(
+        direction=phase.direction,
+        begun=_since(began, times.begun),
+        connected=_since(0.0, times.connected),
+        answered=_since(0.0, times.answered),
+        own_times=_since(began, [time for time, _ in own]),
+        own=_since(0.0, [value for _, value in own]),
+        failed=times.failed,
+        streams=LOAD_STREAMS,
+        idle=idle,
+    )
+
+
+def _since(began: float, times: Sequence[float]) -> tuple[float, ...]:
+    """Seconds, to the microsecond."""
+    return tuple(round(time - began, 6) for time in times)
+
+
+def _rpm_result(phase: Phase, found: Probes) -> tuple[str, str]:
+    """The verdict and the text of the step."""
+    known = responsiveness(found)
+    way = "back" if found.direction == "reverse" else "out"
+    if phase.run is not None and phase.run.error:
+        return "fail", f"{way}: {phase.run.error}"
+    if known is None:
+        return "unknown", f"{way}: no probe was answered under load, {found.failed} failed"
+    return "pass", f"{rpm_words(known)} {way}"
 
 
 def _verdict(phase: Phase, result: PhaseResult) -> str:

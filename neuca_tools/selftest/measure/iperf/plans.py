@@ -12,13 +12,15 @@ from typing import NamedTuple, Optional
 from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(
-    "as-planned reach latency path-mtu tcp tcp-reverse loaded tcp-parallel tcp-bidir udp"
-    " connections rdma broadcast".split()
+    "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
+    " one-way connections rdma broadcast".split()
 )
 # Run only on request.
 OPT_IN = frozenset({"broadcast"})
 # Not in the plan "quick".
-SLOW = frozenset({"tcp-parallel", "tcp-bidir", "udp", "connections", "rdma"})
+SLOW = frozenset(
+    {"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections", "rdma"}
+)
 # As in test_bandwidth.sh of the Deep Learning Benchmarking Suite.
 PORT = 45678
 # Rates of the ladder, as parts of the expected rate; the lowest that is offered, in bit/s.
@@ -35,6 +37,9 @@ CLOSE = 1.1
 OFFERED = 0.95
 # The longest duration of one step, in seconds.
 STEP_SECONDS = 5.0
+# The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
+# that the moving averages of the result need. Its connections.
+LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class Options:
     @property
     def duration(self) -> float:
         """The longest time that a whole test takes, in seconds; a helper has to run for as long."""
-        tests = 4 + len(self.parallel) + len(LADDER) + TRIES
+        tests = 8 + len(self.parallel) + len(LADDER) + TRIES
         return 60 + tests * (self.seconds + 15)
 
 

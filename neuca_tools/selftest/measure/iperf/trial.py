@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from neuca_tools.backends import sysctl
 from neuca_tools.errors import ApplyError
-from neuca_tools.selftest.diagnosis.diagnose import Finding
+from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.measure.host.facts import SWAP
 
 # The factor by which the rate has to improve for the settings to be kept.

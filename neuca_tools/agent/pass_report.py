@@ -1,0 +1,71 @@
+"""The report of a pass: to the journal, and to the run directory, where `neuca status` reads it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.execute import Failure
+from neuca_tools.apply.host import log_result
+from neuca_tools.apply.transaction import Outcome
+from neuca_tools.config import Config
+from neuca_tools.model import Problem
+from neuca_tools.plan.operations import WriteFile
+from neuca_tools.state import leftovers
+from neuca_tools.state.store import NO_ROOM
+from neuca_tools.status.judge import Report
+from neuca_tools.status.report import now, read_report, write_report
+
+log = logging.getLogger("neuca")
+MOST_REMOVED = 1000  # lines that status keeps until the next boot
+
+
+def removed(before: Decision, after: Decision) -> list[str]:
+    """What managers or the kernel had left behind before the pass, and is gone after it."""
+    gone = leftovers.left(before.record, before.have, before.world) - leftovers.left(
+        after.record, after.have, after.world
+    )
+    return sorted(gone)
+
+
+def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
+    """To the journal: what was done, removed, declined and undone."""
+    log_result(outcome.result)
+    for text in gone:
+        log.info("%s: removed", text)
+    for declined in outcome.result.declined:
+        log.warning("%s, ignoring", declined.text)
+    for operation in outcome.undone.done:
+        log.warning("undone: %s", operation.text)
+    for failure in outcome.undone.failures:
+        log.error("could not be undone: %s", failure.text)
+
+
+def report_of(
+    config: Config,
+    outcome: Outcome,
+    gone: Sequence[str],
+    earlier: tuple[str, ...],
+    seconds: float,
+) -> Report:
+    """The report of a pass that took `seconds`; it is stored in the run directory.
+
+    `earlier`: the texts of the operations that were done before the path was probed.
+    """
+    problems = tuple(map(_problem, outcome.result.failures))
+    texts = (*earlier, *(operation.text for operation in outcome.result.done))
+    before = read_report(config.run_directory)
+    known = before.removed if before else ()
+    told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
+    report = now(seconds, texts, problems, bool(outcome.undone.done), told)
+    write_report(config.run_directory, report)
+    return report
+
+
+def _problem(failure: Failure) -> Problem:
+    key = failure.operation.link.key if failure.operation.link else None
+    no_room = isinstance(failure.operation, WriteFile) and failure.errno in NO_ROOM
+    return Problem("unsaved" if no_room else "failed", failure.text, key)

@@ -1,0 +1,134 @@
+"""The DNS servers and search domains of single links, through systemd-resolved over D-Bus.
+
+Nothing is ever set for the whole host: a link of ours is no default route for names, so its servers
+are asked only for names in its own search domains. See org.freedesktop.resolve1(5).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Collection, Iterable
+from ipaddress import ip_address
+from typing import Any, Optional
+
+from neuca_tools.backends.bus import Bus, RefusedError
+from neuca_tools.documents.neuca.link_settings import NO_DNS
+from neuca_tools.errors import ApplyError, ManagerError
+from neuca_tools.model.device_settings import DeviceSettings, lacking
+
+NAME, PATH = "org.freedesktop.resolve1", "/org/freedesktop/resolve1"
+_MANAGER, _LINK = f"{NAME}.Manager", f"{NAME}.Link"
+_GET = "org.freedesktop.DBus.Properties.Get"
+ABSENT = "systemd-resolved is not running, and nothing else sets the DNS of a single link"
+# Behind the servers of a link that names in no domain of another link are looked up through.
+DEFAULT_ROUTE = "default-route"
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+class Resolved:
+    """The running systemd-resolved."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._owner: Optional[str] = None
+
+    def read(self, indexes: Iterable[int], groups: Collection[str]) -> dict[int, DeviceSettings]:
+        """The servers and search domains of these links; without resolved, none has any."""
+        try:
+            if self._absent():
+                none = dict.fromkeys(groups, NO_DNS)
+                return {
+                    index: DeviceSettings(none, missing=dict.fromkeys(groups, ABSENT))
+                    for index in indexes
+                }
+            servers, domains = self._property("DNS"), self._property("Domains")
+            return {
+                index: DeviceSettings(
+                    {
+                        "nameservers": self._servers(index, servers),
+                        "search": _words(_domain(*one[1:]) for one in domains if one[0] == index),
+                    }
+                )
+                for index in indexes
+            }
+        except ManagerError as error:
+            return {index: lacking(groups, error.text) for index in indexes}
+
+    def write(self, index: int, group: str, value: str) -> None:
+        """Set the servers or search domains of a link. Raises ApplyError."""
+        words = [word for word in value.split() if word != NO_DNS]
+        try:
+            if self._absent():
+                raise ApplyError("systemd-resolved is not running", errno.ENOENT)
+            if not words and not self._has(index, "Domains" if group == "nameservers" else "DNS"):
+                self._ask("RevertLink", "i", index)
+            elif group == "nameservers":
+                self._set_servers(index, words)
+            else:
+                self._set_domains(index, words)
+        except RefusedError as error:
+            raise ApplyError(error.text, errno.EPERM) from error
+        except ManagerError as error:
+            raise ApplyError(error.text) from error
+
+    def _absent(self) -> bool:
+        self._owner = self._owner or self._bus.owner(NAME)
+        return self._owner is None
+
+    def _set_servers(self, index: int, words: Collection[str]) -> None:
+        """Set the servers, after the link has stopped to be a default route for names."""
+        hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
+        self._ask("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
+        entries = [(int(_FAMILIES[host.version]), list(host.packed)) for host in hosts]
+        self._ask("SetLinkDNS", "ia(iay)", index, entries)
+
+    def _set_domains(self, index: int, words: Collection[str]) -> None:
+        for other, domain, _ in self._property("Domains"):
+            taken = [word for word in words if _overlap(str(domain), word.lstrip("~"))]
+            if other != index and taken and self._is_default(int(other)):
+                text = f'the domain "{taken[0]}" overlaps "{domain}" of another link'
+                raise ApplyError(text, errno.EPERM)
+        entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
+        self._ask("SetLinkDomains", "ia(sb)", index, entries)
+
+    def _has(self, index: int, name: str) -> bool:
+        return any(one[0] == index for one in self._property(name))
+
+    def _servers(self, index: int, every: Any) -> str:
+        found = [str(ip_address(bytes(one[2]))) for one in every if one[0] == index]
+        if found and self._is_default(index):
+            found.append(DEFAULT_ROUTE)
+        return _words(found)
+
+    def _is_default(self, index: int) -> bool:
+        """Whether names in no domain of another link are looked up through this one."""
+        path = self._ask("GetLink", "i", index)
+        what = "asked systemd-resolved whether a link is a default route"
+        owner = self._owner or NAME
+        return bool(self._bus.call(what, owner, str(path), _GET, "ss", _LINK, "DefaultRoute"))
+
+    def _property(self, name: str) -> Any:
+        what = f"asked systemd-resolved for its {name}"
+        return self._bus.call(what, self._owner or NAME, PATH, _GET, "ss", _MANAGER, name)
+
+    def _ask(self, member: str, signature: str, *arguments: object) -> Any:
+        what = f"asked systemd-resolved for {member}"
+        method = f"{_MANAGER}.{member}"
+        return self._bus.call(what, self._owner or NAME, PATH, method, signature, *arguments)
+
+
+def _domain(name: object, only_routes: object) -> str:
+    return f"~{name}" if only_routes else str(name)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one domain is the other or in it; the root, which has all names, does not count."""
+    first, second = f".{one}".lower().rstrip("."), f".{other}".lower().rstrip(".")
+    return bool(first and second) and (first.endswith(second) or second.endswith(first))
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(words) or NO_DNS

@@ -1,0 +1,67 @@
+"""`neuca-selftest compare`: compare a run with earlier ones, from files or kept reports."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, cast
+
+from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_explain import content
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.model.printable import document
+from neuca_tools.selftest.codes import WORDS
+from neuca_tools.selftest.diagnosis.compare import compare
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.measure.store import Kept, kept
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.text import comparison
+
+
+def compare_runs(arguments: argparse.Namespace) -> int:
+    """Print the differences. Raises UsageError, SelftestError."""
+    if arguments.runs == ["last-boot"]:
+        runs = _of_last_boot(arguments)
+    elif len(arguments.runs) >= 2:
+        runs = [_run(name, arguments) for name in arguments.runs]
+    else:
+        raise UsageError("neuca-selftest compare: it needs at least two runs, or last-boot")
+    found = compare(runs[:-1], runs[-1])
+    if not arguments.json:
+        print(comparison(found))
+        return found.exit_code
+    verdict = {"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code)}
+    print(document({**verdict, **cast(dict[str, Any], encode(found))}))
+    return found.exit_code
+
+
+def _run(name: str, arguments: argparse.Namespace) -> Evidence:
+    """The run in a file; if there is no such file, the last stored test with this label."""
+    if name == "-" or Path(name).exists():
+        return evidence_of(content(name))
+    for one in reversed(_kept(arguments)):
+        found = one.evidence() if one.label == name else None
+        if found is not None:
+            return found
+    return evidence_of(content(name))
+
+
+def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
+    """The last stored test, preceded by the tests of the same peer in an earlier boot."""
+    *before, last = _kept(arguments) or [Kept(None)]
+    earlier = [run for run in before if run.boot != last.boot and run.address == last.address]
+    if not earlier:
+        reason = "there are no tests of the same peer from two boots"
+        raise SelftestError(f"compare with the previous boot: {reason}")
+    chosen = [*(run for run in earlier if run.boot == earlier[-1].boot), last]
+    found = [evidence for evidence in (run.evidence() for run in chosen) if evidence]
+    if len(found) < 2 or found[-1].boot != last.boot:
+        raise SelftestError("compare with the previous boot: the stored tests cannot be read")
+    return found
+
+
+def _kept(arguments: argparse.Namespace) -> list[Kept]:
+    return kept(configuration(arguments).state_directory)

@@ -1,0 +1,69 @@
+"""`neuca-selftest explain`: diagnose the output of an earlier run."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.errors import SelftestError
+from neuca_tools.files import write_files
+from neuca_tools.model.printable import document
+from neuca_tools.selftest.codes import NAGIOS
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
+from neuca_tools.selftest.readers import LARGEST
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.nagios import nagios
+from neuca_tools.selftest.report.page import page
+from neuca_tools.selftest.report.prometheus import Test, prometheus
+from neuca_tools.selftest.report.record import document as report
+from neuca_tools.selftest.report.subject import subject, subject_line
+from neuca_tools.selftest.report.text import text
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    """Print the diagnosis. Raises SelftestError, ApplyError."""
+    evidence = evidence_of(content(arguments.file), arguments.expect, arguments.rtt)
+    diagnosis, before = diagnose(evidence), None
+    if arguments.before:
+        before = diagnose(evidence_of(content(arguments.before)))
+    write_reports(arguments, [(evidence, diagnosis)], before)
+    if arguments.nagios:
+        print(nagios(diagnosis))
+        return NAGIOS[diagnosis.exit_code]
+    about = subject(evidence, arguments.file)
+    if arguments.json:
+        print(document({"subject": about, **report(evidence, diagnosis)}))
+    else:
+        print(f"{subject_line(about)}\n{text(diagnosis)}")
+    return diagnosis.exit_code
+
+
+def write_reports(
+    arguments: argparse.Namespace, tests: Sequence[Test], before: Optional[Diagnosis]
+) -> None:
+    """Write the files of --html, which is about one test, and --prometheus, if requested.
+
+    Raises ApplyError.
+    """
+    files = {}
+    if arguments.html:
+        files[arguments.html] = page(*tests[0], before).encode()
+    if arguments.prometheus:
+        files[arguments.prometheus] = prometheus(tests).encode()
+    write_files(files)
+
+
+def content(name: str) -> bytes:
+    """The content of a file, up to one byte more than the readers accept, which they report."""
+    if name == "-":
+        return sys.stdin.buffer.read(LARGEST + 1)
+    try:
+        with Path(name).open("rb") as stream:
+            return stream.read(LARGEST + 1)
+    except OSError as error:
+        raise SelftestError(f'read "{name}": {error.strerror}') from error

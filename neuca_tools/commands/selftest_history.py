@@ -1,0 +1,33 @@
+"""`neuca-selftest history`: list the tests in the archive."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from neuca_tools.commands.context import configuration
+from neuca_tools.model.printable import document
+from neuca_tools.selftest.measure.archive import entries
+from neuca_tools.selftest.report.entry import history_line
+
+
+def history(arguments: argparse.Namespace) -> int:
+    """Print the archived tests, the oldest first. Raises SelftestError."""
+    state = configuration(arguments).state_directory
+    found, damaged = entries(state)
+    if damaged:
+        text = f"neuca-selftest: {damaged} lines of the archive cannot be read, ignoring"
+        print(text, file=sys.stderr)
+    if arguments.peer:
+        found = [one for one in found if one.get("peer") == arguments.peer]
+    if arguments.last:
+        found = found[-arguments.last :]
+    if arguments.json:
+        print(document([{name: one[name] for name in one if name != "evidence"} for one in found]))
+    elif found:
+        print("\n".join(map(history_line, found)))
+    else:
+        print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
+    return 0

@@ -1,0 +1,227 @@
+"""The parsers of `neuca-selftest` and its subcommands, with the options of each in groups."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.selftest_options import (
+    EXPECT_OPTION,
+    MEASURING_OPTIONS,
+    OUTPUT_OPTIONS,
+    REPORT_OPTIONS,
+    RUN_OPTIONS,
+    SERVE_OPTIONS,
+    milliseconds,
+    whole,
+)
+
+PROGRAM = "neuca-selftest"
+_SECRET = "--secret-file /etc/neuca/selftest.secret"
+# The titles of the groups in --help, in this order, and the options in each.
+GROUPS = (
+    ("what to test", "plan time parallel bidir udp rate only skip broadcast rounds"),
+    ("what to list", "peer last"),
+    ("the path", "interface netns container family port address numa"),
+    ("the peer", "ssh secret-file"),
+    ("the service", "for stdio"),
+    ("expectations", "expect rtt try-fix"),
+    ("output", "json nagios html prometheus before label"),
+    ("configuration", "config at-boot"),
+)
+EXCLUSIVE = frozenset(OUTPUT_OPTIONS)
+
+
+class Text(NamedTuple):
+    """What --help says of a subcommand."""
+
+    purpose: str
+    description: str
+    example: str
+
+
+TEXTS = {
+    "run": Text(
+        "test the path to each peer and report what limits it",
+        "Measure the path to each PEER, given as ADDRESS or NAME@ADDRESS, and report what limits"
+        " it. Without a PEER, test those listed as peers in section [selftest] of the"
+        " configuration. The peer must run neuca-selftest serve with the same secret, or"
+        " iperf3 -s -p 45678.",
+        f"run --plan quick --expect 5G {_SECRET} 172.16.0.1",
+    ),
+    "serve": Text(
+        "serve tests to peers that have the secret, for a limited time",
+        "Serve tests at the addresses of the dataplane, one at a time, to hosts that have the"
+        " secret. When the time is over, nothing is left listening.",
+        f"serve --for 300 {_SECRET}",
+    ),
+    "explain": Text(
+        "diagnose the output of an earlier run",
+        "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), a report of neuca-selftest,"
+        " data of flent, a throughput result of perfSONAR, or the JSON of librespeed-cli.",
+        "explain --expect 5G run.json",
+    ),
+    "compare": Text(
+        "compare a run with earlier ones",
+        "Compare a run with earlier runs: the host with the last of them, the rates with the"
+        " median of all. RUN is a file, or the label of an archived test. With last-boot as the"
+        " only RUN, compare the last test of this boot with the tests of the previous boot.",
+        "compare monday tuesday",
+    ),
+    "history": Text(
+        "list the tests in the archive",
+        "List the tests that were run on this host, the oldest first: when, the peer, the"
+        " interface, the plan, the verdict, the rates and what limited them.",
+        "history --peer 172.16.0.1 --last 10",
+    ),
+    "compare-paths": Text(
+        "run the same test over several paths and compare them",
+        "Run the same test over each PATH in turn, for several rounds, and compare each path with"
+        " the first, the baseline. PATH is LABEL=PEER. To start in another network namespace or"
+        " container, or to use a certain interface or port, append ,netns=NAME ,container=NAME"
+        " ,interface=NAME or ,port=PORT.",
+        f"compare-paths {_SECRET} host=172.16.0.1 vxlan=10.9.0.1",
+    ),
+}
+
+
+def overview() -> argparse.ArgumentParser:
+    """What `neuca-selftest --help` shows; it parses nothing."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]",
+        description="Measure a dataplane path and find what limits it.",
+        epilog="neuca-selftest COMMAND --help describes a command. Without a command, the options"
+        " and arguments are those of run, or with --serve those of serve.",
+    )
+    rows = parser.add_subparsers(title="commands", metavar="")
+    for name, text in TEXTS.items():
+        rows.add_parser(name, help=text.purpose)
+    return parser
+
+
+class _Former(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        return overview().format_help()
+
+
+def former_parser() -> argparse.ArgumentParser:
+    """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`, without a subcommand."""
+    parser = _Former(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
+    parser.add_argument("peers", nargs="*")
+    serve = {"serve": flag("serve tests to peers for a limited time")}
+    _add_grouped(
+        parser,
+        {**MEASURING_OPTIONS, **RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS, **serve},
+        SERVE_OPTIONS,
+    )
+    return parser
+
+
+def run_parser() -> argparse.ArgumentParser:
+    parser = _parser("run")
+    parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
+    _add_grouped(parser, MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
+    return parser
+
+
+def serve_parser() -> argparse.ArgumentParser:
+    parser = _parser("serve")
+    shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
+    names = ("config", "port", "secret-file", "netns", "container")
+    interface = value(
+        "NAME", "serve at the addresses of this interface, even of the management NIC"
+    )
+    _add_grouped(
+        parser, {name: shared[name] for name in names}, {"interface": interface}, SERVE_OPTIONS
+    )
+    parser.set_defaults(peers=[])
+    return parser
+
+
+def explain_parser() -> argparse.ArgumentParser:
+    parser = _parser("explain")
+    parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
+    rtt = "round-trip time of the idle path in milliseconds"
+    own = {
+        "rtt": value("MS", rtt, type=milliseconds),
+        "before": value("FILE", "also show this earlier run in the HTML report"),
+    }
+    _add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, own)
+    return parser
+
+
+def compare_parser() -> argparse.ArgumentParser:
+    parser = _parser("compare")
+    runs = value("RUN", "runs in order of time; the last is judged")
+    parser.add_argument("runs", nargs="+", **runs)
+    _add_grouped(parser, CONFIG, JSON)
+    return parser
+
+
+def history_parser() -> argparse.ArgumentParser:
+    parser = _parser("history")
+    own = {
+        "peer": value("ADDRESS", "list the tests of this peer only"),
+        "last": value("NUMBER", "list the last tests only", type=whole("a number", 1, 10**6)),
+    }
+    _add_grouped(parser, own, JSON, CONFIG)
+    return parser
+
+
+def paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
+    """`path` is the positional argument, `rounds` the option that only compare-paths has."""
+    parser = _parser("compare-paths")
+    for name, keywords in path.items():
+        parser.add_argument(name, nargs="+", **keywords)
+    _add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
+    parser.set_defaults(at_boot=False, label=None, interface=None)
+    return parser
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Does not break the line of the example, so that it can be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("Example: "):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+def _parser(name: str) -> argparse.ArgumentParser:
+    text = TEXTS[name]
+    return argparse.ArgumentParser(
+        prog=f"{PROGRAM} {name}",
+        description=text.description,
+        epilog=f"Example: {PROGRAM} {text.example}",
+        formatter_class=_Formatter,
+    )
+
+
+def _add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
+    """Add the options of `tables`, each to its group; --json and --nagios exclude each other."""
+    options = {name: keywords for table in tables for name, keywords in table.items()}
+    for title, names in GROUPS:
+        present = [name for name in names.split() if name in options]
+        if not present:
+            continue
+        group = parser.add_argument_group(title)
+        _add_some(group, options, [name for name in present if name in EXCLUSIVE], exclusive=True)
+        _add_some(group, options, [name for name in present if name not in EXCLUSIVE])
+    grouped = {name for _, names in GROUPS for name in names.split()}
+    _add_some(parser, options, [name for name in options if name not in grouped])
+
+
+def _add_some(
+    group: argparse._ActionsContainer,
+    options: Options,
+    names: Sequence[str],
+    exclusive: bool = False,
+) -> None:
+    if exclusive and names:
+        group = group.add_mutually_exclusive_group()
+    add_options(group, {name: options[name] for name in names})

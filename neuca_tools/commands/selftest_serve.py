@@ -1,0 +1,113 @@
+"""`neuca-selftest serve`: serve tests to peers that have the secret, for a limited time."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Optional
+
+from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_agent import Outlook, outlook_of
+from neuca_tools.commands.selftest_options import port, secret
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.model import Device
+from neuca_tools.model import Host as Address
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
+from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Serve tests until the time is over. Raises UsageError and SelftestError."""
+    config = configuration(arguments)
+    if arguments.peers:
+        raise UsageError("neuca-selftest --serve: no PEER is accepted; the secret admits peers")
+    planned = outlook_of(arguments, config)
+    addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
+    number = port(arguments, config)
+    try:
+        if arguments.stdio:
+            serve_pipes(addresses[0], number, arguments.period, _log)
+            return ExitCode.PASS
+        key = secret(arguments, config)
+        if key is None:
+            needed = "--secret-file, or secret-file in [selftest]"
+            raise UsageError(f"neuca-selftest --serve: it needs a secret: {needed}")
+        server = Server(addresses, number, key, _log, _places(addresses))
+    except OSError as error:
+        raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
+    where = f"at {', '.join(map(str, addresses))}, ports {number} to {number + 2}"
+    _log(f"serving tests for {arguments.period:g} s {where}")
+    server.run(arguments.period)
+    return ExitCode.PASS
+
+
+def _log(text: str) -> None:
+    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+
+
+def _devices_by_address() -> dict[Address, Device]:
+    devices = kernel.devices()
+    return {address: devices[index] for index, address in kernel.addresses() if index in devices}
+
+
+def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
+    held = _devices_by_address()
+    found = [(address, held[address]) for address in addresses if address in held]
+    return [LocalAddress(address, device.name, device.index) for address, device in found]
+
+
+def _addresses_to_serve(
+    requested: Sequence[Address], interface: Optional[str], planned: Outlook
+) -> list[Address]:
+    """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
+    held = _devices_by_address()
+    for address in requested:
+        _check_servable(address, held.get(address), interface, planned)
+    found = list(requested)
+    for address, device in held.items():
+        if not requested and _is_served_by_default(address, device, interface, planned):
+            found.append(address)
+    if not found:
+        hint = "--address, or --interface NAME"
+        raise UsageError("serve: no dataplane interface here has an address", hint)
+    return found
+
+
+def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bool:
+    """Whether a device is the named interface or, if none is named, may be of the dataplane."""
+    if interface is not None:
+        return device.name == interface
+    return device.name != "lo" and device.index not in planned.reserved
+
+
+def _is_served_by_default(
+    address: Address, device: Device, interface: Optional[str], planned: Outlook
+) -> bool:
+    """If the agent manages any interface here, only managed ones or the named one are served."""
+    if address.is_link_local or not device.up or not _may_serve(device, interface, planned):
+        return False
+    managed = {name for name, _ in planned.networks}
+    return bool(interface) or not managed or device.name in managed
+
+
+def _check_servable(
+    address: Address,
+    device: Optional[Device],
+    interface: Optional[str],
+    planned: Outlook,
+) -> None:
+    """Raise UsageError unless a requested address may be served."""
+    if device is None:
+        raise UsageError(f"serve at {address}: this host has no such address")
+    if _may_serve(device, interface, planned):
+        return
+    default = "another interface" if interface else "which is not of the dataplane"
+    role = planned.reserved.get(device.index, default)
+    hint = f"to serve there, add --interface {device.name}"
+    raise UsageError(f"serve at {address}: it is on {device.name}, {role}", hint)

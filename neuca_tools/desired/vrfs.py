@@ -1,0 +1,182 @@
+"""VRFs: which table each member has, what is put into it, and why a table is refused.
+
+What arrives on a member, or leaves through a socket bound to the VRF, is routed by the table of the
+VRF alone (vrf.rst of the kernel). So the routes of a member belong into this table, and it is
+nobody else's: neither the management link's nor that of policy routing.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Optional
+
+from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks
+from neuca_tools.model import Hop, Host, Link, LinkKey, LinkRequest, RouteRequest, Virtual, World
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+
+KIND = "vrf"
+EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+Tables = Mapping[LinkKey, int]
+NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
+
+
+def number(virtual: Optional[Virtual]) -> int:
+    """The table of a VRF; 0 if none is requested."""
+    return int((virtual or Virtual()).option("table") or 0)
+
+
+def tables(requests: Mapping[LinkKey, LinkRequest]) -> dict[LinkKey, int]:
+    """The table of each requested VRF and of each of its members.
+
+    This depends on the requests only: whether the VRF can be created makes no difference.
+    """
+    found: dict[LinkKey, int] = {}
+    for key, request in requests.items():
+        table = number(request.virtual) if key.kind == KIND else 0
+        if table and request.virtual and request.state != "user":
+            found[key] = table
+            found.update(dict.fromkeys(request.virtual.members, table))
+    return found
+
+
+def without_dhcp(
+    requests: Mapping[LinkKey, LinkRequest],
+) -> tuple[dict[LinkKey, LinkRequest], list[Note]]:
+    """The requests without DHCP and router advertisements for members, and notes about these.
+
+    networkd takes a link out of a VRF that is not in its own files (systemd.network(5), VRF=).
+    """
+    found, notes = dict(requests), []
+    for key in sorted(tables(requests).keys() & requests.keys(), key=lambda key: key.order):
+        asked = requests[key].automatic
+        if asked and (asked.dhcp4 or asked.dhcp6 or asked.accept_ra):
+            notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
+        found[key] = replace(requests[key], automatic=None)
+    return found, notes
+
+
+def placed(
+    routes: Iterable[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
+) -> tuple[RouteRequest, ...]:
+    """The routes, with those through a VRF or one of its members in the table of the VRF.
+
+    A route that names another table than `main` stays there. Of a VRF's own route, the link is the
+    member that has the next hop in one of its networks.
+    """
+    routed = tables(requests)
+    if not routed:
+        return tuple(routes)
+    networks = Networks({key: request.addresses for key, request in requests.items()})
+    return tuple(_placed(route, requests, routed, networks) for route in routes)
+
+
+def _placed(
+    route: RouteRequest,
+    requests: Mapping[LinkKey, LinkRequest],
+    routed: Tables,
+    networks: Networks,
+) -> RouteRequest:
+    if route.state != "present":
+        return route
+    key = route.link
+    if key is not None and key.kind == KIND and route.via is not None and key in routed:
+        virtual = requests[key].virtual or Virtual()
+        members = {one: requests[one].addresses for one in virtual.members if one in requests}
+        route = replace(route, link=Networks(members).link(route.via) or key)
+    is_tied = route.via is None or route.traits.onlink
+    link = route.link if is_tied else networks.link(route.via, route.link) or route.link
+    table = routed.get(link, 0) if link else 0
+    if not table or route.traits.table != MAIN_TABLE:
+        return route
+    return replace(route, traits=replace(route.traits, table=table))
+
+
+def foreign(world: World, roles: Roles) -> dict[int, str]:
+    """The tables of VRFs that are not ours, each with the name of the VRF."""
+    return {
+        table: device.name
+        for device in world.devices.values()
+        if device.kind == KIND and device.index not in roles.ours
+        for table in [number(Virtual(options=device.options))]
+    }
+
+
+def table_reason(
+    key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles
+) -> Optional[str]:
+    """Why a VRF may not have the table that is requested for it."""
+    table = number(requests[key].virtual)
+    for other, request in requests.items():
+        twin = other.kind == KIND and request.state != "user" and number(request.virtual) == table
+        if twin and other != key:
+            return f"the table {table} is asked for {other} too"
+        if request.routing.table == table:
+            return f"the table {table} is that of the policy routing of {other}"
+    name = foreign(world, roles).get(table)
+    if name:
+        return f'the table {table} is that of the VRF "{name}", which is not ours'
+    for seen in world.rules:
+        if seen.rule.table == table and seen.protocol != ROUTE_PROTOCOL:
+            return f"another program's rule {seen.rule.priority} leads to the table {table}"
+    return _content_reason(key, table, world, roles)
+
+
+def _content_reason(key: LinkKey, table: int, world: World, roles: Roles) -> Optional[str]:
+    """Why the table may not be used, by the routes in it.
+
+    Once we have created the VRF, the kernel and others may have added routes of the members.
+    """
+    device = roles.stacked.get(key.mac)
+    is_ours = device is not None and number(Virtual(options=device.options)) == table
+    for route in world.tables:
+        if route.traits.table != table or route.protocol == ROUTE_PROTOCOL:
+            continue
+        if route.index in roles.management:
+            return f"the table {table} has a route of the management NIC, to {route.to}"
+        if route.index in roles.protected or not is_ours:
+            return f"the table {table} has a route that is not ours, to {route.to}"
+    return None
+
+
+def default_routes(
+    links: Mapping[LinkKey, Link],
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    taken: Collection[object],
+) -> tuple[tuple[Hop, ...], tuple[Note, ...]]:
+    """The default routes through the gateways of members, in the tables of their VRFs.
+
+    `taken` are the identities of requested routes, which take precedence. Of several gateways in
+    one VRF, the first counts.
+    """
+    hops: dict[object, Hop] = {}
+    notes: list[Note] = []
+    present = {address.ip for addresses in world.addresses.values() for address in addresses}
+    for key, link in sorted(links.items(), key=lambda pair: pair[0].order):
+        if not link.master or link.master.kind != KIND or not link.addresses:
+            continue
+        table = number(requests[link.master].virtual)
+        for gateway in requests[key].routing.gateways:
+            hop = Hop(EVERYTHING[gateway.version], key, gateway, ROUTE_METRIC, traits=Traits(table))
+            if gateway in present:
+                text = f"the gateway {gateway} is this host itself"
+            elif hop.identity in {*hops, *taken}:
+                text = f"its VRF has another default route than through {gateway}"
+            else:
+                hops.update((one.identity, one) for one in _near(link, gateway, table))
+                hops[hop.identity] = hop
+                continue
+            notes.append(Note("gateway", "not applicable", text, key))
+    return tuple(hops.values()), tuple(notes)
+
+
+def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
+    """The route to the gateway itself if it is in no network of the link."""
+    if not gateway.is_link_local and not any(gateway in one.network for one in link.addresses):
+        yield Hop(ip_network(gateway), link.key, None, ROUTE_METRIC, traits=Traits(table))

@@ -1,0 +1,125 @@
+"""What is reported: each direction by itself, causes before symptoms, in the order of weight."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
+from neuca_tools.selftest.conditions.causes import is_explained, tell_apart
+from neuca_tools.selftest.evidence.codec import INTERNAL
+from neuca_tools.selftest.evidence.look import Fact
+
+FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
+TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
+ALONE = "tcp"  # the phase in which each direction is measured by itself
+BOTH = "both"
+LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
+    row.id for row in SESSION_RULES if row.severity == LIMIT
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One condition that applies.
+
+    See `Hit` for `share`, `end` and `confidence`. `severity` is "fault", "limit" or "info".
+    `predicted` is the rate in bit/s once it is fixed, `next_limit` what limits then. `advice`
+    starts with the command that sets `sysctls`, if there are any. `direction` is "forward",
+    "reverse" or "both"; None if only one was measured, or if the finding is about the hosts or the
+    path as a whole. `tell` says how to tell it from another that the same evidence allows.
+    """
+
+    id: str
+    title: str
+    severity: str
+    share: float
+    confidence: str
+    phase: Optional[str]
+    end: str
+    text: str
+    evidence: tuple[Fact, ...]
+    advice: str
+    predicted: Optional[float] = None
+    next_limit: Optional[str] = None
+    sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
+    direction: Optional[str] = None
+    tell: Optional[str] = None
+
+
+def of_each_direction(found: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
+    """Each condition once, of the phase in which it explains most.
+
+    Where one direction is `worse`, the findings of each direction are kept.
+    """
+    best: dict[tuple[str, str, Optional[str]], Finding] = {}
+    ways: dict[tuple[str, str], set[Optional[str]]] = {}
+    for one in found:
+        is_kept = worse is not None and one.phase == ALONE and one.severity != INFO
+        way = one.direction if is_kept else None
+        key = (one.id, one.title, way)
+        if one.severity != INFO:
+            ways.setdefault(key[:2], set()).add(one.direction)
+        known = best.get(key)
+        if known is None or _weight_in_phase(one) > _weight_in_phase(known):
+            best[key] = one
+    for key, one in best.items():
+        is_in_both = key[2] is None and len(ways.get(key[:2], ())) > 1
+        yield replace(one, direction=BOTH) if is_in_both else one
+
+
+def _weight_in_phase(one: Finding) -> tuple[bool, float]:
+    return one.severity != INFO, one.share
+
+
+def rank(found: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
+    """The most important first; what another one explains (see `causes`) is information."""
+    certain = list(filter(_is_certain, found))
+    judged = [_unless_explained(one, certain) for one in found]
+    ordered = sorted(judged, key=lambda one: _order(one, worse))
+    return tuple(_with_alternative(one, ordered) for one in ordered)
+
+
+def _is_certain(one: Finding) -> bool:
+    """Whether a finding is certain and large enough to be the cause of another."""
+    return one.severity != INFO and one.confidence != LOW and one.share >= TRIFLE
+
+
+def _unless_explained(one: Finding, certain: Sequence[Finding]) -> Finding:
+    there = [other for other in certain if _is_same_way(one, other)]
+    names = {other.id for other in there} | {other.title for other in there}
+    if not is_explained((one.id, one.title), one.phase, names):
+        return one
+    return replace(one, severity=INFO, predicted=None, next_limit=None)
+
+
+def _is_same_way(one: Finding, other: Finding) -> bool:
+    """Whether one can be the cause of the other: what limits one direction leaves the other."""
+    known = {one.direction, other.direction} - {None, BOTH}
+    return len(known) < 2
+
+
+def _order(one: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float, str]:
+    """By weight, what limits the worse direction first.
+
+    Information comes last, and limits last of it, because every path has one.
+    """
+    is_information, weight = one.severity == INFO, one.share
+    if one.severity == FAULT:
+        weight += FAULT_FIRST
+    is_of_better = worse is not None and one.phase == ALONE and one.direction not in (worse, BOTH)
+    return is_information, is_information and one.id in LIMITS, is_of_better, -weight, one.id
+
+
+def _with_alternative(one: Finding, found: Sequence[Finding]) -> Finding:
+    """With the test that tells this finding from those that may be meant instead."""
+    if one.severity == INFO:
+        return one
+    others = [other for other in found if other.severity != INFO and _is_same_way(one, other)]
+    told = (tell_apart(one.id, other.id) for other in others)
+    first = next(filter(None, told), None)
+    return one if first is None else replace(one, tell=first)

@@ -1,0 +1,185 @@
+"""What one end saw of a phase many times a second: for charts, not for the diagnosis."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean
+from typing import NamedTuple, Optional
+
+Column = tuple[Optional[float], ...]
+# Seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms.
+CPU_WINDOW = 0.25
+# The decimal places of times, in seconds: no clock that is used here is better than 1 µs.
+PLACES = 6
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Columns of one length; a value is of the interval that ends at its time, None if not known.
+
+    `time` is in seconds of the local host's monotonic clock, for the peer's trace too. `sent` and
+    `received` are the bit/s that were acknowledged by the other end and that arrived. Those after
+    them are of the sending connections only: `rtt` is their mean in seconds, `cwnd`, `snd_wnd` and
+    `in_flight` are sums in bytes, and `retransmits` counts segments. `cpu` is the use of the
+    busiest CPU as a share of 1.
+    """
+
+    time: tuple[float, ...] = ()
+    sent: Column = ()
+    received: Column = ()
+    rtt: Column = ()
+    cwnd: Column = ()
+    snd_wnd: Column = ()
+    in_flight: Column = ()
+    retransmits: Column = ()
+    cpu: Column = ()
+
+    def points(self, name: str) -> list[tuple[float, float]]:
+        """The time and the value of each known value of a column."""
+        both = zip(self.time, getattr(self, name))
+        return [(time, value) for time, value in both if value is not None]
+
+
+NO_TRACE = Trace()
+
+
+class Connection(NamedTuple):
+    """What is used of TCP_INFO (linux/tcp.h) of a connection, in bytes, segments and seconds."""
+
+    ports: tuple[Optional[int], Optional[int]]
+    acked: Optional[int] = None
+    received: Optional[int] = None
+    retransmits: Optional[int] = None
+    rtt: Optional[float] = None
+    cwnd: Optional[float] = None
+    snd_wnd: Optional[float] = None
+    in_flight: Optional[float] = None
+
+
+class Point(NamedTuple):
+    """One end at one time, in seconds; `cpus` has the busy and the whole seconds of each CPU."""
+
+    time: float
+    connections: Sequence[Connection] = ()
+    cpus: Sequence[tuple[float, float]] = ()
+
+
+def trace_of(points: Sequence[Point]) -> Trace:
+    """The trace of one end, without iperf3's control connection."""
+    last = {one.ports: one for point in points for one in point.connections}
+    control = _control(points, last)
+    data = {ports for ports in last if ports != control}
+    sending = {ports for ports in data if (last[ports].acked or 0) >= (last[ports].received or 0)}
+    kept, outward = _only(points, data), _only(points, sending)
+    return Trace(
+        time=tuple(round(point.time, PLACES) for point in points),
+        sent=_rates(outward, lambda one: one.acked),
+        received=_rates(kept, lambda one: one.received),
+        rtt=_column(outward, lambda one: one.rtt, mean),
+        cwnd=_column(outward, lambda one: one.cwnd, sum),
+        snd_wnd=_column(outward, lambda one: one.snd_wnd, sum),
+        in_flight=_column(outward, lambda one: one.in_flight, sum),
+        retransmits=_growth(outward, lambda one: one.retransmits),
+        cpu=tuple(_busiest(points, place) for place in range(len(points))),
+    )
+
+
+def within(trace: Trace, first: float, last: float) -> Trace:
+    """The part of a trace from `first` to `last`; rows that a column is too short for are cut."""
+    columns = [getattr(trace, name) for name in Trace.__dataclass_fields__]
+    rows = [row for row in zip(*columns) if first <= row[0] <= last]
+    if not rows:
+        return Trace()
+    return Trace(*map(tuple, zip(*rows)))
+
+
+def shifted(trace: Trace, seconds: float) -> Trace:
+    """The trace of another host, whose clock is `seconds` ahead of ours, by our clock."""
+    return replace(trace, time=tuple(round(time - seconds, PLACES) for time in trace.time))
+
+
+def _control(
+    points: Sequence[Point], last: dict[tuple[Optional[int], Optional[int]], Connection]
+) -> Optional[tuple[Optional[int], Optional[int]]]:
+    """iperf3 opens its control connection first, and little goes over it."""
+    first = next((point.connections for point in points if point.connections), ())
+    if len(last) < 2:
+        return None
+    return min((one.ports for one in first), key=lambda ports: _amount(last[ports]), default=None)
+
+
+def _amount(one: Connection) -> int:
+    return max(one.acked or 0, one.received or 0)
+
+
+Value = Callable[[Connection], Optional[float]]
+Rows = Sequence[tuple[float, Sequence[Connection]]]
+
+
+def _only(
+    points: Sequence[Point], ports: set[tuple[Optional[int], Optional[int]]]
+) -> list[tuple[float, list[Connection]]]:
+    return [
+        (point.time, [one for one in point.connections if one.ports in ports]) for point in points
+    ]
+
+
+def _column(rows: Rows, value: Value, together: Callable[[list[float]], float]) -> Column:
+    """One value for all connections of each time; None where one is not known, or there is none."""
+    found: list[Optional[float]] = []
+    for _, connections in rows:
+        values = [value(one) for one in connections]
+        known = [one for one in values if one is not None]
+        complete = bool(values) and len(known) == len(values)
+        found.append(round(together(known), PLACES) if complete else None)
+    return tuple(found)
+
+
+def _growth(rows: Rows, value: Value) -> Column:
+    """By how much a counter of all connections grew since the time before.
+
+    A connection that was opened in between has grown by all that it counted.
+    """
+    found: list[Optional[float]] = [None] * len(rows)
+    for place in range(1, len(rows)):
+        before = {one.ports: value(one) for one in rows[place - 1][1]}
+        grown = [_grown(before.get(one.ports, 0), value(one)) for one in rows[place][1]]
+        known = [one for one in grown if one is not None]
+        if known and len(known) == len(grown):
+            found[place] = sum(known)
+    return tuple(found)
+
+
+def _grown(before: Optional[float], after: Optional[float]) -> Optional[float]:
+    if before is None or after is None:
+        return None
+    return max(0.0, after - before)
+
+
+def _rates(rows: Rows, value: Value) -> Column:
+    """bit/s, from a counter in bytes."""
+    found: list[Optional[float]] = []
+    for place, grown in enumerate(_growth(rows, value)):
+        seconds = rows[place][0] - rows[max(0, place - 1)][0]
+        rate = None if grown is None or seconds <= 0 else round(grown * 8 / seconds)
+        found.append(rate)
+    return tuple(found)
+
+
+def _busiest(points: Sequence[Point], place: int) -> Optional[float]:
+    """The use of the busiest CPU in the CPU_WINDOW before this point, or in a longer interval."""
+    now = points[place]
+    before = next(
+        (one for one in reversed(points[:place]) if one.time <= now.time - CPU_WINDOW), None
+    )
+    if before is None or not now.cpus:
+        return None
+    shares = [
+        (busy - busy_before) / (whole - whole_before)
+        for (busy, whole), (busy_before, whole_before) in zip(now.cpus, before.cpus)
+        if whole > whole_before
+    ]
+    return round(min(1.0, max(0.0, *shares)), 3) if shares else None

@@ -1,0 +1,86 @@
+"""Records the trace of this end: the test's connections and the CPUs, several times a second."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from neuca_tools.selftest.evidence import Cpu, Socket
+from neuca_tools.selftest.evidence.trace import Connection, Point, Trace, trace_of
+from neuca_tools.selftest.measure.host import counters, kernel, tcp_info
+
+# Seconds between two points, and the most points of a test: a longer one has them further apart.
+EVERY, MOST = 0.1, 600
+# A point is followed by a pause of this many times what it took, so that a host with many CPUs or a
+# test with many connections spends at most 5% of a CPU on it.
+PAUSE = 20
+# Bytes of /proc/stat.
+LARGEST = 1024 * 1024
+
+
+class Recorder:
+    """The points of a test of `seconds`; for the ports see `counters.sample`.
+
+    Without a port only the CPUs are recorded.
+    """
+
+    def __init__(
+        self, version: int, seconds: float, local_port: int = 0, remote_port: int = 0
+    ) -> None:
+        self._version, self._ports = version, (local_port, remote_port)
+        self._every = max(EVERY, seconds / MOST)
+        self._points: list[Point] = []
+        self._due = time.monotonic()
+        self.turn()
+
+    def due(self) -> float:
+        """When the next point has to be taken, by the monotonic clock in seconds."""
+        return self._due
+
+    def turn(self) -> None:
+        """Take a point if it is due."""
+        began = time.monotonic()
+        if began < self._due:
+            return
+        self._points.append(Point(began, self._connections(), self._cpus()))
+        ended = time.monotonic()
+        self._due = max(began + self._every, ended + PAUSE * (ended - began))
+        if len(self._points) >= 2 * MOST:
+            self._due = math.inf
+
+    def end(self) -> Trace:
+        return trace_of(self._points)
+
+    def _connections(self) -> list[Connection]:
+        if not any(self._ports):
+            return []
+        # A kernel without inet_diag still has its CPUs.
+        with suppress(OSError):
+            return [_connection(one) for one in tcp_info.sockets(self._version, *self._ports)]
+        return []
+
+    def _cpus(self) -> list[tuple[float, float]]:
+        text = kernel.text_of(Path("/proc/stat"), LARGEST)
+        return [_busy_and_whole(one) for one in counters.cpus(text)]
+
+
+def _connection(one: Socket) -> Connection:
+    return Connection(
+        (one.local_port, one.remote_port),
+        one.bytes_acked,
+        one.bytes_received,
+        one.total_retrans,
+        one.rtt / 1e6 if one.rtt else None,
+        one.cwnd,
+        one.snd_wnd,
+        one.in_flight,
+    )
+
+
+def _busy_and_whole(one: Cpu) -> tuple[float, float]:
+    busy = one.user + one.system + one.softirq + one.steal
+    return busy, busy + one.idle

@@ -1,0 +1,36 @@
+"""What the steps of a test found, in words."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.evidence import Latency, Rdma, Reach
+from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
+
+
+def reach_words(found: Reach) -> list[str]:
+    """What is known of the neighbour and of pings."""
+    words = [f"neighbour {found.neighbour}"] if found.neighbour else []
+    if found.ping is not None:
+        words.append("ping answered" if found.ping else "ping not answered")
+    return words
+
+
+def rdma_words(chosen: RdmaChoice, found: Rdma) -> str:
+    """The rate and the round trip, if they were measured, and the port."""
+    gid = chosen.gid or "none for this network"
+    where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {gid}"
+    if found.rate is None:
+        return where
+    round_trip = amounts.time(found.round_trip or 0)
+    return f"{amounts.rate(found.rate)}, round trip {round_trip}: {where}"
+
+
+def words_of(found: Latency) -> str:
+    """A latency for people, in the units of `amounts.time`."""
+    if found.p50 is None or found.p99 is None or found.maximum is None:
+        return f"no answer to {found.count} requests" if found.count else "not measured"
+    lost = f", {found.lost} of {found.count} lost" if found.lost else ""
+    p50, p99, most = map(amounts.time, (found.p50, found.p99, found.maximum))
+    return f"p50 {p50}, p99 {p99}, max {most}{lost}"

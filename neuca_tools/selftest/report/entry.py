@@ -1,0 +1,117 @@
+"""A test as an entry of the archive: its result, and what later tests are compared with."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Optional
+
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest.codes import WORDS
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
+from neuca_tools.selftest.evidence import Evidence, Host, Phase
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.report.text import arrow, phase_words
+
+VERSION = 1
+# The parts of a finding that an entry has.
+FINDING = ("id", "title", "severity", "share", "confidence", "phase", "end")
+Entry = Mapping[str, Any]
+
+
+def entry_of(
+    evidence: Evidence, diagnosis: Diagnosis, plan: str, seconds: float, report: Optional[str]
+) -> dict[str, object]:
+    """A test with a plan of `seconds` for each throughput test; `report` names the kept report.
+
+    The plan's name and its seconds are those in effect. Within a version, keys may be added.
+    """
+    return {
+        "version": VERSION,
+        "taken": evidence.taken,
+        "boot": evidence.boot,
+        "label": evidence.label,
+        "peer": evidence.address,
+        "interface": interface(evidence),
+        "plan": plan,
+        "seconds": seconds,
+        "verdict": WORDS[diagnosis.exit_code],
+        "exit_code": int(diagnosis.exit_code),
+        "expect": diagnosis.expect,
+        "phases": encode(diagnosis.phases),
+        "findings": [
+            {name: getattr(finding, name) for name in FINDING} for finding in diagnosis.findings
+        ],
+        "report": report,
+        "evidence": encode(comparable(evidence)),
+    }
+
+
+def interface(evidence: Evidence) -> Optional[str]:
+    """The device of this host through which the test went."""
+    return next(iter(evidence.local.path), evidence.reach.route)
+
+
+def comparable(evidence: Evidence) -> Evidence:
+    """The part that a comparison needs: without iperf's output, samples, intervals and logs.
+
+    Rates that were derived from those become totals.
+    """
+    results = phase_results(evidence)
+    return replace(
+        evidence,
+        local=_host(evidence.local),
+        peer=_host(evidence.peer),
+        phases=tuple(map(_phase, evidence.phases, results)),
+    )
+
+
+def _host(host: Host) -> Host:
+    return replace(host, log=(), drift=())
+
+
+def _phase(phase: Phase, result: PhaseResult) -> Phase:
+    flow = phase.flow or Flow(phase.direction)
+    received = replace(flow.received, rate=result.rate)
+    run = phase.run or Run("iperf3", protocol=result.protocol)
+    run = replace(run, flows=(replace(flow, intervals=(), received=received),))
+    return replace(phase, run=run, sender=(), receiver=(), raw=None)
+
+
+def history_line(entry: Entry) -> str:
+    """One entry for people: when, peer, interface, plan, rates, verdict, label."""
+    words = [
+        f"{entry.get('taken') or 'unknown':<21}",
+        f"{entry.get('peer') or '-':<16}",
+        f"{entry.get('interface') or '-':<10}",
+        f"{entry.get('plan') or '-':<9}",
+        f"{entry.get('verdict') or '-':<16}",
+    ]
+    rest = [_rates(entry.get("phases")), _first_finding(entry.get("findings"))]
+    if entry.get("label"):
+        rest.append(f'"{entry["label"]}"')
+    return plain(f"{' '.join(words)} {'; '.join(filter(None, rest))}".rstrip())
+
+
+def _rates(phases: object) -> str:
+    return ", ".join(_rate(one) for one in _objects(phases) if isinstance(one.get("rate"), float))
+
+
+def _rate(one: Mapping[str, Any]) -> str:
+    name = arrow(str(one.get("name")), str(one.get("direction")))
+    known = PhaseResult(name, "", "", one["rate"], None, None, None)
+    return f"{name} {phase_words(known)}"
+
+
+def _first_finding(findings: object) -> str:
+    limits = [one for one in _objects(findings) if one.get("severity") != "info"]
+    return f"{limits[0].get('id')} {limits[0].get('title')}" if limits else ""
+
+
+def _objects(value: object) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(value, list):
+        return []
+    return [one for one in value if isinstance(one, dict)]

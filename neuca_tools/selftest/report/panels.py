@@ -1,0 +1,190 @@
+"""Panels over one time axis, one below the other, as an SVG: the tests are bands behind them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from neuca_tools.selftest.report.svg import Box, Format, label, line, rect, ticks, ticks_of
+
+WIDTH, LEFT, RIGHT = 1000, 92, 14
+ROOM = WIDTH - LEFT - RIGHT
+# The bands' names, the title of a panel, its plot, and the space below it.
+HEAD, TITLE, PLOT, GAP = 22, 20, 84, 12
+FOOT = 36
+# Of a character, on average, at the style sheet's 12 px.
+CHARACTER = 6.4
+# The most points of one line in one band; more than this cannot be seen.
+MOST_POINTS = 1200
+
+Points = Sequence[tuple[float, float]]
+
+
+class Band(NamedTuple):
+    """One test, in seconds since the first began."""
+
+    name: str
+    start: float
+    end: float
+
+
+class Line(NamedTuple):
+    """One line of a panel, in parts that are not joined; `place` is its colour."""
+
+    name: str
+    place: int
+    parts: Sequence[Points]
+
+
+class Column(NamedTuple):
+    """Shares that are stacked, from `start` to `end`."""
+
+    start: float
+    end: float
+    shares: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One quantity: lines, or else columns whose shares have the names `stacked`."""
+
+    title: str
+    form: Format
+    lines: Sequence[Line] = ()
+    columns: Sequence[Column] = ()
+    stacked: Sequence[str] = ()
+    binary: bool = False
+    top: float = 0.0  # the end of the y axis; 0 for that of the data
+
+
+def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
+    """The SVG; an empty text if there is nothing to show."""
+    shown = [one for one in panels if one.columns or _has_points(one)]
+    end = max((band.end for band in bands), default=0.0)
+    if not shown or end <= 0:
+        return ""
+    height = HEAD + len(shown) * (TITLE + PLOT + GAP) + FOOT
+    scale = _Scale(end)
+    parts = list(_bands(bands, scale, height))
+    for number, panel in enumerate(shown):
+        parts += _panel(panel, scale, HEAD + number * (TITLE + PLOT + GAP) + TITLE)
+    parts += _axis(scale, height)
+    inside = "".join(parts)
+    return f'<svg class="timeline" viewBox="0 0 {WIDTH} {height}" role="img">{inside}</svg>'
+
+
+def _has_points(panel: Panel) -> bool:
+    return any(any(one.parts) for one in panel.lines)
+
+
+def numbered(bands: Sequence[Band]) -> list[str]:
+    """The key to the bands that are too narrow for their name: "3 tcp-parallel"."""
+    scale = _Scale(max((band.end for band in bands), default=0.0) or 1.0)
+    return [
+        f"{number} {band.name}"
+        for number, band in enumerate(bands, 1)
+        if not _fits(band.name, scale.width(band))
+    ]
+
+
+class _Scale(NamedTuple):
+    """The x axis, from 0 to `end` seconds."""
+
+    end: float
+
+    def x(self, seconds: float) -> float:
+        return LEFT + ROOM * min(1.0, max(0.0, seconds / self.end))
+
+    def width(self, band: Band) -> float:
+        return self.x(band.end) - self.x(band.start)
+
+
+def _fits(text: str, width: float) -> bool:
+    return len(text) * CHARACTER <= width
+
+
+def _bands(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
+    for number, band in enumerate(bands, 1):
+        width = scale.width(band)
+        box = Box(scale.x(band.start), HEAD - 4, max(1.0, width), height - HEAD - FOOT + 4)
+        yield rect(f"band b{number % 2}", box, band.name)
+        text = band.name if _fits(band.name, width) else str(number)
+        yield label("label", (box.x + width / 2, HEAD - 9), text, "middle")
+
+
+def _panel(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
+    highest = panel.top or max(
+        (value for one in panel.lines for part in one.parts for _, value in part), default=1.0
+    )
+    rows = ticks_of(highest, count=3, binary=panel.binary)
+    yield label("title", (LEFT, top - 6), panel.title, "start")
+    yield from _legend(panel, top - 6)
+    for value in rows:
+        y = _y(value, rows[-1], top)
+        yield line("grid", (LEFT, y), (WIDTH - RIGHT, y))
+        yield label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
+    yield from _columns(panel, scale, top)
+    for one in panel.lines:
+        for part in filter(None, one.parts):
+            yield _polyline(one, [(scale.x(x), _y(y, rows[-1], top)) for x, y in part])
+
+
+def _y(value: float, highest: float, top: int) -> float:
+    return top + PLOT - PLOT * min(1.0, max(0.0, value / (highest or 1.0)))
+
+
+def _legend(panel: Panel, y: int) -> Iterator[str]:
+    """From the right end of the title's line; one line alone needs no legend."""
+    names = [(one.place, one.name) for one in panel.lines if any(one.parts)]
+    names += list(enumerate(panel.stacked))
+    x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
+    for place, name in names:
+        yield rect(f"fill s{place}", Box(x + 16, y - 9, 12, 10))
+        yield label("label", (x + 32, y), name, "start")
+        x += len(name) * CHARACTER + 32
+
+
+def _columns(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
+    for column in panel.columns:
+        base, x = 0.0, scale.x(column.start)
+        for place, share in enumerate(column.shares):
+            above = min(1.0, base + max(0.0, share))
+            y = _y(above, 1.0, top)
+            box = Box(x, y, max(0.5, scale.x(column.end) - x), _y(base, 1.0, top) - y)
+            if box.height > 0:
+                yield rect(f"fill s{place}", box, f"{panel.stacked[place]}: {share:.0%}")
+            base = above
+
+
+def _polyline(one: Line, path: Points) -> str:
+    if len(path) == 1:
+        x, y = path[0]
+        return f'<circle class="dot s{one.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(path))
+    return f'<polyline class="line s{one.place}" points="{points}"/>'
+
+
+def thinned(path: Points, most: int = MOST_POINTS) -> Points:
+    """At most `most` points: of each stretch of the path, the lowest and the highest."""
+    if len(path) <= most:
+        return path
+    stretch = -(-len(path) * 2 // most)
+    found: list[tuple[float, float]] = []
+    for start in range(0, len(path), stretch):
+        piece = path[start : start + stretch]
+        ends = {piece.index(pick(piece, key=lambda point: point[1])) for pick in (min, max)}
+        found += [piece[place] for place in sorted(ends)]
+    return found
+
+
+def _axis(scale: _Scale, height: int) -> Iterator[str]:
+    y = height - FOOT
+    yield line("axis", (LEFT, y), (WIDTH - RIGHT, y))
+    for value in ticks(scale.end, count=8):
+        if value > scale.end:
+            break
+        x = scale.x(value)
+        yield line("axis", (x, y), (x, y + 4))
+        yield label("tick", (x, y + 16), f"{value:g}", "middle")
+    yield label("tick", (LEFT + ROOM / 2, y + 31), "seconds since the first test began", "middle")

@@ -1,0 +1,95 @@
+"""The tables of the HTML report: responsiveness under load, the path, and one-way loss."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from neuca_tools.model.printable import markup as escape
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.responsiveness import SOURCE, Responsiveness, scores
+from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
+from neuca_tools.selftest.report.timeline import WAYS
+
+# The columns; the times of responsiveness are trimmed means.
+RESPONSIVENESS = (
+    *("load", "responsiveness", "grade", "confidence", "handshake", "answer"),
+    *("on a loaded connection", "idle", "increase", "probes", "rate"),
+)
+PATH = ("hop", "routers", "round trip", "MTU", "")
+LOSS = ("direction", "lost", "of", "out of order", "sent", "rate")
+
+
+def tables(evidence: Evidence) -> Iterator[str]:
+    """HTML; nothing for what was not measured."""
+    known = scores(evidence.responsiveness)
+    note = f"Formula and grades: {SOURCE}."
+    rows = [list(_score(one)) for one in known]
+    yield from _table("Responsiveness under load", RESPONSIVENESS, rows, note)
+    route = evidence.route
+    rows = [list(_hop(route, hop)) for hop in route.hops]
+    yield from _table("Path", PATH, rows, _route_note(route))
+    rows = [list(_loss(one)) for one in evidence.one_way if one.loss is not None]
+    yield from _table("One-way loss, by sequence numbers of both ends", LOSS, rows, "")
+
+
+def _table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str
+) -> Iterator[str]:
+    if not rows:
+        return
+    yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>"
+    yield from (f"<th scope=col>{escape(one)}</th>" for one in columns)
+    yield "</tr>"
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        yield f"<tr>{cells}</tr>"
+    yield "</table>"
+    if note:
+        yield f"<p class=quiet>{escape(note)}</p>"
+    yield "</section>"
+
+
+def _score(one: Responsiveness) -> Iterator[str]:
+    """In the order of RESPONSIVENESS."""
+    yield WAYS[one.direction][1]
+    yield f"{one.rpm:.0f} RPM"
+    yield one.grade
+    yield one.confidence
+    for value in (one.handshake, one.answer, one.own, one.idle, one.increase):
+        yield "" if value is None else amounts.time(value)
+    yield f"{one.probes}, {one.failed} failed"
+    yield "" if one.rate is None else amounts.rate(one.rate)
+
+
+def _hop(route: Route, hop: Hop) -> Iterator[str]:
+    """In the order of PATH."""
+    yield str(hop.number)
+    yield ", ".join(hop.addresses) or "no response"
+    yield "" if hop.rtt is None else amounts.time(hop.rtt)
+    yield "" if hop.mtu is None else str(hop.mtu)
+    found = [one for one in route.narrowings if one.number == hop.number]
+    yield "; ".join(
+        f"smaller from here on, reported by {one.reporter}"
+        if one.reporter
+        else f"packets of more than {one.mtu} bytes are lost before it, and no router reports that"
+        for one in found
+    )
+
+
+def _route_note(route: Route) -> str:
+    words = f"{route.flows} flows with different ports, all through {route.device}"
+    if route.ways > 1:
+        words += ": packets take different ways by their ports"
+    return f"{words}."
+
+
+def _loss(one: OneWay) -> Iterator[str]:
+    """In the order of LOSS."""
+    yield WAYS[one.direction][1]
+    yield amounts.percent(one.loss or 0.0)
+    for count in (one.seen, one.out_of_order, one.sent):
+        yield "" if count is None else str(count)
+    yield "" if one.rate is None else amounts.rate(one.rate)

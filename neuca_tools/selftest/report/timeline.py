@@ -1,0 +1,282 @@
+"""The timeline of a report: what was seen of all tests, on one real time axis."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import mean
+from typing import NamedTuple, Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
+from neuca_tools.selftest.evidence.derive import grown, rates_of, total
+from neuca_tools.selftest.evidence.load import busy_series
+from neuca_tools.selftest.evidence.look import data_sockets
+from neuca_tools.selftest.evidence.run import Interval
+from neuca_tools.selftest.evidence.trace import Trace
+from neuca_tools.selftest.report.panels import Band, Column, Line, Panel, Points
+from neuca_tools.selftest.report.text import arrow
+
+CHRONOGRAPHS = ("busy_time", "rwnd_limited", "sndbuf_limited")
+TIME_PARTS = ("receiver-limited", "sender-limited", "network", "nothing to send")
+# The lines of a direction, and those of an end, with the numbers of their colours.
+WAYS = {"forward": (0, "to the peer"), "reverse": (1, "from the peer")}
+ENDS = ("this host", "the peer")
+WINDOWS = {"cwnd": "congestion window", "snd_wnd": "receiver's window", "in_flight": "in flight"}
+# The receiver's window is shown up to this multiple of the largest congestion window.
+HEADROOM = 1.5
+
+
+class Placed(NamedTuple):
+    """A phase, and when it began and ended in seconds since the first one began."""
+
+    phase: Phase
+    start: float
+    end: float
+
+
+Extract = Callable[[Placed], Points]
+
+
+def timeline(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
+    """The panels and the tests behind them."""
+    phases = sorted((*evidence.phases, *evidence.loads), key=lambda one: _began(one) or 0.0)
+    placed = list(_placed(phases))
+    panels = [
+        Panel("Rate (bit/s)", amounts.rate, _by_way(placed, _rate)),
+        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(placed, _rtt)),
+        Panel("Window (bytes)", amounts.size, _windows(placed), binary=True),
+        Panel("Retransmits (segments per second)", _count, _by_way(placed, _retransmits)),
+        Panel("Where the sender's time went", _percent, (), _columns(placed), TIME_PARTS, top=1.0),
+        Panel("Use of the busiest CPU", _percent, _cpus(placed), top=1.0),
+    ]
+    return panels, _bands(placed)
+
+
+def _count(value: float) -> str:
+    if value >= 10_000:
+        return f"{value / 1000:g}k"
+    return amounts.digits(value) if 0 < value < 10 else f"{value:.0f}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+# --- When each phase was --------------------------------------------------------------------------
+
+
+def _placed(phases: Sequence[Phase]) -> Iterator[Placed]:
+    """By the local host's clock, or one after the other where it did not look."""
+    clocks = [start for start in map(_began, phases) if start is not None]
+    first, at = min(clocks, default=0.0), 0.0
+    before: Optional[Placed] = None
+    for phase in phases:
+        clock = _began(phase)
+        start = at if clock is None else clock - first
+        if clock is None and before is not None and before.phase.run is phase.run:
+            # The other direction of the same run.
+            start = before.start
+        before = Placed(phase, start, start + _seconds(phase))
+        at = max(at, before.end)
+        yield before
+
+
+def _local(phase: Phase) -> tuple[tuple[Sample, ...], Trace]:
+    if phase.direction == "forward":
+        return phase.sender, phase.sender_trace
+    return phase.receiver, phase.receiver_trace
+
+
+def _remote(phase: Phase) -> tuple[tuple[Sample, ...], Trace]:
+    if phase.direction == "forward":
+        return phase.receiver, phase.receiver_trace
+    return phase.sender, phase.sender_trace
+
+
+def _began(phase: Phase) -> Optional[float]:
+    """When the local host began to look, by its clock."""
+    samples, trace = _local(phase)
+    times = [*trace.time[:1], *[sample.time for sample in samples[:1]]]
+    return min(times, default=None)
+
+
+def _seconds(phase: Phase) -> float:
+    """How long the phase took, as far as that is known."""
+    samples, trace = _local(phase)
+    looks = (trace.time, [sample.time for sample in samples])
+    lengths = [times[-1] - times[0] for times in looks if times]
+    return max([0.0, *lengths, *[one.end for one in _intervals(phase)]])
+
+
+def _intervals(phase: Phase) -> list[Interval]:
+    """What iperf counted in this direction, without slow start if it was told to omit that."""
+    flow = phase.run and phase.run.flow(phase.direction)
+    return [one for one in flow.intervals if not one.omitted] if flow else []
+
+
+def _bands(placed: Sequence[Placed]) -> list[Band]:
+    """One for each run: two directions at once are one band."""
+    found: dict[float, Band] = {}
+    for one in placed:
+        name = arrow(one.phase.name, one.phase.direction)
+        name = found[one.start].name if one.start in found else name + _variant(one.phase)
+        found[one.start] = Band(name, one.start, one.end)
+    return list(found.values())
+
+
+def _variant(phase: Phase) -> str:
+    """What tells this phase from others of its name: its rate or its number of streams."""
+    if phase.target:
+        return f", {amounts.rate(phase.target)}"
+    if phase.run is None or (phase.run.streams or 1) == 1:
+        return ""
+    return f", {phase.run.streams} streams"
+
+
+# --- What was seen in each ------------------------------------------------------------------------
+
+
+def _by_way(placed: Sequence[Placed], extract: Extract) -> list[Line]:
+    """A line for each direction, with a part for each phase."""
+    return [
+        Line(name, place, [extract(one) for one in placed if one.phase.direction == way])
+        for way, (place, name) in WAYS.items()
+    ]
+
+
+def _traced(one: Placed, trace: Trace, name: str) -> Points:
+    """A column of a trace, on the axis of the page."""
+    began = _began(one.phase)
+    if began is None:
+        began = trace.time[0] if trace.time else 0.0
+    return [(one.start + time - began, value) for time, value in trace.points(name)]
+
+
+def _rate(one: Placed) -> Points:
+    phase = one.phase
+    traced = _traced(one, phase.receiver_trace, "received")
+    traced = traced or _traced(one, phase.sender_trace, "sent")
+    if traced and not _is_udp(phase):
+        return traced
+    points = _steps(phase, lambda interval: interval.rate)
+    points = points or [(at - phase.sender[0].time, it) for at, it in rates_of(phase.sender, phase)]
+    return [(one.start + time, rate) for time, rate in points]
+
+
+def _steps(phase: Phase, value: Callable[[Interval], Optional[float]]) -> Points:
+    """What iperf reported, which is the same from the start of an interval to its end."""
+    known = [(one, value(one)) for one in _intervals(phase)]
+    return [(at, it) for one, it in known if it is not None for at in (one.start, one.end)]
+
+
+def _is_udp(phase: Phase) -> bool:
+    """Then the TCP connections are those that control iperf3."""
+    return phase.run is not None and phase.run.protocol == "udp"
+
+
+def _of_tcp(one: Placed, name: str, sampled: Callable[[Phase], Points]) -> Points:
+    """A column of the sender's trace, or else what the samples or iperf have."""
+    if _is_udp(one.phase):
+        return []
+    return _traced(one, one.phase.sender_trace, name) or [
+        (one.start + time, value) for time, value in sampled(one.phase)
+    ]
+
+
+def _rtt(one: Placed) -> Points:
+    return _of_tcp(one, "rtt", _sampled_rtt)
+
+
+def _sampled_rtt(phase: Phase) -> Points:
+    found = []
+    for sample in phase.sender:
+        known = [socket.rtt for socket in data_sockets(sample, phase) if socket.rtt]
+        if known:
+            found.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
+    return found or _steps(phase, lambda interval: interval.rtt)
+
+
+def _windows(placed: Sequence[Placed]) -> list[Line]:
+    """The receiver's window is cut off where it is far above the others: it has no effect there."""
+    parts = {name: [_window(one, name) for one in placed] for name in WINDOWS}
+    others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
+    if others:
+        parts["snd_wnd"] = [_below(part, HEADROOM * max(others)) for part in parts["snd_wnd"]]
+    return [Line(WINDOWS[name], place, parts[name]) for place, name in enumerate(WINDOWS)]
+
+
+def _below(points: Points, most: float) -> Points:
+    return [(time, value) for time, value in points if value <= most]
+
+
+def _window(one: Placed, name: str) -> Points:
+    return _of_tcp(one, name, lambda phase: _sampled_window(phase, name))
+
+
+def _sampled_window(phase: Phase, name: str) -> Points:
+    """(seconds, bytes), all streams together."""
+    sums = [(one.time, total(data_sockets(one, phase), name)) for one in phase.sender]
+    found = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
+    if found or name == "in_flight":
+        return found
+    return _steps(phase, lambda interval: getattr(interval, name))
+
+
+def _retransmits(one: Placed) -> Points:
+    """(seconds, segments per second)."""
+    trace = one.phase.sender_trace
+    steps = {after: after - before for before, after in zip(trace.time, trace.time[1:])}
+    began = _began(one.phase) or 0.0
+    if not _is_udp(one.phase) and any(value is not None for value in trace.retransmits):
+        return [
+            (one.start + time - began, value / steps[time])
+            for time, value in trace.points("retransmits")
+            if steps.get(time)
+        ]
+    return [(one.start + time, value) for time, value in _steps(one.phase, _again)]
+
+
+def _again(one: Interval) -> Optional[float]:
+    if one.retransmits is None or not one.seconds:
+        return None
+    return one.retransmits / one.seconds
+
+
+def _cpus(placed: Sequence[Placed]) -> list[Line]:
+    parts = [[_cpu(one, *of(one.phase)) for one in placed] for of in (_local, _remote)]
+    return [Line(name, place, part) for place, (name, part) in enumerate(zip(ENDS, parts))]
+
+
+def _cpu(one: Placed, samples: Sequence[Sample], trace: Trace) -> Points:
+    traced = _traced(one, trace, "cpu")
+    if traced or len(samples) < 2:
+        return traced
+    times = [sample.time - samples[0].time for sample in samples if sample.cpus][1:]
+    return [(one.start + at, max(shares)) for at, shares in zip(times, zip(*busy_series(samples)))]
+
+
+def _columns(placed: Sequence[Placed]) -> list[Column]:
+    """In the order of TIME_PARTS, from the samples of each sender."""
+    return [column for one in placed if not _is_udp(one.phase) for column in _time_parts(one)]
+
+
+def _time_parts(one: Placed) -> Iterator[Column]:
+    sender = one.phase.sender
+    for before, after in zip(sender, sender[1:]):
+        shares = _shares(one.phase, before, after)
+        if shares:
+            offset = one.start - sender[0].time
+            yield Column(before.time + offset, after.time + offset, shares)
+
+
+def _shares(phase: Phase, before: Sample, after: Sample) -> tuple[float, ...]:
+    looks: list[tuple[Socket, ...]] = [data_sockets(sample, phase) for sample in (before, after)]
+    elapsed = (after.time - before.time) * 1e6 * max(1, len(looks[1]))
+    clocks = [grown(looks, name) for name in CHRONOGRAPHS]
+    known = [clock for clock in clocks if clock is not None]
+    if elapsed <= 0 or len(known) < len(clocks):
+        return ()
+    busy, receiver, sender = (min(1.0, clock / elapsed) for clock in known)
+    return (receiver, sender, max(0.0, busy - receiver - sender), 1 - busy)

@@ -1,0 +1,151 @@
+"""A box between two links that delays, shapes, polices, drops or reorders what passes: for kernels without netem.
+
+`middlebox.py A B SPECIFICATION` forwards frames between the devices A and B of its network namespace until its standard input is
+closed. The specification is JSON with a `Way` for each direction: {"there": {…}, "back": {…}}, "there" being from A to B.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import heapq
+import json
+import os
+import random
+import select
+import socket
+import sys
+import time
+from dataclasses import dataclass
+
+# linux/if_packet.h.
+SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33  # asm-generic/socket.h
+EVERYTHING = 3  # ETH_P_ALL
+HEADER = 10  # bytes: struct virtio_net_hdr, before each frame
+LARGEST = 70_000  # bytes
+BUFFER = 64 * 2**20  # bytes
+BATCH = 64  # frames that are read before the clock is read again
+
+
+@dataclass(frozen=True)
+class Way:
+    """One direction. Rates in bit/s, times in seconds, sizes in bytes; 0 is no limit.
+
+    `queue` is what waits for the `rate`, `jitter` is added or subtracted (and reorders), `largest` drops larger frames.
+    """
+
+    rate: float = 0.0
+    delay: float = 0.0
+    jitter: float = 0.0
+    loss: float = 0.0
+    police: float = 0.0
+    burst: float = 30_000.0
+    queue: float = 0.0
+    largest: int = 0
+
+
+class Bucket:
+    """What one direction does to its frames. Pure, except for chance."""
+
+    def __init__(self, way: Way, chance: random.Random) -> None:
+        self._way, self._chance = way, chance
+        self._tokens, self._filled, self._free = way.burst, 0.0, 0.0
+
+    def due(self, now: float, size: int) -> float | None:
+        """When a frame of `size` bytes that arrives now leaves; None if it is dropped."""
+        way = self._way
+        if way.largest and size > way.largest:
+            return None
+        if way.loss and self._chance.random() < way.loss:
+            return None
+        if way.police and not self._conforms(now, size):
+            return None
+        out = now
+        if way.rate:
+            waiting = max(0.0, self._free - now) * way.rate / 8
+            if way.queue and waiting + size > way.queue:
+                return None
+            out = self._free = max(now, self._free) + size * 8 / way.rate
+        shift = self._chance.uniform(-way.jitter, way.jitter) if way.jitter else 0.0
+        return max(now, out + way.delay + shift)
+
+    def _conforms(self, now: float, size: int) -> bool:
+        self._tokens = min(
+            self._way.burst, self._tokens + (now - self._filled) * self._way.police / 8
+        )
+        self._filled = now
+        if size > self._tokens:
+            return False
+        self._tokens -= size
+        return True
+
+
+def opened(device: str) -> socket.socket:
+    """Frames with their checksums and segments as the kernel left them (packet(7))."""
+    link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    link.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+    link.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    for option in (SO_SNDBUFFORCE, SO_RCVBUFFORCE):
+        link.setsockopt(socket.SOL_SOCKET, option, BUFFER)
+    link.bind((device, EVERYTHING))
+    link.setblocking(False)
+    return link
+
+
+def forward(near: socket.socket, far: socket.socket, ways: dict[str, Way], seed: int) -> None:
+    """Until the standard input is closed."""
+    chance = random.Random(seed)
+    other = {
+        near: (far, Bucket(ways["there"], chance)),
+        far: (near, Bucket(ways["back"], chance)),
+    }
+    waiting: list[tuple[float, int, socket.socket, bytes]] = []
+    count = 0
+    while True:
+        wait = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
+        for source in select.select([*other, 0], [], [], wait)[0]:
+            if source == 0:
+                return
+            target, bucket = other[source]
+            for _ in range(BATCH):
+                try:
+                    frame = source.recv(LARGEST)
+                except BlockingIOError:
+                    break
+                out = bucket.due(time.monotonic(), len(frame) - HEADER)
+                if out is not None:
+                    count += 1
+                    heapq.heappush(waiting, (out, count, target, frame))
+        now = time.monotonic()
+        while waiting and waiting[0][0] <= now:
+            _, _, target, frame = heapq.heappop(waiting)
+            # A link that is full or down drops, as it would between other boxes.
+            with contextlib.suppress(OSError):
+                target.send(frame)
+
+
+def specification(there: Way, back: Way, seed: int = 1) -> str:
+    return json.dumps(
+        {"there": dataclasses.asdict(there), "back": dataclasses.asdict(back), "seed": seed}
+    )
+
+
+def main() -> None:
+    near, far, text = sys.argv[1:]
+    said = json.loads(text)
+    ways = {name: Way(**said[name]) for name in ("there", "back")}
+    # Ahead of every busy neighbour: a router does not share its processors with them.
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
+    gc.disable()
+    links = opened(near), opened(far)
+    print("ready", flush=True)
+    forward(*links, ways, said["seed"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The published JSON schema of the self-test's report: `python3 tests/selftest_schema.py` writes it, `validated` checks a report.
+
+The schema is made of the types that the report is made of, so it cannot say anything else. It allows keys that it does not know,
+because later versions may add some; `validated` does not, so that a key which is not published is found.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Union, get_args, get_origin, get_type_hints
+
+ROOT = Path(__file__).resolve().parents[1]
+PATH = ROOT / "docs" / "schema" / "selftest-report-1.json"
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+WORDS = {int: "integer", float: "number", str: "string", bool: "boolean"}
+TITLE = "Report of neuca-selftest, version 1"
+ABOUT = (
+    "The output of neuca-selftest run --json (a list of these, for several peers) and of neuca-selftest explain --json, and the"
+    " content of each kept report. Within a version, keys may be added but not removed. Rates are in bit/s, sizes in bytes, times"
+    " in seconds. A value that is not known is null or left out, never zero."
+)
+
+
+def schema() -> dict[str, object]:
+    """What is published."""
+    from neuca_tools.selftest.codes import WORDS as VERDICTS
+    from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
+    from neuca_tools.selftest.evidence import Evidence
+    from neuca_tools.selftest.report.record import VERSION
+
+    definitions: dict[str, dict] = {}
+    properties = {
+        "version": {"const": VERSION},
+        "verdict": {"enum": list(VERDICTS.values())},
+        "exit_code": {"enum": [int(code) for code in VERDICTS]},
+        "unknown": {
+            "type": ["string", "null"],
+            "description": "why no conclusion is possible",
+        },
+        "expect": {
+            "type": ["number", "null"],
+            "description": "the expected rate in bit/s",
+        },
+        "phases": {"type": "array", "items": _of(PhaseResult, definitions)},
+        "findings": {"type": "array", "items": _of(Finding, definitions)},
+        "evidence": _of(Evidence, definitions),
+    }
+    required = list(properties)
+    names = ("file", "tool", "date", "peer", "options", "system")
+    properties["subject"] = {
+        "type": "object",
+        "description": "of explain: what was read",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": ["file"],
+    }
+    finding = definitions["Finding"]["properties"]
+    finding["id"]["pattern"] = "^D[0-9]{2}$"
+    finding["severity"]["enum"] = ["fault", "limit", "info"]
+    finding["confidence"]["enum"] = ["high", "medium", "low"]
+    return {
+        "$schema": DRAFT,
+        "$id": "https://neuca-guest-tools.invalid/schema/selftest-report-1.json",
+        "title": TITLE,
+        "description": ABOUT,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _of(kind: object, definitions: dict[str, dict], optional: bool = False) -> dict[str, object]:
+    """The schema of a type; the dataclasses in it are added to `definitions`."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Union:
+        known = [one for one in inner if one is not type(None)]
+        if is_dataclass(known[0]):
+            return _of(known[0], definitions)
+        words = [WORDS[one] for one in known] + (["null"] * (not optional))
+        return {"type": words if len(words) > 1 else words[0]}
+    if origin is tuple:
+        return {"type": "array", "items": _of(inner[0], definitions)}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _of(inner[1], definitions)}
+    if is_dataclass(kind):
+        if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}
+            definitions[kind.__name__] = _object(kind, definitions)
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    return {"type": WORDS[kind]}
+
+
+def _object(kind: type, definitions: dict[str, dict]) -> dict[str, object]:
+    """A value that has its default is left out, but for the version (evidence/codec.py)."""
+    from neuca_tools.selftest.evidence.codec import INTERNAL
+
+    hints, written = get_type_hints(kind), [one for one in fields(kind) if one.metadata != INTERNAL]
+    needed = {
+        one.name: one.name == "version"
+        or (one.default is MISSING and one.default_factory is MISSING)
+        for one in written
+    }
+    return {
+        "type": "object",
+        "description": " ".join((inspect.getdoc(kind) or "").split()),
+        "properties": {
+            one.name: _of(hints[one.name], definitions, not needed[one.name]) for one in written
+        },
+        "required": [one.name for one in written if needed[one.name]],
+    }
+
+
+def published() -> str:
+    """The text of the file."""
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+@cache
+def _strict():
+    from jsonschema import Draft202012Validator
+
+    known = json.loads(PATH.read_text(encoding="utf-8"))
+    for one in (known, known["properties"]["subject"], *known["$defs"].values()):
+        one["additionalProperties"] = False
+    return Draft202012Validator(known)
+
+
+def validated(report):
+    """The same report. Fails if the published schema does not describe it."""
+    wrong = sorted(_strict().iter_errors(report), key=lambda error: list(error.absolute_path))
+    if wrong:
+        raise AssertionError([f"{one.json_path}: {one.message[-200:]}" for one in wrong[:5]])
+    return report
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    PATH.write_text(published(), encoding="utf-8")

@@ -1,0 +1,156 @@
+"""Advice: nothing is left to fill in, no value is lowered, and no rate is promised that was not measured."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from selftest_runs import PUBLISHED, flow_of, receiver, tcp
+from test_selftest_conditions import CASES, SIGNATURES
+from test_selftest_faults import DATA
+
+from neuca_tools.selftest.conditions.base import Hit
+from neuca_tools.selftest.diagnosis.advice import never_lower
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.readers.documents import evidence_of
+
+EVERY = {
+    **CASES,
+    **{name: case[0] for name, case in SIGNATURES.items()},
+    **{name: evidence_of(content) for name, content in PUBLISHED.items()},
+    **{path.stem: evidence_of(path.read_bytes()) for path in sorted(DATA.iterdir())},
+}
+# What people have to fill in: words in capitals that are no names, "<…>" and "…".
+NAMES = frozenset(
+    "ARP CPU CPUs ECMP GID ICMP IP MAC MSS MTU ND NIC RDMA SO_RCVBUF SO_SNDBUF TCP UDP VLAN".split()
+)
+PLACEHOLDER = re.compile(r"\b[A-Z_]{2,}\b|\b[A-Z]\b|<\w+>|…|\.\.\.")
+
+
+def placeholders(advice: str) -> set[str]:
+    words = re.sub(r"(?<![\w-])-+\w+|\d+[KMG]\b", "", advice)  # options and amounts
+    return set(PLACEHOLDER.findall(words)) - NAMES
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_is_left_to_fill_in(name):
+    for finding in diagnose(EVERY[name]).findings:
+        assert placeholders(finding.advice) == set(), finding.advice
+        assert placeholders(re.sub(r"D\d\d", "", finding.tell or "")) == set()
+
+
+@pytest.mark.parametrize(
+    "advice", ["ethtool -K DEV tso on", "fq maxrate RATE", "rx MAX", "-L x combined N", "ping …"]
+)
+def test_what_is_left_to_fill_in_is_seen(advice):
+    assert placeholders(advice)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_rate_is_promised_that_is_the_present_one(name):
+    diagnosis = diagnose(EVERY[name])
+    slowest = min((one.steady for one in diagnosis.phases if one.steady), default=0.0)
+    for finding in diagnosis.findings:
+        assert finding.predicted is None or finding.predicted > 1.05 * slowest
+
+
+# --- Values that hosts have already ------------------------------------------------------------------------------------
+
+RMEM = "net.ipv4.tcp_rmem"
+
+
+def advised(present: str | None) -> tuple[dict[str, str], str]:
+    host = Host(sysctls={} if present is None else {RMEM: present})
+    hit = never_lower(Hit(1.0, "", sysctls={RMEM: "4096 131072 8388608"}), [host])
+    return dict(hit.sysctls), hit.advice
+
+
+@pytest.mark.parametrize(
+    ("present", "value"),
+    [
+        ("4096\t131072\t6291456", "4096 131072 8388608"),
+        ("4096 262144 6291456", "4096 262144 8388608"),  # each number by itself
+        ("8192 131072 6291456", "8192 131072 8388608"),
+        ("odd", "4096 131072 8388608"),
+    ],
+)
+def test_a_value_is_only_raised(present, value):
+    assert advised(present) == ({RMEM: value}, "")
+
+
+def test_a_value_that_is_larger_already_is_not_advised():
+    sysctls, advice = advised("4096 131072 33554432")
+    assert sysctls == {}
+    assert advice == (
+        "net.ipv4.tcp_rmem: already as large as this needs; look for a program that sets its own "
+        "buffer (SO_RCVBUF, SO_SNDBUF, -w), and for memory pressure (tcp_mem)"
+    )
+
+
+def test_a_value_that_is_not_known_may_be_larger():
+    assert advised(None) == ({RMEM: "4096 131072 8388608"}, "keep what is larger already")
+
+
+def test_of_two_hosts_neither_is_lowered():
+    hosts = [
+        Host(sysctls={RMEM: value}) for value in ("4096 131072 16777216", "4096 131072 6291456")
+    ]
+    hit = never_lower(Hit(1.0, "", sysctls={RMEM: "4096 131072 8388608"}), hosts)
+    assert hit.sysctls == {RMEM: "4096 131072 16777216"}
+
+
+def test_a_range_of_ports_is_widened_at_both_ends():
+    name = "net.ipv4.ip_local_port_range"
+    hit = Hit(1.0, "", sysctls={name: "1024 65535"})
+    assert never_lower(hit, [Host(sysctls={name: "32768 60999"})]).sysctls == {name: "1024 65535"}
+    assert never_lower(hit, [Host(sysctls={name: "1000 65535"})]).sysctls == {}
+
+
+def test_the_window_of_a_host_with_large_buffers_is_not_lowered():
+    """The flow is limited by its window, though tcp_rmem allows more: a program has set its buffer."""
+    evidence = tcp(
+        flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000),
+        receiver(recv_q=0, rcvbuf=6_291_456),
+        peer=Host(sysctls={RMEM: "4096 131072 268435456"}),
+    )
+    finding = diagnose(evidence).limit
+    assert (finding.id, dict(finding.sysctls)) == ("D01", {})
+    assert finding.advice.startswith("net.ipv4.tcp_rmem: already as large as this needs")
+
+
+# --- Commands with the names of this test -----------------------------------------------------------------------------
+
+
+def test_a_ring_is_advised_in_its_largest_size_where_that_is_known():
+    evidence = EVERY["D11"]
+    assert diagnose(evidence).findings[0].advice == (
+        "a larger receive ring, if ethtool -g eth1 shows one (ethtool -G, which resets the link on "
+        "many drivers); spread its interrupts over CPUs"
+    )
+    known = replace(evidence, peer=Host(links=(Link("eth1", rings={"rx": 512, "rx_max": 4096}),)))
+    assert diagnose(known).findings[0].advice.startswith("ethtool -G eth1 rx 4096, ")
+
+
+def test_the_route_is_that_to_this_peer():
+    evidence = replace(EVERY["D29"], address="172.16.0.2")
+    assert diagnose(evidence).findings[0].advice == (
+        "look at the route (ip route get 172.16.0.2), and make it leave through eth1, with the "
+        "source address of that device"
+    )
+
+
+def test_a_policer_is_advised_with_a_rate_and_the_device():
+    evidence = replace(EVERY["D17"], local=Host(planned="eth1"))
+    assert diagnose(evidence).findings[0].advice == (
+        "ask for a shaper; on the sender, iperf3 --fq-rate 91865K, or tc qdisc replace dev eth1 "
+        "root fq maxrate 91865kbit"
+    )
+
+
+def test_nothing_is_promised_of_the_slower_direction():
+    found = diagnose(EVERY["D27"]).findings[0]
+    assert (found.id, found.predicted) == ("D27", None)

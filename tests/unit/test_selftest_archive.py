@@ -1,0 +1,318 @@
+"""The archive of all tests: bounded, private, whole after faults, and read by history, compare and later tests."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from selftest_runs import flow_of, receiver, tcp
+from test_selftest_conditions import CASES
+
+from neuca_tools.commands.neuca import main
+from neuca_tools.errors import ApplyError, SelftestError
+from neuca_tools.selftest import ARCHIVE, OLD_ARCHIVE
+from neuca_tools.selftest.diagnosis.compare import compare
+from neuca_tools.selftest.diagnosis.diagnose import diagnose, phase_results
+from neuca_tools.selftest.evidence import Evidence, Host, Link
+from neuca_tools.selftest.measure import archive, store
+from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.entry import comparable, entry_of, history_line
+from neuca_tools.selftest.report.record import record
+
+ROOT = Path(__file__).parents[2]
+DATA = sorted((Path(__file__).parent / "data" / "iperf").iterdir())
+RUN = tcp(
+    flow_of(250e6, rwnd=0.8, snd_wnd=3_144_960, snd_cwnd=4000, unacked=2172, rtt=100_000),
+    receiver(recv_q=0, rcvbuf=6_291_456),
+    expect=1e9,
+    local=Host(name="near", links=(Link("eth1", mtu=9000),), path=("eth1",), log=("noise",)),
+)
+
+
+def a_test(number=0, address="172.16.0.2", boot="one", **more):
+    taken = f"2026-11-22T20:{number:02}:00Z"
+    return replace(RUN, address=address, taken=taken, boot=boot, **more)
+
+
+def an_entry(evidence, report=None):
+    return entry_of(evidence, diagnose(evidence), "quick", 4.0, report)
+
+
+@pytest.fixture
+def keep(tmp_path):
+    """Archives a test, with its report or without."""
+
+    def do(evidence, report=False):
+        name = None
+        if report:
+            name = store.keep(tmp_path, evidence, record(evidence, diagnose(evidence))).name
+        archive.append(tmp_path, tmp_path / "lock", an_entry(evidence, name))
+
+    return do
+
+
+def test_each_test_is_a_line_that_only_root_can_read(tmp_path, keep):
+    keep(a_test(1))
+    keep(a_test(2, label="second"))
+    path = tmp_path / ARCHIVE
+    assert path.stat().st_mode & 0o777 == 0o600
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert archive.entries(tmp_path) == ([first, second], 0)
+    evidence = first.pop("evidence")
+    (phase,), (finding, *_) = first.pop("phases"), first.pop("findings")
+    assert first == {
+        "version": 1,
+        "taken": "2026-11-22T20:01:00Z",
+        "boot": "one",
+        "label": None,
+        "peer": "172.16.0.2",
+        "interface": "eth1",
+        "plan": "quick",
+        "seconds": 4.0,
+        "verdict": "below threshold",
+        "exit_code": 4,
+        "expect": 1e9,
+        "report": None,
+    }
+    assert (phase["name"], phase["direction"], phase["rate"]) == ("tcp", "forward", 250e6)
+    assert (finding["id"], finding["severity"], "text" in finding) == ("D01", "limit", False)
+    assert ("log" in evidence["local"], "sender" in evidence["phases"][0]) == (False, False)
+
+
+def test_a_file_of_a_thousand_tests_becomes_the_old_one(tmp_path, keep):
+    line = json.dumps({"version": 1, "taken": "2026-11-22T19:00:00Z", "peer": "10.0.0.1"}) + "\n"
+    (tmp_path / ARCHIVE).write_text(line * (archive.MOST_ENTRIES - 1))
+    (tmp_path / OLD_ARCHIVE).write_text("an older one\n")
+    keep(a_test(1))
+    assert (tmp_path / OLD_ARCHIVE).read_text() == "an older one\n"
+    keep(a_test(2))
+    found, damaged = archive.entries(tmp_path)
+    assert (len(found), damaged) == (archive.MOST_ENTRIES + 1, 0)
+    assert (tmp_path / ARCHIVE).read_text().count("\n") == 1
+    assert (tmp_path / ARCHIVE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_of_many_bytes_becomes_the_old_one(tmp_path, keep):
+    (tmp_path / ARCHIVE).write_text(" " * (archive.MOST_BYTES - 100) + "\n")
+    keep(a_test(1))
+    assert (tmp_path / OLD_ARCHIVE).stat().st_size == archive.MOST_BYTES - 99
+    assert len(archive.entries(tmp_path)[0]) == 1
+
+
+def test_a_huge_test_is_archived_without_its_evidence(tmp_path, keep):
+    keep(a_test(1, peer=Host(sysctls={"x" * 100 + str(n): "y" for n in range(3000)})))
+    (found,), _ = archive.entries(tmp_path)
+    assert (found["evidence"], found["verdict"]) == (None, "below threshold")
+    assert store.earlier(tmp_path, "172.16.0.2") == []
+
+
+def test_a_line_that_a_power_cut_left_is_skipped(tmp_path, keep):
+    keep(a_test(1))
+    with (tmp_path / ARCHIVE).open("a") as stream:
+        stream.write('{"version": 1, "taken": "2026-')
+    keep(a_test(2))
+    found, damaged = archive.entries(tmp_path)
+    assert ([one["taken"][14:16] for one in found], damaged) == (["01", "02"], 1)
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "7", '"x"', "{}", '{"version": 2}', "[" * 100_000, "\xff", "\0", "9" * 5000]
+)
+def test_a_line_that_is_no_entry_is_skipped(tmp_path, line):
+    (tmp_path / ARCHIVE).write_text(f"{line}\n", encoding="latin-1")
+    assert archive.entries(tmp_path) == ([], 1)
+    assert store.kept(tmp_path) == []
+
+
+ODD = {
+    "types": {"taken": 5, "boot": [], "label": {}, "peer": 7, "report": [], "evidence": "x"},
+    "a path": {"peer": "172.16.0.2", "report": "../../etc/passwd", "evidence": {"version": 1}},
+    "evidence of another version": {"peer": "172.16.0.2", "evidence": {"version": 99}},
+    "nothing": {},
+    "phases": {"peer": "172.16.0.2", "phases": [7, {"rate": "x"}, {"rate": True}], "findings": 5},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_entry_harms_nothing(tmp_path, name):
+    (tmp_path / ARCHIVE).write_text(json.dumps({"version": 1, **ODD[name]}) + "\n")
+    expected = [Evidence()] if name == "a path" else []
+    assert store.earlier(tmp_path, "172.16.0.2") == expected
+    assert history(tmp_path)[0] == 0
+    assert history(tmp_path, "--json")[0] == 0
+
+
+def test_a_disk_without_room_costs_the_entry_alone(tmp_path, keep):
+    """A limit on the size of files ends a write in the middle, as a full disk does."""
+    keep(a_test(1))
+    before = (tmp_path / ARCHIVE).read_bytes()
+    program = (
+        "import resource, signal, sys; from pathlib import Path;"
+        " from neuca_tools.errors import ApplyError; from neuca_tools.selftest.measure import archive;"
+        " signal.signal(signal.SIGXFSZ, signal.SIG_IGN); state = Path(sys.argv[1]);"
+        f" resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 100},) * 2)\n"
+        "try: archive.append(state, state / 'lock', {'version': 1, 'label': 'x' * 1000})\n"
+        "except ApplyError as error: print(error.text)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == f'write "{tmp_path}/{ARCHIVE}": File too large\n'
+    assert (tmp_path / ARCHIVE).read_bytes() == before
+
+
+def test_tests_that_end_at_once_are_all_archived(tmp_path):
+    program = (
+        "import sys; from pathlib import Path; from neuca_tools.selftest.measure import archive;"
+        " state = Path(sys.argv[1]);"
+        " [archive.append(state, state / 'lock', {'version': 1, 'n': n}) for n in range(50)]"
+    )
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, tmp_path],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for _ in range(3)
+    ]
+    assert [child.wait(120) for child in children] == [0, 0, 0]
+    found, damaged = archive.entries(tmp_path)
+    assert (sorted(one["n"] for one in found), damaged) == (
+        sorted([*range(50)] * 3),
+        0,
+    )
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path):
+    (tmp_path / "target").write_text("untouched")
+    (tmp_path / ARCHIVE).symlink_to(tmp_path / "target")
+    with pytest.raises(ApplyError) as raised:
+        archive.append(tmp_path, tmp_path / "lock", {"version": 1})
+    assert raised.value.text == (f'write "{tmp_path}/{ARCHIVE}": Too many levels of symbolic links')
+    assert (tmp_path / "target").read_text() == "untouched"
+
+
+def test_an_archive_that_cannot_be_read_is_not_empty(tmp_path):
+    (tmp_path / ARCHIVE).mkdir()
+    with pytest.raises(SelftestError) as raised:
+        archive.entries(tmp_path)
+    assert raised.value.text == f'read "{tmp_path}/{ARCHIVE}": Is a directory'
+    assert history(tmp_path)[0] == 1
+
+
+# --- What is compared with it ---------------------------------------------------------------------------------------------
+
+
+def test_an_entry_has_the_rates_of_its_test():
+    """Also of those that iperf3 itself printed, whose intervals are left out."""
+    runs = [evidence_of(path.read_bytes()) for path in DATA]
+    for evidence in (*runs, *CASES.values()):
+        whole, short = phase_results(evidence), phase_results(comparable(evidence))
+        assert [one.rate for one in whole] == [one.rate for one in short]
+
+
+def test_a_test_is_compared_with_the_archive_when_its_report_is_gone(tmp_path, keep):
+    keep(a_test(1), report=True)
+    keep(a_test(2))
+    keep(a_test(3, address="172.16.0.9"))
+    store.names(tmp_path)[0].unlink()
+    earlier = store.earlier(tmp_path, "172.16.0.2")
+    assert [one.taken for one in earlier] == ["2026-11-22T20:01:00Z", "2026-11-22T20:02:00Z"]
+    compared = compare(earlier, a_test(4))
+    assert ([(one.before, one.count) for one in compared.rates], compared.changes) == (
+        [(250e6, 2)],
+        (),
+    )
+
+
+def test_a_report_that_is_kept_is_used_once_and_whole(tmp_path, keep):
+    keep(a_test(1), report=True)
+    evidence = a_test(2)
+    store.keep(tmp_path, evidence, record(evidence, diagnose(evidence)))  # an older version's
+    assert store.earlier(tmp_path, "172.16.0.2") == [a_test(1), evidence]
+
+
+def test_the_last_ten_of_a_thousand_are_compared(tmp_path):
+    lines = [
+        json.dumps(an_entry(replace(a_test(), taken=f"2026-11-22T20:00:00.{n:04}Z")))
+        for n in range(999)
+    ]
+    (tmp_path / ARCHIVE).write_text("\n".join(lines) + "\n")
+    found = store.earlier(tmp_path, "172.16.0.2")
+    assert [one.taken[-5:-1] for one in found] == [f"{n:04}" for n in range(989, 999)]
+
+
+# --- Commands -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def said(capsys):
+    return lambda code: (code, *capsys.readouterr())
+
+
+def configured(state):
+    path = state / "config"
+    path.write_text(f"[runtime]\nstate-directory = {state}\nrun-directory = {state}\n")
+    return ["--config", str(path)]
+
+
+def history(state, *words):
+    return (main(["history", *configured(state), *words], "neuca-selftest"),)
+
+
+def test_history_lists_the_tests(tmp_path, keep, said):
+    keep(a_test(1))
+    keep(a_test(2, label="second\x1b[2J"))
+    keep(a_test(3, address="fd00::2"))
+    found = "  below threshold  tcp 250 Mbit/s; D01 receive window too small"
+    lines = [
+        f"2026-11-22T20:01:00Z  172.16.0.2       eth1       quick   {found}",
+        f'2026-11-22T20:02:00Z  172.16.0.2       eth1       quick   {found}; "second\\x1b[2J"',
+        f"2026-11-22T20:03:00Z  fd00::2          eth1       quick   {found}",
+    ]
+    assert said(history(tmp_path)[0]) == (0, "\n".join(lines) + "\n", "")
+    assert said(history(tmp_path, "--last", "1")[0]) == (0, lines[2] + "\n", "")
+    assert said(history(tmp_path, "--peer", "172.16.0.2", "--last", "1")[0])[1] == lines[1] + "\n"
+    code, out, _ = said(history(tmp_path, "--json", "--peer", "fd00::2")[0])
+    (found,) = json.loads(out)
+    assert (code, found["peer"], "evidence" in found) == (0, "fd00::2", False)
+
+
+def test_history_says_what_it_skips_and_that_there_is_nothing(tmp_path, said):
+    assert said(history(tmp_path)[0]) == (
+        *(0, ""),
+        f'neuca-selftest: no test is archived in "{tmp_path}"\n',
+    )
+    (tmp_path / ARCHIVE).write_text("{broken\n")
+    assert said(history(tmp_path, "--json")[0]) == (
+        *(0, "[]\n"),
+        "neuca-selftest: 1 lines of the archive cannot be read, ignoring\n",
+    )
+
+
+def test_a_line_of_history_for_a_test_without_rates():
+    found = an_entry(Evidence(address="172.16.0.2", taken="2026-11-22T20:01:00Z"))
+    assert history_line(found) == (
+        "2026-11-22T20:01:00Z  172.16.0.2       -          quick     inconclusive"
+    )
+
+
+def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
+    keep(a_test(1, label="monday"))
+    keep(a_test(2, boot="two", label="tuesday"))
+    words = ["compare", *configured(tmp_path)]
+    assert said(main([*words, "monday", "tuesday"], "neuca-selftest"))[0] == 0
+    assert said(main([*words, "last-boot"], "neuca-selftest"))[0] == 0
+    code, _, error = said(main([*words, "monday", "wednesday"], "neuca-selftest"))
+    assert (code, error) == (1, 'neuca: read "wednesday": No such file or directory\n')

@@ -1,0 +1,211 @@
+"""The commands of neuca-selftest: every former spelling still works, help has groups, completion knows each option."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.commands import selftest_parsers as parsers
+from neuca_tools.commands.neuca import main
+from neuca_tools.commands.selftest_paths import paths_parser
+
+ROOT = Path(__file__).parents[2]
+COMPLETION = ROOT / "packaging" / "completion" / "neuca-selftest"
+PARSERS = {
+    "run": parsers.run_parser,
+    "serve": parsers.serve_parser,
+    "explain": parsers.explain_parser,
+    "compare": parsers.compare_parser,
+    "history": parsers.history_parser,
+    "compare-paths": paths_parser,
+}
+# neuca-selftest(1), README.md, the unit and the ssh command of the first builds, which had no "run" and no "serve".
+FORMER_TESTS = """\
+172.16.0.1
+name@172.16.0.1 fd00::2
+--expect 5G --secret-file /etc/neuca/selftest.secret 172.16.0.1
+--at-boot
+--config FILE --plan quick PEER
+--plan standard PEER
+--plan full --time 30 --port 5201 --parallel 1,8,128 PEER
+--bidir --udp --rate 500M PEER
+PEER --skip udp,rdma
+--only tcp,udp PEER
+--broadcast 5 PEER
+--numa auto PEER
+--ssh HOST PEER
+--interface eth1 PEER
+--netns NAME PEER
+--container NAME PEER
+--family 6 PEER
+--try-fix PEER
+--label TEXT PEER
+--json PEER
+--nagios PEER
+--html PATH --prometheus PATH PEER
+--exp=5G --par 4 PEER
+-- PEER"""
+FORMER_SERVICES = """\
+--serve
+--serve --for 300 --secret-file /etc/neuca/selftest.secret
+--serve --address 172.16.0.1 --address fd00::1 --port 5201
+--serve --stdio --address 172.16.0.1 --port 45678 --for 230
+--for 60 --serve --interface eth1 --config FILE
+--serve --netns NAME
+--serve --container NAME"""
+FORMER_OPTIONS = (
+    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --broadcast --numa --ssh"
+    " --secret-file --interface --netns --container --family --try-fix --label --at-boot --json --nagios --html"
+    " --prometheus --serve --for --address --stdio"
+).split()
+
+
+def spellings(text):
+    return pytest.mark.parametrize("words", map(shlex.split, text.split("\n")), ids=" ".join)
+
+
+@spellings(FORMER_TESTS)
+def test_a_former_spelling_of_a_test_means_run(words):
+    former, run = (vars(one().parse_args(words)) for one in (parsers.former_parser, PARSERS["run"]))
+    assert former.pop("serve") is False
+    assert {name: former[name] for name in run} == run
+    assert {name: former[name] for name in former.keys() - run.keys()} == {
+        "period": 600.0,
+        "address": None,
+        "stdio": False,
+    }
+
+
+@spellings(FORMER_SERVICES)
+def test_a_former_spelling_of_a_service_means_serve(words):
+    former = vars(parsers.former_parser().parse_args(words))
+    served = vars(parsers.serve_parser().parse_args([word for word in words if word != "--serve"]))
+    assert former["serve"] is True
+    assert {name: former[name] for name in served} == served
+
+
+def test_no_former_option_is_gone():
+    known = [name for one in parsers.former_parser()._actions for name in one.option_strings]
+    assert set(FORMER_OPTIONS) <= set(known)
+
+
+@pytest.fixture
+def nothing(tmp_path):
+    """A configuration without peers and without a secret."""
+    path = tmp_path / "config"
+    path.write_text(f"[runtime]\nstate-directory = {tmp_path}\nrun-directory = {tmp_path}\n")
+    return str(path)
+
+
+def said(capsys, *words):
+    code = main(list(words), "neuca-selftest")
+    return (code, *capsys.readouterr())
+
+
+def test_without_a_command_the_configured_peers_are_tested(capsys, nothing):
+    expected = (
+        77,
+        "",
+        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n",
+    )
+    assert said(capsys, "--config", nothing) == expected
+    assert said(capsys, "run", "--config", nothing) == expected
+    assert main(["selftest", "run", "--config", nothing]) == 77
+
+
+def test_a_peer_for_a_service_is_refused_in_the_former_spelling(capsys, nothing):
+    assert said(capsys, "--serve", "--config", nothing, "172.16.0.1") == (
+        2,
+        "",
+        "neuca: neuca-selftest --serve: no PEER is accepted; the secret admits peers\n",
+    )
+
+
+def test_a_peer_with_the_name_of_a_command_can_be_tested():
+    assert parsers.run_parser().parse_args(["serve"]).peers == ["serve"]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--plan", "quick", "--help"]], ids=" ".join)
+def test_help_without_a_command_lists_the_commands(capsys, words):
+    with pytest.raises(SystemExit) as raised:
+        main(words, "neuca-selftest")
+    shown = capsys.readouterr().out
+    assert raised.value.code == 0
+    assert re.findall(r"^    (\w[\w-]*)(?:  |$)", shown, re.MULTILINE) == list(PARSERS)
+    assert "--parallel" not in shown
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_help_of_a_command_has_groups_and_one_example(capsys, command):
+    with pytest.raises(SystemExit) as raised:
+        main([command, "--help"], "neuca-selftest")
+    shown = capsys.readouterr().out
+    assert raised.value.code == 0
+    assert shown.startswith(f"usage: neuca-selftest {command} ")
+    titles = re.findall(r"^(\w[\w ]+):$", shown, re.MULTILINE)
+    known = [title for title, _ in parsers.GROUPS]
+    assert [title for title in titles if title in known] == [one for one in known if one in titles]
+    own = shown.partition("\noptions:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  (-\S.*?)  ", own, re.MULTILINE) == ["-h, --help"]
+    example = re.findall(r"^Example: neuca-selftest (.*)$", shown, re.MULTILINE)
+    assert [one.split()[0] for one in example] == [command]
+    PARSERS[command]().parse_args(shlex.split(example[0])[1:])
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_every_option_is_in_a_group(command):
+    grouped = {f"--{name}" for _, names in parsers.GROUPS for name in names.split()}
+    options = {name for one in PARSERS[command]()._actions for name in one.option_strings}
+    assert options - grouped == {"-h", "--help"}
+
+
+# --- Completion -----------------------------------------------------------------------------------------------------------
+
+
+def completed(*words):
+    """What bash offers for the last word."""
+    listed = " ".join(map(shlex.quote, ("neuca-selftest", *words)))
+    script = (
+        f"source {shlex.quote(str(COMPLETION))}; COMP_WORDS=({listed}); COMP_CWORD={len(words)};"
+        ' _neuca_selftest; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("command", PARSERS)
+def test_completion_offers_the_options_of_a_command(command):
+    actions = PARSERS[command]()._actions
+    options = {name for one in actions for name in one.option_strings if name.startswith("--")}
+    assert sorted(completed(command, "--")) == sorted(options)
+
+
+def test_completion_offers_the_commands_and_the_former_options():
+    assert [word for word in completed("") if word in PARSERS] == list(PARSERS)
+    assert completed("com") == ["compare", "compare-paths"]
+    assert {"--serve", "--plan", "--for"} <= set(completed("--"))
+
+
+def test_completion_offers_values(tmp_path):
+    assert completed("run", "--plan", "q") == ["quick"]
+    assert completed("run", "--only", "tcp-") == ["tcp-reverse", "tcp-parallel", "tcp-bidir"]
+    assert completed("--family", "") == ["4", "6"]
+    (tmp_path / "a run.json").touch()
+    assert completed("explain", f"{tmp_path}/a") == [str(tmp_path / "a"), "run.json"]
+    assert completed("run", "--rate", "") == []
+
+
+def test_completion_knows_every_step_and_plan():
+    from neuca_tools.selftest.measure.iperf.plans import PLANS, STEPS
+
+    assert completed("run", "--only", "") == list(STEPS)
+    assert sorted(completed("run", "--plan", "")) == sorted(PLANS)

@@ -1,0 +1,136 @@
+"""The trace of one end: which connections count, what grows, and whose clock its times are of."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from neuca_tools.selftest.evidence.trace import (
+    NO_TRACE,
+    Connection,
+    Point,
+    Trace,
+    shifted,
+    trace_of,
+    within,
+)
+from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.helper.heard import clock_of
+from neuca_tools.selftest.measure.helper.heard import trace_of as heard_trace
+from neuca_tools.selftest.measure.host import tracing
+from neuca_tools.selftest.measure.host.tracing import Recorder
+
+CONTROL, DATA, MORE = (40000, 5201), (40001, 5201), (40002, 5201)
+
+
+def sent(ports, acked, retransmits=0, rtt=0.01, received=0):
+    return Connection(ports, acked, received, retransmits, rtt, 14480.0, 65535, 2896.0)
+
+
+def test_rates_and_retransmits_are_those_of_each_interval():
+    found = trace_of(
+        [
+            Point(10.0, [sent(CONTROL, 100), sent(DATA, 0)]),
+            Point(10.1, [sent(CONTROL, 100), sent(DATA, 125_000, 2)]),
+            Point(10.3, [sent(CONTROL, 100), sent(DATA, 375_000, 2, 0.03)]),
+        ]
+    )
+    assert found.points("sent") == [(10.1, 10e6), (10.3, 10e6)]
+    assert found.points("retransmits") == [(10.1, 2), (10.3, 0)]
+    assert found.points("rtt") == [(10.0, 0.01), (10.1, 0.01), (10.3, 0.03)]
+    assert found.cwnd == (14480.0,) * 3
+    assert found.time == (10.0, 10.1, 10.3)
+
+
+def test_windows_of_several_connections_are_added_and_round_trips_averaged():
+    streams = [sent(DATA, 10, rtt=0.01), sent(MORE, 10, rtt=0.03)]
+    found = trace_of([Point(1.0, [sent(CONTROL, 1), *streams])])
+    assert (found.cwnd, found.rtt, found.in_flight) == ((28960.0,), (0.02,), (5792.0,))
+
+
+def test_a_connection_that_receives_has_no_part_in_windows():
+    """With --bidir an end has connections of both kinds."""
+    receiving = Connection(MORE, 5, 900_000, 0, 9.0, 1.0, 1, 0.0)
+    first = [sent(CONTROL, 1), sent(DATA, 0), receiving._replace(received=0)]
+    found = trace_of(
+        [Point(1.0, first), Point(2.0, [sent(CONTROL, 1), sent(DATA, 800_000), receiving])]
+    )
+    assert (found.rtt, found.sent[1], found.received[1]) == ((0.01, 0.01), 6.4e6, 7.2e6)
+
+
+def test_what_a_kernel_does_not_know_is_none():
+    old = Connection(DATA, rtt=0.02)
+    found = trace_of([Point(1.0, [old]), Point(2.0, [old]), Point(3.0)])
+    assert (found.sent, found.retransmits, found.cwnd) == ((None,) * 3,) * 3
+    assert found.rtt == (0.02, 0.02, None)
+
+
+def test_a_connection_opened_in_between_has_sent_all_that_it_counts():
+    found = trace_of(
+        [Point(0.0, [sent(CONTROL, 1)]), Point(1.0, [sent(CONTROL, 1), sent(DATA, 1000)])]
+    )
+    assert found.sent == (None, 8000)
+
+
+def test_the_busiest_processor_is_taken_over_a_quarter_of_a_second():
+    times = [(0.0, 0.0, 0.0), (0.1, 0.1, 0.0), (0.3, 0.1, 0.2), (0.4, 0.1, 0.3)]
+    points = [Point(at, (), [(one, at), (two, at)]) for at, one, two in times]
+    assert trace_of(points).cpu == (None, None, 0.667, 1.0)
+
+
+def test_a_trace_of_nothing_is_empty():
+    assert trace_of([]) == NO_TRACE
+
+
+def test_what_is_outside_of_the_test_or_lacks_a_column_is_cut():
+    long = Trace((1.0, 2.0, 3.0), *[(7.0,) * 3] * 8)
+    assert within(long, 1.5, 2.5) == Trace((2.0,), *[(7.0,)] * 8)
+    assert within(long, 4, 5) == NO_TRACE
+    assert within(Trace((1.0, 2.0), *[(7.0,)] * 8), 0, 9).time == (1.0,)
+
+
+def test_the_peers_times_become_ours():
+    told = {"time": [1000.0, 1001.0], **{name: [1.0, None] for name in COLUMNS}}
+    found = heard_trace({"trace": told}, ahead=990.0, first=9.0, last=10.5)
+    assert (found.time, found.rtt) == ((10.0,), (1.0,))
+    assert shifted(Trace((5.0,)), -1.5).time == (6.5,)
+
+
+COLUMNS = "sent received rtt cwnd snd_wnd in_flight retransmits cpu".split()
+
+
+@pytest.mark.parametrize("told", [[], {"time": ["x"]}, {"time": [1e300]}, {"rtt": [True]}])
+def test_a_peers_trace_of_wrong_types_is_refused(told):
+    with pytest.raises(ChannelError):
+        heard_trace({"trace": told}, 0.0, 0.0, 1e9)
+
+
+@pytest.mark.parametrize("clock", [None, True, "1", -1, float("nan"), float("inf"), 1e300])
+def test_a_peer_without_a_clock_has_no_trace(clock):
+    assert clock_of({"clock": clock}) is None
+    assert clock_of({"clock": 12}) == 12.0
+
+
+def test_a_recorder_sees_a_connection_and_the_processors(monkeypatch):
+    monkeypatch.setattr(tracing, "MOST", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as one:
+            accepted = server.accept()[0]
+            with accepted:
+                one.sendall(b"x" * 1000)
+                recorder = Recorder(4, seconds=1e-9, remote_port=port)
+                while recorder.due() < float("inf"):
+                    recorder.turn()
+                found = recorder.end()
+    assert len(found.time) == 2
+    assert all(found.cwnd)
+    assert found.time == tuple(sorted(found.time))
+
+
+def test_a_long_test_has_no_more_points_than_a_short_one():
+    recorder = Recorder(4, seconds=3600)
+    assert recorder.due() - recorder.end().time[0] >= 5.9

@@ -1,0 +1,65 @@
+"""Play a set-up between two namespaces, and write down what was said of it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "netns"))
+
+from between import Between, between
+from setups import Setup
+
+
+def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
+    """The result of the first run; `folder` keeps its report as well."""
+    began = time.monotonic()
+    found: dict[str, Any] = {
+        "seed": setup.seed,
+        "number": setup.number,
+        "name": setup.name,
+        "what": setup.what,
+        "wanted": setup.wanted,
+        "busy": setup.busy,
+    }
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=folder) as directory,
+            between(Path(directory)) as hosts,
+        ):
+            report = _report(hosts, setup)
+    except AssertionError as error:
+        return {**found, "error": str(error)[-500:], "findings": []}
+    found["findings"] = [
+        {key: one.get(key) for key in ("id", "severity", "confidence", "share", "direction")}
+        for one in report["findings"]
+    ]
+    return {
+        **found,
+        "verdict": report["verdict"],
+        "unknown": report.get("unknown"),
+        "rates": [[one["name"], one["direction"], one.get("rate")] for one in report["phases"]],
+        "seconds": round(time.monotonic() - began),
+        "report": report,
+    }
+
+
+def _report(hosts: Between, setup: Setup) -> dict[str, Any]:
+    for where, settings in ((hosts.near, setup.near), (hosts.far, setup.far)):
+        words = (f"net.ipv4.tcp_congestion_control={setup.congestion}", *settings)
+        for one in words:
+            hosts.run("sysctl", "-qw", one, where=where)
+    hosts.boxed(setup.there, setup.back, setup.number)
+    if setup.own:
+        hosts.run(*f"tc qdisc add dev a0 root tbf {setup.own}".split(), where=hosts.near)
+    if setup.listens:
+        hosts.serve()
+    if setup.busy:
+        hosts.busy(os.cpu_count() or 1)
+    return hosts.report(*setup.words, helped=setup.listens)

@@ -1,0 +1,161 @@
+"""The world tier: the draw is as announced, the scorer counts as described, and a whole world reaches its aims."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from guests import case_of
+from middlebox import Bucket, Way
+from play import play
+from score import FALSE_ALARM, PAIR, SINGLE, confidences, is_right, read, scores, summary
+from setups import BOXED, FASTEST, NEAREST, SLOWEST, draw, draw_fast
+
+SEED = int(os.environ.get("NEUCA_SEED") or time.strftime("%G%V"))
+COUNT = int(os.environ.get("NEUCA_SETUPS") or 60)
+
+# --- The draw ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2, SEED])
+def test_a_quarter_has_two_faults_a_tenth_none_and_half_have_busy_neighbours(seed):
+    drawn = draw(seed, 60)
+    assert Counter(len(one.wanted) for one in drawn) == {0: 6, 1: 39, 2: 15}
+    assert sum(one.busy for one in drawn) == 30
+    assert {one.number for one in drawn} == set(range(60))
+
+
+def test_the_same_seed_draws_the_same_and_another_draws_others():
+    assert draw(1, 20) == draw(1, 60)[:20]
+    assert draw(1, 20) != draw(2, 20)
+
+
+@pytest.mark.parametrize("seed", [1, SEED])
+def test_the_parameters_are_far_apart(seed):
+    boxed, fast = draw(seed, 60), draw_fast(seed, 60)
+    for one in boxed:
+        assert 0.2 * SLOWEST <= one.there.rate <= BOXED
+        assert NEAREST <= one.rtt <= 0.31
+        assert 1 <= one.streams <= 128
+    assert max(one.rate for one in fast) > 1e9
+    assert all(one.rate <= FASTEST * 1.001 for one in fast)
+    assert max(one.rtt for one in boxed) > 0.1 > 0.001 > min(one.rtt for one in boxed)
+
+
+@pytest.mark.parametrize("one", draw_fast(1, 40), ids=lambda one: f"{one.number}-{one.name}")
+def test_a_case_for_a_guest_is_a_script(one):
+    case = case_of(one)
+    for script in (case.setup, case.beside):
+        assert subprocess.run(["sh", "-n", "-c", script], check=False).returncode == 0
+
+
+# --- What the box does ---------------------------------------------------------------------------------------------------
+
+
+def passed(way: Way, seconds: float, rate: float, size: int = 1500) -> list[float]:
+    """The delays in seconds of those frames of a steady flow of `rate` bit/s that got through."""
+    bucket = Bucket(way, random.Random(1))
+    times = [at * size * 8 / rate for at in range(int(seconds * rate / size / 8))]
+    outs = ((at, bucket.due(1000 + at, size)) for at in times)
+    return [out - 1000 - at for at, out in outs if out is not None]
+
+
+def test_a_shaper_delays_and_then_drops_and_a_policer_only_drops():
+    shaped = passed(Way(rate=10e6, delay=0.01, queue=50_000), 10, 20e6)
+    assert len(shaped) * 1500 * 8 / 10 == pytest.approx(10e6, rel=0.02)
+    assert (shaped[0], max(shaped)) == (pytest.approx(0.0112), pytest.approx(0.05, rel=0.05))
+    policed = passed(Way(police=10e6, delay=0.01), 10, 20e6)
+    assert len(policed) * 1500 * 8 / 10 == pytest.approx(10e6, rel=0.02)
+    assert max(policed) == pytest.approx(0.01)
+
+
+def test_loss_is_a_share_and_large_frames_vanish():
+    assert len(passed(Way(loss=0.1), 10, 12e6)) == pytest.approx(9000, rel=0.03)
+    assert passed(Way(largest=1400), 1, 12e6) == []
+    assert len(passed(Way(largest=1500), 1, 12e6)) == 1000
+
+
+# --- The scorer ----------------------------------------------------------------------------------------------------------
+
+
+def result(number, wanted, *found, confidence="high", **more):
+    findings = [{"id": one, "severity": "limit", "confidence": confidence} for one in found]
+    base = {"seed": 1, "number": number, "name": "x", "what": "y", "wanted": wanted}
+    return {**base, "findings": findings, **more}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "right"),
+    [
+        ([["D18"]], ["D18"], True),
+        ([["D18", "D27"]], ["D27", "D18"], True),
+        ([["D18"]], ["D05", "D18"], False),  # not first
+        ([["D18"]], [], False),
+        ([["D18"], ["D01"]], ["D05", "D01", "D18"], True),
+        ([["D18"], ["D01"]], ["D18"], False),
+        ([["D17"], ["D17", "D05"]], ["D17"], False),  # one condition names one fault
+        ([], [], True),
+        ([], ["D14"], False),
+    ],
+)
+def test_a_single_fault_comes_first_of_a_pair_both_are_named_of_none_nothing(wanted, found, right):
+    assert is_right(result(0, wanted, *found)) is right
+
+
+def test_information_counts_for_nothing():
+    one = result(0, [], "D09")
+    one["findings"][0]["severity"] = "info"
+    assert is_right(one)
+
+
+def test_a_set_up_that_gave_no_report_is_wrong():
+    assert not is_right(result(0, [], error="no report"))
+
+
+def test_only_the_first_run_counts():
+    rows = [result(0, [["D18"]], "D05"), result(0, [["D18"]], "D18"), result(1, [], "D14")]
+    found = read("\n".join(map(json.dumps, rows)))
+    assert [one["number"] for one in found] == [0, 1]
+    assert scores(found)["single"].right == 0
+
+
+def test_the_summary_has_the_figures_and_the_aims():
+    rows = [result(0, [["D18"]], "D18"), result(1, [["D18"], ["D01"]], "D18", confidence="medium")]
+    assert summary(rows) == (
+        "single faults named first: 1 of 1 (100%) (aim 90%)\n"
+        "pairs with both named: 0 of 1 (0%) (aim 80%)\n"
+        "healthy without a finding: 0 of 0 (0%) (aim 95%)\n"
+        "right of confidence high: 1 of 1 (100%)\n"
+        "right of confidence medium: 1 of 1 (100%)"
+    )
+    assert confidences(rows)["low"].of == 0
+
+
+# --- The world -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_the_world(tmp_path):
+    """Every set-up of a seed, each once; the results stay in build/world."""
+    kept = Path(__file__).parents[2] / "build" / "world"
+    kept.mkdir(parents=True, exist_ok=True)
+    found = []
+    with (kept / f"{SEED}.jsonl").open("w") as results:
+        for setup in draw(SEED, COUNT):
+            one = play(setup, tmp_path)
+            one.pop("report", None)
+            found.append(one)
+            results.write(json.dumps(one) + "\n")
+            results.flush()
+    rows = scores(found)
+    assert rows["single"].share >= SINGLE, summary(found)
+    assert rows["pair"].share >= PAIR, summary(found)
+    assert rows["healthy"].share >= 1 - FALSE_ALARM, summary(found)
