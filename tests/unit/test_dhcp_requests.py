@@ -8,13 +8,17 @@ from dataclasses import replace
 
 import pytest
 from test_dhcp import FILE, RUNS, decided, netplan, seen
-from worlds import key, mac
+from worlds import PLACES, key, mac
 
+from neuca_tools.apply.decide import Policies, decide
+from neuca_tools.apply.observation import Observation
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp import UNSERVED
+from neuca_tools.desired.management import Policy
 from neuca_tools.desired.requests import combine
+from neuca_tools.desired.resolve import Settings
 from neuca_tools.documents import parse
-from neuca_tools.model import Automatic
+from neuca_tools.model import Automatic, Record
 
 NIC = f"interface {mac(2)}"
 
@@ -105,3 +109,11 @@ def test_dhcp_that_no_program_does_is_a_problem_with_the_remedy():
     # The manager of this host may still be starting, or is that of another namespace.
     assert problems(replace(alone, age=10.0)) == []
     assert problems(replace(alone, unmanaged=False)) == []
+
+
+def test_the_management_nic_and_an_ignored_one_get_no_client_whatever_a_document_says():
+    found = decided(seen(), document("dhcp4 = yes", section=f"interface {mac(1)}"))
+    assert [path for path in found.want.files if "dhcp" in path] == []
+    ignored = Policies(Settings(Policy(frozenset({mac(2)}))), PLACES)
+    found = decide(Observation(seen()), document("dhcp4 = yes"), ignored, Record())
+    assert [path for path, content in found.want.files.items() if "dhcp" in path and content] == []
