@@ -15,7 +15,7 @@ packages_of() {
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin \
-                  python3-jsonschema dbus network-manager ;;
+                  python3-jsonschema dbus ;;
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
@@ -40,7 +40,10 @@ missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
 oracles=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/oracles
 unpack=
 case " $* " in *" wild "*) [ -e "$oracles/complete" ] || unpack=yes ;; esac
-[ -n "$missing$unpack" ] || exit 0
+manager=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/networkmanager
+unpack_manager=
+case " $* " in *" netns "*|*" lanes "*) [ -e "$manager/complete" ] || unpack_manager=yes ;; esac
+[ -n "$missing$unpack$unpack_manager" ] || exit 0
 
 as_root=()
 [ "$(id -u)" = 0 ] || as_root=(sudo)
@@ -52,14 +55,20 @@ if [ -n "$missing" ]; then
     "${apt[@]}" install --no-install-recommends $missing
 fi
 
-# cloud-init and netplan are oracles of tests/wild. They are unpacked, not installed: cloud-init would set up this machine at its
-# next boot, and netplan its network.
-if [ -n "$unpack" ]; then
-    echo "unpacking: cloud-init netplan.io"
-    rm -rf "$oracles"
-    mkdir -p "$oracles/archives/partial"
+# unpacked DIRECTORY PACKAGE...: without installing them, packages with those that they need and that are missing.
+unpacked() {
+    local directory=$1
+    shift
+    echo "unpacking:" "$@"
+    rm -rf "$directory"
+    mkdir -p "$directory/archives/partial"
     "${apt[@]}" install --download-only --reinstall --no-install-recommends -o APT::Sandbox::User=root \
-        -o Dir::Cache::archives="$oracles/archives" cloud-init netplan.io
-    for archive in "$oracles"/archives/*.deb; do dpkg-deb --extract "$archive" "$oracles"; done
-    touch "$oracles/complete"
-fi
+        -o Dir::Cache::archives="$directory/archives" "$@"
+    for archive in "$directory"/archives/*.deb; do dpkg-deb --extract "$archive" "$directory"; done
+    touch "$directory/complete"
+}
+
+# cloud-init and netplan are oracles of tests/wild. They are unpacked, not installed: cloud-init would set up this machine at its
+# next boot, and netplan its network. NetworkManager would take over its NICs at once.
+[ -z "$unpack" ] || unpacked "$oracles" cloud-init netplan.io
+[ -z "$unpack_manager" ] || unpacked "$manager" network-manager

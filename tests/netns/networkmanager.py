@@ -1,14 +1,21 @@
-"""NetworkManager itself in the guest of the laboratory, on a bus of its own, and the agent run where it can reach both."""
+"""NetworkManager itself in the guest of the laboratory, on a bus of its own, and the agent run where it can reach both.
+
+It is not installed on the machine, whose NICs it would take over: `setup.sh` unpacks its package into the cache.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
-PROGRAM = Path("/usr/sbin/NetworkManager")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "neuca-guest-tools"
+PLACE = CACHE / "networkmanager"
+PROGRAM, CLIENT = PLACE / "usr/sbin/NetworkManager", PLACE / "usr/bin/nmcli"
+LIBRARIES = ":".join(map(str, [*PLACE.glob("usr/lib/*-linux-gnu"), *PLACE.glob("lib/*-linux-gnu")]))
 # A veth has no permanent MAC address, so that `mac:` in the agent's conf.d file does not match it. In its place NICs are
 # unmanaged by this, which D-Bus overrules as it does the udev property. Read-only, /sys tells that there is no udev.
 BASE = """[main]
@@ -34,13 +41,9 @@ mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
 mkdir -p /run/NetworkManager
 mount --bind "$3" /run/NetworkManager
-mount -t tmpfs tmpfs /var/lib/NetworkManager
-mount -t tmpfs tmpfs /etc/NetworkManager
-mkdir /etc/NetworkManager/conf.d /etc/NetworkManager/system-connections
-mount --bind "$1" /etc/NetworkManager/conf.d
-cp "$4" /etc/NetworkManager/NetworkManager.conf
-mkdir -p "$2"
-exec "$0" --no-daemon --state-file=/run/state
+mount -t tmpfs tmpfs /var/lib
+mkdir /var/lib/NetworkManager /run/empty
+exec "$0" --no-daemon --config="$4" --config-dir="$1" --system-config-dir=/run/empty --intern-config=/run/intern
 """
 # What tells the agent that the network of this host is its own: udevd's socket, and that process 1 is in it.
 AGENT = """mount -t tmpfs tmpfs /run
@@ -83,7 +86,7 @@ class NetworkManager:
             [*self.lab.guest.enter, *RUN, *map(str, words)],
             stdout=(self.folder / "log").open("a"),
             stderr=subprocess.STDOUT,
-            env=self.lab.environment,
+            env={**self.lab.environment, "LD_LIBRARY_PATH": LIBRARIES},
         )
         self.lab.wait("NetworkManager", lambda: "dp1" in self.devices(), 60)
 
@@ -101,7 +104,7 @@ class NetworkManager:
 
     def say(self, *words, check=False):
         """`nmcli`, as its user types it."""
-        return self.lab.run("nmcli", *words, check=check).out
+        return self.lab.run("env", f"LD_LIBRARY_PATH={LIBRARIES}", CLIENT, *words, check=check).out
 
     def devices(self) -> dict:
         """The state of each device, and the profile that it uses."""
