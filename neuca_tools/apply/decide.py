@@ -130,6 +130,6 @@ def _marks(
     present = [path.name for path in paths if path.parent == places.udev]
     sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
     found = manager_files.wanted(resolution, record, places, present, sysctls)
-    clients = manager_files.dhcp_client(resolution, places, world.files)
+    clients = manager_files.dhcp_client(resolution, record, places, world.files)
     files, told = {**found.files, **clients.files}, {**found.tell, **clients.tell}
     return manager_files.Marks(files, told, clients.profiles)

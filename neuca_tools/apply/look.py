@@ -50,6 +50,7 @@ def look(
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
+        unmanaged=managers.none,
     )
     tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
     read = _sysctls(interest.sysctls_of(world))

@@ -25,13 +25,15 @@ class Managers:
     """Both managers over one bus connection, for one pass.
 
     `reasons`: why a manager gave no answer to the last `ask`. `profiles`: the UUIDs of the
-    NetworkManager profiles that were in use then, by interface. `place` is their directory.
+    NetworkManager profiles that were in use then, by interface. `none`: neither ran then. `place`
+    is the directory of profiles.
     """
 
     def __init__(self, bus: Bus, enabled: bool, place: Path) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
         self._enabled, self._place = enabled, place
         self.profiles: Mapping[str, str] = {}
+        self.none = False
         self.reasons: dict[str, str] = {}
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
@@ -47,7 +49,7 @@ class Managers:
                 self.reasons[name] = reason
             if reason or "absent" not in words.values():
                 found[name] = words
-        self.profiles = self._networkmanager.profiles
+        self.profiles, self.none = self._networkmanager.profiles, not found
         return found
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:

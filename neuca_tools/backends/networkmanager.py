@@ -40,6 +40,7 @@ class NetworkManager(Manager):
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
         self.profiles: Mapping[str, str] = {}
+        self._seen: list[_Device] = []
 
     def states(self) -> dict[str, str]:
         """The states; `profiles` are then the UUIDs of the active profiles, by interface."""
@@ -113,7 +114,8 @@ class NetworkManager(Manager):
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
-        for device in self._devices():
+        self._seen = self._seen or self._devices()  # once for all NICs, of which there may be many
+        for device in self._seen:
             if device.interface != interface:
                 continue
             if not device.managed:

@@ -17,6 +17,7 @@ from typing import Optional
 
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.coverage import public
+from neuca_tools.desired.management import ANSWERED
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
@@ -35,6 +36,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.topology import identity, is_nic
 
 SETTING = "dhcp"
 # The managers that can be the client, the preferred one first.
@@ -42,6 +44,12 @@ CLIENTS = ("networkd", "networkmanager")
 # Prefix lengths: a lease with a shorter one would lead public networks to its link.
 SHORTEST_OWN = {4: 16, 6: 48}
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
+
+
+UNSERVED = (
+    "it has no DHCP lease, and neither systemd-networkd nor NetworkManager runs to get one:"
+    " start one of them, or configure another DHCP client for it"
+)
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,7 @@ def assigned(
     if not found:
         return replace(roles, left=platform_roles.leased(requests, roles))
     macs = {key.mac for key, request in requests.items() if wants(request)}
+    macs -= set(_ports(requests, roles, world))
     leased = {mac for mac in macs if roles.role(mac) == "dataplane"}
     if not complete:
         kept = dhcp_files.known(world.files).values()
@@ -106,6 +115,35 @@ def assigned(
             mac for manager, mac in kept if manager == found and roles.role(mac) == "unlisted"
         }
     return replace(roles, leased=frozenset(leased), client=found)
+
+
+def _ports(requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World) -> Iterator[str]:
+    """The NICs that are, or are to be, members of a bond or ports of a bridge.
+
+    On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
+    """
+    free = {mac for mac, device in roles.nics.items() if not device.master}
+    for device in filter(is_nic, world.devices.values()):
+        if device.master and identity(device) not in free:
+            yield identity(device)
+    for request in requests.values():
+        if request.virtual is not None:
+            yield from (member.mac for member in request.virtual.members)
+
+
+def unserved(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> Iterator[Problem]:
+    """A problem for each NIC on which no program does the DHCP that is asked for."""
+    if not world.unmanaged or world.age < ANSWERED:
+        return
+    for key, request in requests.items():
+        device = roles.nics.get(key.mac)
+        if device is None or key.rank or roles.role(key.mac) != "dataplane":
+            continue
+        has_lease = any(index == device.index for index, _ in world.leased)
+        if platform_roles.is_leased(request) and wants(request) and not has_lease:
+            yield Problem("refused", UNSERVED, key)
 
 
 def without_kernel(

@@ -15,7 +15,16 @@ from typing import Optional
 
 from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, LinkRequest, NicRecord, Record
+from neuca_tools.model import (
+    ACCEPT_RA,
+    OWN,
+    Link,
+    LinkKey,
+    LinkRequest,
+    NicRecord,
+    Original,
+    Record,
+)
 from neuca_tools.model.topology import VIRTUAL_NICS
 from neuca_tools.tuning.layer import PROFILE
 
@@ -227,7 +236,7 @@ def _clients(resolution: Resolution, manager: str) -> frozenset[str]:
 
 
 def dhcp_client(
-    resolution: Resolution, places: Places, files: Mapping[str, Optional[bytes]]
+    resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
 ) -> Marks:
     """The files that make a manager the DHCP client of NICs; `files` are those that are there.
 
@@ -241,7 +250,7 @@ def dhcp_client(
             found[path] = None
     profiles: dict[LinkKey, str] = {}
     for mac in sorted(roles.leased):
-        path, content = _client_file(mac, resolution, places)
+        path, content = _client_file(mac, resolution, record, places)
         found.pop(path, None)
         if content:
             found[path] = content
@@ -249,17 +258,32 @@ def dhcp_client(
     return Marks(found, {path: dhcp_files.owner(Path(path).name)[0] for path in found}, profiles)
 
 
-def _client_file(mac: str, resolution: Resolution, places: Places) -> tuple[str, bytes]:
+def _client_file(
+    mac: str, resolution: Resolution, record: Record, places: Places
+) -> tuple[str, bytes]:
     """The path of the file for the client of a NIC, and its content, empty if it is to stay."""
     request = resolution.requests.get(LinkKey(mac))
     asked = request.automatic if request is not None else None
-    link = resolution.want.links.get(LinkKey(mac))
-    mtu = link.mtu if link is not None else None
+    mtu = _asked_mtu(LinkKey(mac), resolution, record)
     if resolution.roles.client == "networkmanager":
         path = str(places.profiles / dhcp_files.profile_name(mac))
         return path, dhcp_profiles.profile(mac, asked, mtu) if asked else b""
     path = str(places.networkd / dhcp_files.networkd_name(mac))
     return path, dhcp_files.networkd(mac, asked, mtu is not None) if asked else b""
+
+
+def _asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[int]:
+    """The MTU that the agent keeps on a NIC, in bytes; None if that of a lease is used.
+
+    An original value is restored once only, and then the MTU is left to the client.
+    """
+    request, link = resolution.requests.get(key), resolution.want.links.get(key)
+    if link is None:
+        return None
+    original = record.originals.get(key, Original()).mtu
+    if (request is None or request.mtu is None) and link.mtu == original:
+        return None
+    return link.mtu
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:

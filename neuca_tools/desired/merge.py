@@ -79,11 +79,12 @@ def stack(
     complete = document is not None and document.complete
     asked, notes = vrfs.without_dhcp(layers.requests)
     roles = dhcp.assigned(asked, layers.roles, world, complete)
+    problems = (*layers.problems, *dhcp.unserved(asked, roles, world))
     requests = dhcp.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
-    routes = vrfs.placed(layers.routes, requests)
-    return replace(layers, roles=roles, requests=requests, routes=routes, notes=tuple(notes))
+    found = replace(layers, roles=roles, requests=requests, problems=problems)
+    return replace(found, routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
 
 
 def _held_back(

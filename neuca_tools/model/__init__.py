@@ -220,7 +220,8 @@ class World:
     not forward. `sysctls` are the requested settings by path, without those that cannot be read.
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
     interface to a state; `silent_managers` says why a manager gave no response. `profiles` are the
-    UUIDs of the NetworkManager profiles in use, by interface. `accept_ra` is the
+    UUIDs of the NetworkManager profiles in use, by interface; `unmanaged`: none of the managers
+    runs, as far as this process can contact them. `accept_ra` is the
     setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
     advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
     whose network gets no route by itself. `routes` are the unicast routes of the main table,
@@ -242,6 +243,7 @@ class World:
     managers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     silent_managers: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, str] = field(default_factory=dict)
+    unmanaged: bool = False
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()

@@ -1,4 +1,4 @@
-"""systemd-networkd does DHCP on dataplane NICs for the agent, and nothing else there."""
+"""The network manager does DHCP on dataplane NICs for the agent, and nothing else there."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,6 +18,7 @@ PLACE = f"{SOURCE}/openstack/latest"
 LEASES = {mac(1): "10.99.1.16/24", mac(2): "10.99.2.16/24"}
 STATIC = {mac(1): {"172.16.0.1/24"}, mac(3): {"172.18.0.1/24"}}
 AGENT = "neuca-guest-tools"
+FILES = "/etc/systemd/network /etc/NetworkManager/system-connections"
 
 
 def tempted():
@@ -110,8 +111,13 @@ def lost(guest, nic):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("image", ["C", "G"])
-def test_networkd_does_dhcp_and_the_agent_policy_routing_without_a_default_route(guests, image):
+@pytest.mark.parametrize(
+    ("image", "manager"),
+    [("A", "NetworkManager"), ("C", "systemd-networkd"), ("G", "systemd-networkd")],
+)
+def test_the_manager_does_dhcp_and_the_agent_policy_routing_without_a_default_route(
+    guests, image, manager
+):
     guest = guests(image, tempted())
     guest.boot()
     guest.check(f"systemctl stop {AGENT}")
@@ -123,7 +129,7 @@ def test_networkd_does_dhcp_and_the_agent_policy_routing_without_a_default_route
     settled(guest, LEASES)
     before = lost(guest, mac(1))
     guest.check(f"systemctl restart {AGENT}", 120)
-    guest.check("systemctl restart systemd-networkd", 120)
+    guest.check(f"systemctl restart {manager}", 120)
     status = settled(guest, LEASES)
     assert lost(guest, mac(1)) == before
     assert any("10.99.1.16/24" in note for note in status["notes"]), status["notes"]
@@ -134,5 +140,6 @@ def test_networkd_does_dhcp_and_the_agent_policy_routing_without_a_default_route
     write(guest, [mac(2)])
     guest.check("neuca apply", 300)
     settled(guest, [mac(2)])
-    assert "020" not in guest.check("ls /etc/systemd/network | grep dhcp | grep 01.network || true")
+    files = guest.check(f"ls {FILES} 2> /dev/null | grep neuca-dhcp || true").split()
+    assert [mac(2).replace(":", "") in name for name in files] == [True]
     assert guest.reachable()

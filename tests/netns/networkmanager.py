@@ -1,4 +1,7 @@
-"""NetworkManager itself in the guest of the laboratory, on a bus of its own, and the agent run where it can reach both."""
+"""NetworkManager itself in the guest of the laboratory, on a bus of its own, and the agent run where it can reach both.
+
+It is not installed on the machine, whose NICs it would take over: `setup.sh` unpacks its package into the cache.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,8 +39,8 @@ mount -t tmpfs tmpfs /run
 mkdir -p /run/NetworkManager
 mount --bind "$3" /run/NetworkManager
 mount -t tmpfs tmpfs /var/lib
-mkdir -p /var/lib/NetworkManager "$2"
-exec "$0" --no-daemon --state-file=/run/state --config="$4" --config-dir="$1"
+mkdir -p /var/lib/NetworkManager /run/empty "$2"
+exec "$0" --no-daemon --config="$4" --config-dir="$1" --system-config-dir=/run/empty --intern-config=/run/intern
 """
 # What tells the agent that the network of this host is its own: udevd's socket, and that process 1 is in it.
 AGENT = """mount -t tmpfs tmpfs /run

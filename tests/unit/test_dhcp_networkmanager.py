@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 from test_dhcp import TABLE, decided, netplan, seen
-from worlds import mac
+from worlds import key, mac
 
 from neuca_tools.desired import dhcp_files, dhcp_profiles
-from neuca_tools.model import Automatic, NicRecord, Record
+from neuca_tools.model import Automatic, NicRecord, Original, Record
 from neuca_tools.plan.operations import Activate, Tell, Unmanage
 
 RUNS = {"networkmanager": {"eth1": "managed", "eth2": "unmanaged"}}
@@ -237,3 +237,13 @@ def test_a_management_nic_never_gets_a_profile():
     assert [path for path in files if path.endswith(".nmconnection")] == [FILE]
     assert dhcp_files.owner("neuca-dhcp-020000000002.nmconnection") == ("networkmanager", mac(2))
     assert not dhcp_files.is_ours("neuca-dhcp-notes.nmconnection")
+
+
+def test_an_mtu_that_is_restored_changes_the_profile_once():
+    """The original value is restored by one pass; the next one must not touch the profile again."""
+    record = replace(KNOWN, originals={key(2): Original(mtu=1500)})
+    during = files_of(decided(look(), netplan(dhcp4=True), record))[FILE]
+    assert files_of(decided(look(), netplan(dhcp4=True), KNOWN))[FILE] == during
+    assert b"mtu=" not in during
+    asked = files_of(decided(look(), netplan(dhcp4=True, mtu=1500), record))[FILE]
+    assert b"\nmtu=1500\n" in asked

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, NamedTuple
 
-from neuca_tools.documents.neuca import link_kinds, routing_keys, values
+from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -100,11 +100,8 @@ def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
     faults: list[Fault] = []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
-            faults.append(
-                line._replace(key="").fault(
-                    f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
-                )
-            )
+            reason = f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
+            faults.append(line._replace(key="").fault(reason))
             break
         asked, more = _try(empty, line)
         found.append(asked)
@@ -123,12 +120,14 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
     origins: dict[str, Origin] = {}
     lines: dict[str, Line] = {}
     virtual, unsure, routing = empty.request.virtual, False, UNROUTED
+    automatic = empty.request.automatic
     for one in found:
         given = {name: getattr(one.request, name) for name in _SINGLE}
         fields.update({name: value for name, value in given.items() if value})
         sysctls.update(one.request.sysctls)
         device.update(one.request.device)
         routing = one.request.routing.over(routing)
+        automatic = automatic_keys.over(one.request.automatic, automatic)
         if one.request.virtual:
             virtual = one.request.virtual.over(virtual)
         origins.update({origin.setting: origin for origin in one.request.origins})
@@ -140,6 +139,7 @@ def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
         device=tuple(device.items()),
         virtual=virtual,
         routing=routing,
+        automatic=automatic,
         origins=tuple(origins.values()),
         **fields,
     )
@@ -150,9 +150,8 @@ def _try(asked: Asked, line: Line) -> Read:
     try:
         return _take(asked, line)
     except UnusableError as reason:
-        return Read(
-            replace(asked, unsure=asked.unsure or line.key == "state"), [line.fault(str(reason))]
-        )
+        unsure = asked.unsure or line.key == "state"
+        return Read(replace(asked, unsure=unsure), [line.fault(str(reason))])
 
 
 def _take(asked: Asked, line: Line) -> Read:
@@ -178,13 +177,16 @@ def _take_one(asked: Asked, line: Line) -> Asked:
         routing = routed[line.key](line.value).over(asked.request.routing)
         shown = routing_keys.shown(routing)[line.key]
         return give(asked, line, "routing", routing, setting=line.key, shown=shown)
+    if line.key in automatic_keys.FIELDS:
+        wish, shown = automatic_keys.read(asked.request.key, line.key, line.value)
+        return give(asked, line, "automatic", wish, setting=line.key, shown=shown)
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
     # No VRF is in another one.
     readers = {name: _READERS[name] for name in _READERS if name != kind}
     if line.key not in readers:
-        known = sorted({"addresses", *readers, *routed, *own})
+        known = sorted({"addresses", *readers, *routed, *automatic_keys.FIELDS, *own})
         raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
     found = readers[line.key](line.value)
     if line.key in _SINGLE:
@@ -254,9 +256,7 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
 
 def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
     """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(
-        origin.setting == "state" and origin.where == DEFAULT for origin in above.origins
-    )
+    defaulted = any(one.setting == "state" and one.where == DEFAULT for one in above.origins)
     own = above
     if defaulted and below.state:
         own = replace(above, state=None, origins=_without(above.origins, "state"))
@@ -271,7 +271,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
-        automatic=own.automatic or below.automatic,
+        automatic=automatic_keys.over(own.automatic, below.automatic),
         offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )
