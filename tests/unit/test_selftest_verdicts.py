@@ -93,7 +93,8 @@ def test_of_one_direction_alone_none_is_named():
 
 def test_the_samples_of_both_directions_differ_by_a_label():
     slow, fast = tcp(flow_of(90e6, **FULL_PATH)), tcp(flow_of(900e6, **FULL_PATH))
-    lines = prometheus(diagnose(two_ways(slow, fast))).splitlines()
+    evidence = two_ways(slow, fast)
+    lines = prometheus([(evidence, diagnose(evidence))]).splitlines()
     names = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
     assert len(set(names)) == len(names)
 
