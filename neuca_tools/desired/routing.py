@@ -58,14 +58,11 @@ def resolve_routing(
     inside, vrf_notes = vrfs.default_routes(
         links, work.requests, world, {hop.identity for hop in hops.hops}
     )
-    every = (*hops.hops, *inside)
-    tables = {hop.traits.table for hop in every} - {MAIN_TABLE} | {*policy.tables.values()}
+    asked = (*hops.hops, *inside)
+    tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
-    others = (*every, *learned.hops)
-    # A route that a document asks for in the table of a NIC takes the place of the NIC's own.
-    taken = {hop.identity for hop in others}
     return Routing(
-        (*others, *(hop for hop in policy.hops if hop.identity not in taken)),
+        _joined((*asked, *learned.hops), policy.hops),
         hops.banned,
         without_included({**rules, **policy.rules}),
         policy.tables,
@@ -73,6 +70,12 @@ def resolve_routing(
         (*hops.problems, *problems, *learned.problems),
         (*policy.notes, *learned.notes, *vrf_notes),
     )
+
+
+def _joined(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
+    """A route that a document asks for in the table of a NIC takes the place of the NIC's own."""
+    taken = {hop.identity for hop in asked}
+    return (*asked, *(hop for hop in own if hop.identity not in taken))
 
 
 def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:

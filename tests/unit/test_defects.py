@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from configparser import ConfigParser
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ def test_m_no_certificate_goes_unchecked_and_no_secret_is_shown():
 
 def test_n_there_is_no_mode_for_testing(tmp_path):
     (tmp_path / "config").write_text("[runtime]\ntesting = true\n")
-    assert load(tmp_path / "config") == Config()
+    found = load(tmp_path / "config")
+    assert [fault.reason for fault in found.faults] == ["obsolete, it has no effect"]
+    assert replace(found, faults=()) == Config()
 
 
 def test_o_no_program_is_looked_for_where_somebody_happens_to_be():
