@@ -33,7 +33,8 @@ class Pass(Purpose):
         record = intentions.record_intentions(decision.record, result.done)
         record = updates.forget_restored(record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
-        record = leftovers.settled(record, have, world, decision.silent_managers)
+        heard = {done.manager for done in result.done if isinstance(done, Tell)}
+        record = leftovers.settled(record, have, world, decision.silent_managers, heard)
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             record = leftovers.untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))

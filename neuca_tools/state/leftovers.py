@@ -92,18 +92,22 @@ def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
 
 
 def settled(
-    record: Record, have: NetworkState, world: World, silent: Collection[str] = ()
+    record: Record,
+    have: NetworkState,
+    world: World,
+    silent: Collection[str] = (),
+    heard: Collection[str] = (),
 ) -> Record:
     """The record without managers that have left.
 
-    One has left once all managers answer and nothing of it is present.
+    One has left once all managers answer and nothing of it is present. A `silent` one that reloaded
+    its files in this pass was `heard`, even if it has not said yet what it manages.
     """
     held = _held(record, have, world)
     nics = {}
     for mac, nic in record.nics.items():
-        unheard = nic.unheard and bool(silent)
-        nics[mac] = replace(nic, unheard=unheard)
-        if not unheard and mac not in held:
+        nics[mac] = replace(nic, unheard=nic.unheard and bool({*silent} - {*heard}))
+        if not (nic.unheard and silent) and mac not in held:
             nics[mac] = replace(nics[mac], leaving="")
     return replace(record, nics=nics)
 

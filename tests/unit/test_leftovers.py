@@ -211,3 +211,13 @@ def found_nothing():
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():
     _, _, have, _ = survey(seen(), Record(), words={})
     assert leftovers.removable(Owned(), Record(), have, seen(), Roles()) == Owned()
+
+
+@pytest.mark.parametrize(
+    ("heard", "unheard"), [((), True), (("networkmanager",), True), (SILENT, False)]
+)
+def test_a_silent_manager_that_read_its_files_again_need_not_be_told_once_more(heard, unheard):
+    record = Record(nics={mac(2): NicRecord(role="dataplane", leaving="networkd", unheard=True)})
+    _, record, have, _ = survey(seen(), record, words=SILENT, silent=SILENT)
+    found = leftovers.settled(record, have, seen(), SILENT, heard).nics[mac(2)]
+    assert (found.leaving, found.unheard) == ("networkd", unheard)
