@@ -37,25 +37,24 @@ RTPROT_KERNEL = 2  # linux/rtnetlink.h
 
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """The present state for a plan: dataplane links, and links that the agent once changed."""
-    everything = find_links(world, resolution.roles)
-    keys = {device.index: key for key, device in everything.items()}
+    everything = _accessible(world, resolution)
+    keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
     routed = _routed(world)
-    # VLANs are created even on a NIC with a VLAN for management; no pass writes to that NIC.
-    carriers = {key.nic for key in resolution.want.links if key.mac in resolution.roles.tagged}
-    devices: dict[LinkKey, Device] = {}
-    links: dict[LinkKey, Link] = {}
-    for key, device in everything.items():
-        if device.index in resolution.roles.protected and key not in carriers:
-            continue
-        if key in relevant or device.index in routed or device.master in masters:
-            devices[key] = device
-            links[key] = replace(
-                _link(key, device, resolution, world, record),
-                master=masters.get(device.master),
-                virtual=_virtual(key, device, keys, world),
-            )
+    devices = {
+        key: device
+        for key, device in everything.items()
+        if key in relevant or device.index in routed or device.master in masters
+    }
+    links = {
+        key: replace(
+            _link(key, device, resolution, world, record),
+            master=masters.get(device.master),
+            virtual=_virtual(key, device, keys, world),
+        )
+        for key, device in devices.items()
+    }
     paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
     return NetworkState(
         links,
@@ -65,6 +64,20 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         tell=_informed(resolution, world, record),
         rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
     )
+
+
+def _accessible(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
+    """The links that are not protected, and NICs below a VLAN for management.
+
+    VLANs are created even on such a NIC; no pass writes to the NIC itself.
+    """
+    roles = resolution.roles
+    carriers = {key.nic for key in resolution.want.links if key.mac in roles.tagged}
+    return {
+        key: device
+        for key, device in find_links(world, roles).items()
+        if key in carriers or device.index not in roles.protected
+    }
 
 
 def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

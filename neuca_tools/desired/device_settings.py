@@ -121,11 +121,7 @@ class Wish:
         has = self.has
         if has is None:
             return value if setting == "qdisc" else None
-        place = SETTINGS[group_of(setting)].master
-        if place and place == self.master and not self.joined:
-            return None
-        if place and place != self.master:
-            self.note(setting, f"it is in no {place} of ours")
+        if not self._is_in_place(setting):
             return None
         reason = has.missing.get(setting) or has.missing.get(group_of(setting))
         if reason is not None and has.values.get(setting) != value:
@@ -139,6 +135,16 @@ class Wish:
         else:
             return value
         return None
+
+    def _is_in_place(self, setting: str) -> bool:
+        """Whether the device is in the bond or bridge that the setting is one of, if it is one."""
+        place = SETTINGS[group_of(setting)].master
+        if not place:
+            return True
+        if place != self.master:
+            self.note(setting, f"it is in no {place} of ours")
+            return False
+        return self.joined
 
     def _simple(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
         most = has.most.get(setting)

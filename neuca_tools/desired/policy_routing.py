@@ -15,15 +15,15 @@ packets with the address of another NIC as spoofed), and a default route.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.siblings import Siblings
 from neuca_tools.model import (
@@ -39,13 +39,12 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import (
-    KERNEL_TABLES,
     MAIN_TABLE,
     NOWHERE,
     ROUTE_PROTOCOL,
     Choice,
+    NicRouting,
     Rule,
-    SeenRule,
     Traits,
 )
 
@@ -53,7 +52,6 @@ SETTING = "policy-routing"
 # Behind the rules of everybody else: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
 # nm-cloud-setup 30200 to 30500.
 OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
-TABLES = range(31001, 32000)
 # Addresses of a platform that a route of the main table may lead to, and that answers have to leave
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
@@ -149,20 +147,12 @@ def build(
 ) -> PolicyRouting:
     """The routes and rules of these links. `recorded` are the tables that links had before."""
     work = _Work(links, world, roles)
-    usable = {key: links[key] for key in routed if key in links and links[key].addresses}
-    closed = _closed(requests, world, roles)
-    for key in [key for key in usable if requests[key].routing.table in closed]:
-        work.note(key, closed[requests[key].routing.table])
-        del usable[key]
-    tables = _tables(usable, requests, world, recorded)
+    usable = work.usable(routed, closed(requests, world, roles), requests)
+    tables = assigned(usable, requests, world, recorded)
     for key in sorted(usable, key=lambda key: key.order):
-        asked = requests[key].routing
-        if not routed[key] and asked.choice == "yes":
-            work.note(key, "its gateway is not known")
-        elif key not in tables and asked.table:
-            work.note(key, f"the table {asked.table} is that of another link")
-        elif key not in tables:
-            work.note(key, f"there are only {len(TABLES)} tables")
+        reason = _obstacle(requests[key].routing, key in tables, routed[key])
+        if reason is not None:
+            work.note(key, reason)
         elif len(work.hops) <= MOST_ROUTES:
             work.link(usable[key], tables[key], routed[key])
     if len(work.hops) > MOST_ROUTES:
@@ -171,27 +161,15 @@ def build(
     return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
 
 
-def _closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> dict[int, str]:
-    """The tables that no document may give a default route, with the reasons.
-
-    Whoever marks packets for a table means this table.
-    """
-    closed = {
-        seen.rule.table: f"another program's rule {seen.rule.priority} leads to its table"
-        for seen in world.rules
-        if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
-    }
-    closed.update(dict.fromkeys(vrfs.tables(requests).values(), "its table is that of a VRF"))
-    closed.update(
-        (table, f'its table is that of the VRF "{name}", which is not ours')
-        for table, name in vrfs.foreign(world, roles).items()
-    )
-    return closed
-
-
-def _is_marked(seen: SeenRule) -> bool:
-    """Whether a rule is about packets with a mark only."""
-    return seen.plain and bool(seen.rule.mask)
+def _obstacle(asked: NicRouting, has_table: bool, gateways: Mapping[int, Host]) -> Optional[str]:
+    """Why a link cannot have rules; None if it can."""
+    if not gateways and asked.choice == "yes":
+        return "its gateway is not known"
+    if has_table:
+        return None
+    if asked.table:
+        return f"the table {asked.table} is that of another link"
+    return f"there are only {len(TABLES)} tables"
 
 
 def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:
@@ -199,60 +177,6 @@ def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:
     reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
     notes = (Note(SETTING, "not applicable", reason, key) for key in links)
     return PolicyRouting(notes=tuple(notes))
-
-
-def _tables(
-    links: Collection[LinkKey],
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    recorded: Mapping[str, int],
-) -> dict[LinkKey, int]:
-    """The table of each link: the requested one, its previous one, or the first unused one.
-
-    No two links have the same: the routes of one would replace those of the other. Of links that
-    ask for the same table, only the first gets it.
-    """
-    foreign, ours = _used_tables(world)
-    taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
-    spare = iter(_spare_tables(taken, recorded, set(map(str, requests))))
-    asked = {request.routing.table for request in requests.values()}
-    usable = set(TABLES) - (foreign - ours) - asked
-    found: dict[int, LinkKey] = {}
-    for key in sorted(links, key=lambda key: key.order):
-        table = requests[key].routing.table
-        before = recorded.get(str(key), 0)
-        if not table and before in usable:
-            usable.remove(before)
-            table = before
-        table = table or next(spare, 0)
-        if table:
-            found.setdefault(table, key)
-    return {key: table for table, key in found.items()}
-
-
-def _spare_tables(
-    taken: Collection[int], recorded: Mapping[str, int], requested: Collection[str]
-) -> list[int]:
-    """The tables for links without one.
-
-    That of a link that is not requested now is given to another one last of all.
-    """
-    kept = {table for key, table in recorded.items() if key in requested}
-    others = set(recorded.values()) - kept
-    used = {*taken, *kept, *others}
-    free = [table for table in TABLES if table not in used]
-    return [*free, *sorted(others.difference(taken))]
-
-
-def _used_tables(world: World) -> tuple[set[int], set[int]]:
-    """The tables with routes or rules of other programs, and those with ours."""
-    foreign: set[int] = set(KERNEL_TABLES)
-    ours: set[int] = set()
-    for route in world.tables:
-        (ours if route.protocol == ROUTE_PROTOCOL else foreign).add(route.traits.table)
-    for seen in world.rules:
-        (ours if seen.protocol == ROUTE_PROTOCOL else foreign).add(seen.rule.table)
-    return foreign, ours
 
 
 class _Sources:
@@ -304,29 +228,56 @@ class _Work:
         self.ours = {address.ip for address in chain(present, asked)}
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
+    def usable(
+        self,
+        routed: Gateways,
+        refused: Mapping[int, str],
+        requests: Mapping[LinkKey, LinkRequest],
+    ) -> dict[LinkKey, Link]:
+        """The links with an address, but for those that ask for a table that is refused."""
+        found = {}
+        for key in routed:
+            reason = refused.get(requests[key].routing.table)
+            if key not in self.links or not self.links[key].addresses:
+                continue
+            if reason is None:
+                found[key] = self.links[key]
+            else:
+                self.note(key, reason)
+        return found
+
     def note(self, key: LinkKey, reason: str) -> None:
         """Add the reason why a link has no rules."""
         self.notes.append(Note(SETTING, "not applicable", reason, key))
 
     def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
         """Add the routes and rules of one link, each family for itself."""
-        for version in (4, 6):
+        for version in sorted(gateways):
             addresses = [one for one in link.addresses if _counts(one, version)]
-            gateway = gateways.get(version)
-            free = [one for one in addresses if gateway and not self._is_taken(one, link.key)]
-            if gateway is None or not free:
-                continue
-            if gateway in self.ours:
-                self.note(link.key, f"the gateway {gateway} is this host itself")
-                continue
-            hops = list(self._table(link.key, table, addresses, gateway))
-            if any(hop.identity in self.foreign_routes for hop in hops):
-                self.note(link.key, f"another program has the same routes in table {table}")
-                continue
-            self.used.add(link.key)
-            self.hops += hops
-            for address in free:
-                self.rules.update(dict.fromkeys(_rules(address, table), link.key))
+            free = [one for one in addresses if not self._is_taken(one, link.key)]
+            if free:
+                self._family(link.key, table, addresses, free, gateways[version])
+
+    def _family(
+        self,
+        key: LinkKey,
+        table: int,
+        addresses: Sequence[Address],
+        free: Sequence[Address],
+        gateway: Host,
+    ) -> None:
+        """The routes of all addresses of one family, and the rules of those that are `free`."""
+        if gateway in self.ours:
+            self.note(key, f"the gateway {gateway} is this host itself")
+            return
+        hops = list(self._table(key, table, addresses, gateway))
+        if any(hop.identity in self.foreign_routes for hop in hops):
+            self.note(key, f"another program has the same routes in table {table}")
+            return
+        self.used.add(key)
+        self.hops += hops
+        for address in free:
+            self.rules.update(dict.fromkeys(_rules(address, table), key))
 
     def _is_taken(self, address: Address, key: LinkKey) -> bool:
         """Whether it is an address of the management NIC or of an ignored one, or has a rule of

@@ -94,17 +94,25 @@ def _placed(
 ) -> RouteRequest:
     if route.state != "present":
         return route
-    key = route.link
-    if key is not None and key.kind == KIND and route.via is not None and key in routed:
-        virtual = requests[key].virtual or Virtual()
-        members = {one: requests[one].addresses for one in virtual.members if one in requests}
-        route = replace(route, link=Networks(members).link(route.via) or key)
+    route = _through_member(route, requests, routed)
     is_tied = route.via is None or route.traits.onlink
     link = route.link if is_tied else networks.link(route.via, route.link) or route.link
     table = routed.get(link, 0) if link else 0
     if not table or route.traits.table != MAIN_TABLE:
         return route
     return replace(route, traits=replace(route.traits, table=table))
+
+
+def _through_member(
+    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables
+) -> RouteRequest:
+    """A route through a VRF leaves through the member that has the next hop in its network."""
+    key = route.link
+    if key is None or key.kind != KIND or route.via is None or key not in routed:
+        return route
+    virtual = requests[key].virtual or Virtual()
+    members = {one: requests[one].addresses for one in virtual.members if one in requests}
+    return replace(route, link=Networks(members).link(route.via) or key)
 
 
 def foreign(world: World, roles: Roles) -> dict[int, str]:

@@ -52,19 +52,24 @@ def routes(sides: Sides) -> Iterator[Operation]:
     known = _next_hops(sides)
     for hop in sides.want.hops:
         links, before = _links(hop), ours.get(hop.identity)
-        if not all(key in sides.names and sides.there(key) for key in links):
+        if not all(_is_there(sides, key) for key in links):
             continue
         if before is None:
-            is_known = (hop.link, hop.via, hop.traits.table) in known
-            phase = Phase.UP if is_known and not sides.goes_down(hop.link) else Phase.ROUTE
+            phase = _phase(sides, hop, known)
             yield ReplaceRoute(_targets(sides, hop), hop, phase_of=phase)
-            continue
-        if sides.gone & set(_links(before)):
+        elif sides.gone & set(_links(before)):
             yield ReplaceRoute(_targets(sides, hop), hop)
         elif before.body != hop.body:
             yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
         elif any(map(sides.goes_down, links)):
             yield ReplaceRoute(_targets(sides, hop), hop)
+
+
+def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:
+    """When a new route is added: early if its next hop can be reached already."""
+    if (hop.link, hop.via, hop.traits.table) in known and not sides.goes_down(hop.link):
+        return Phase.UP
+    return Phase.ROUTE
 
 
 def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:

@@ -39,15 +39,23 @@ def _route(draft: Draft, route: Part, own: int) -> None:
         return
     kind = route.read("type", lambda text: values.word(text, KINDS))
     to, via = route.text("to") or "", route.text("via")
-    is_plain = table in (0, MAIN_TABLE) and kind in (None, "unicast")
     before = len(draft.routes)
-    if is_plain and (to in _DEFAULT or (via is not None and not route.true("on-link"))):
+    if table in (0, MAIN_TABLE) and _is_plain(route, kind):
         draft.add_route(route, "to", *_target(to), via)
     else:
         _add_special(draft, route, to, kind or "unicast")
     draft.routes[before:] = [
         _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
     ]
+
+
+def _is_plain(route: Part, kind: Optional[str]) -> bool:
+    """Whether it is a default route, or one with a next hop in a network of its link."""
+    if kind not in (None, "unicast"):
+        return False
+    if route.text("to") in _DEFAULT:
+        return True
+    return route.text("via") is not None and not route.true("on-link")
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:

@@ -44,23 +44,30 @@ PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is n
 def policed(session: Session) -> Optional[Hit]:
     """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
     ladder = sorted(filter(_is_measured_udp, session.looks), key=_offered)
-    clean = [one for one in ladder if not is_losing(one)]
     over = list(filter(_is_lost_on_the_path, ladder))
-    if clean and over:
-        hit = _plateau(clean, over, ladder)
-        if hit is not None and (hit.fixed or 0.0) >= LEVEL * PACE * _fastest_tcp(session):
-            return hit
-        # A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
+    hit = _credible_plateau(session, ladder, over)
+    if hit is not None:
+        return hit
     slowest = slowest_test(ladder)
     if slowest is not None:
         alone = (one for one in session.tcp if one.phase.name != TOGETHER)
         hit = first(_policed_by_contrast(one, ladder) for one in alone)
-        if hit is not None or not over:
+        # Or UDP is lost at every rate that was offered (D19).
+        if hit is not None or not over or is_losing(slowest):
             return hit
-    if slowest is not None and is_losing(slowest):
-        # UDP is lost at every rate that was offered (D19).
-        return None
     return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
+
+
+def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
+    """The plateau of UDP, unless TCP was faster.
+
+    A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
+    """
+    clean = [one for one in ladder if not is_losing(one)]
+    hit = _plateau(clean, over, ladder) if clean and over else None
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * _fastest_tcp(session):
+        return None
+    return hit
 
 
 def _fastest_tcp(session: Session) -> float:

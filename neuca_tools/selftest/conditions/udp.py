@@ -141,10 +141,17 @@ def payload(look: Look) -> float:
     flow = flow_of(look)
     if flow.sent.datagrams:
         return round((flow.sent.bytes or 0) / flow.sent.datagrams)
-    # A receiver counts the bytes that arrived, and the datagrams that were sent.
-    got = [one for one in flow.intervals if one.bytes and one.datagrams]
-    arrived = sum((one.datagrams or 0) - (one.lost or 0) for one in got)
-    return round(sum(one.bytes or 0 for one in got) / arrived) if arrived else 0
+    return _received_payload(flow)
+
+
+def _received_payload(flow: Flow) -> float:
+    """The same by a receiver's rows: the bytes that arrived, and the datagrams that were sent."""
+    size, arrived = 0.0, 0
+    for one in flow.intervals:
+        if one.bytes and one.datagrams:
+            size += one.bytes
+            arrived += one.datagrams - (one.lost or 0)
+    return round(size / arrived) if arrived else 0
 
 
 def udp_memory(look: Look) -> Optional[Hit]:

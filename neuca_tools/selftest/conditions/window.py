@@ -63,17 +63,23 @@ def receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
     if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
         return None
-    limited = look.windows.rwnd_limited
-    if limited is None:
-        limits, share = _fills_window(look, look.rate), 0.9
-    else:
-        limits, share = limited >= RECEIVER_LIMITED and _is_window_full(look.windows), limited
-        if not limits and _holds_paced_flow(look.windows, limited) and not is_lossy(look):
-            limits, share = True, HELD
-    if not limits:
+    share = _share_of_window(look, look.rate)
+    if share is None:
         return None
     window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
     return _receiver_window_hit(look, look.rate, window, share)
+
+
+def _share_of_window(look: Look, rate: float) -> Optional[float]:
+    """The share of the time that the receiver's window limits; None if it does not."""
+    limited = look.windows.rwnd_limited
+    if limited is None:
+        return 0.9 if _fills_window(look, rate) else None
+    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
+        return limited
+    if _holds_paced_flow(look.windows, limited) and not is_lossy(look):
+        return HELD
+    return None
 
 
 def _is_window_full(windows: Windows) -> bool:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -59,20 +59,27 @@ def of_each_direction(found: Iterable[Finding], worse: Optional[str]) -> Iterato
     best: dict[tuple[str, str, Optional[str]], Finding] = {}
     ways: dict[tuple[str, str], set[Optional[str]]] = {}
     for one in found:
-        is_kept = worse is not None and one.phase == ALONE and one.severity != INFO
-        way = one.direction if is_kept else None
-        key = (one.id, one.title, way)
+        key = (one.id, one.title, one.direction if worse and _is_kept(one) else None)
         if one.severity != INFO:
             ways.setdefault(key[:2], set()).add(one.direction)
-        known = best.get(key)
-        if known is None or _weight_in_phase(one) > _weight_in_phase(known):
-            best[key] = one
+        best[key] = max(best.get(key, one), one, key=_weight_in_phase)
     kept = {key[:2] for key in best if key[2] is not None}
-    for key, one in best.items():
-        if key[2] is None and key[:2] in kept:
-            continue  # of several streams: each direction alone has it
-        is_in_both = key[2] is None and len(ways.get(key[:2], ())) > 1 and one.phase == ALONE
-        yield replace(one, direction=BOTH) if is_in_both else one
+    for (name, title, way), one in best.items():
+        if way is not None:
+            yield one
+        elif (name, title) not in kept:  # of several streams: each direction alone has it
+            yield _in_both(one, ways.get((name, title), ()))
+
+
+def _is_kept(one: Finding) -> bool:
+    """Whether it is of a direction that was tested alone."""
+    return one.phase == ALONE and one.severity != INFO
+
+
+def _in_both(one: Finding, ways: Collection[Optional[str]]) -> Finding:
+    if len(ways) > 1 and one.phase == ALONE:
+        return replace(one, direction=BOTH)
+    return one
 
 
 def _weight_in_phase(one: Finding) -> tuple[bool, float]:

@@ -91,12 +91,15 @@ def changes(before: Route, after: Route) -> Iterator[tuple[str, str, str]]:
     """
     old = {hop.number: hop for hop in before.hops}
     for hop in after.hops:
-        known = old.get(hop.number)
-        if known is None:
-            continue
-        if known.addresses and hop.addresses and not set(known.addresses) & set(hop.addresses):
-            yield f"hop {hop.number}", " ".join(known.addresses), " ".join(hop.addresses)
-        if known.mtu and hop.mtu and known.mtu != hop.mtu:
-            yield f"MTU up to hop {hop.number}", str(known.mtu), str(hop.mtu)
+        if hop.number in old:
+            yield from _changes_of(old[hop.number], hop)
     if before.reached and after.reached and len(before.hops) != len(after.hops):
         yield "number of hops", str(len(before.hops)), str(len(after.hops))
+
+
+def _changes_of(known: Hop, hop: Hop) -> Iterator[tuple[str, str, str]]:
+    both = known.addresses and hop.addresses
+    if both and not set(known.addresses) & set(hop.addresses):
+        yield f"hop {hop.number}", " ".join(known.addresses), " ".join(hop.addresses)
+    if known.mtu and hop.mtu and known.mtu != hop.mtu:
+        yield f"MTU up to hop {hop.number}", str(known.mtu), str(hop.mtu)

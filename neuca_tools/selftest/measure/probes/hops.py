@@ -193,15 +193,7 @@ class _Tracer:
         self._reached = False
 
     def route(self) -> Route:
-        silent = 0
-        for number in range(1, MOST_HOPS + 1):
-            hop = self._hop(number)
-            silent = 0 if hop.addresses else silent + 1
-            self._hops.append(hop)
-            if self._reached or self._refused or silent >= MOST_SILENT or self._is_late():
-                break
-        while self._hops and not self._hops[-1].addresses:
-            self._hops.pop()
+        self._walk()
         if not self._reached and not self._refused:
             # Behind routers that do not respond, the peer may.
             reply = self._ask(FARTHEST, self._smallest)
@@ -215,6 +207,18 @@ class _Tracer:
             reached=self._reached,
             refused=self._refused,
         )
+
+    def _walk(self) -> None:
+        """Ask hop after hop, until the peer or too many silent ones; drop those at the end."""
+        silent = 0
+        for number in range(1, MOST_HOPS + 1):
+            hop = self._hop(number)
+            silent = 0 if hop.addresses else silent + 1
+            self._hops.append(hop)
+            if self._reached or self._refused or silent >= MOST_SILENT or self._is_late():
+                break
+        while self._hops and not self._hops[-1].addresses:
+            self._hops.pop()
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._end
