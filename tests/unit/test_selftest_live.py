@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -117,8 +118,11 @@ def test_the_estimate_is_what_the_manual_page_says():
 
 # --- Drawn ----------------------------------------------------------------------------------------------------------------
 
+LIMIT = 120  # seconds of silence, for what hangs
+# Whoever runs these tests in the background may ignore SIGINT, and children inherit that.
 DRAWN = """
-import os, sys
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from neuca_tools.selftest.measure.live import can_draw, live
 from neuca_tools.selftest.report.progress import Stage
 assert can_draw()
@@ -159,13 +163,19 @@ class Terminal:
 
     def until(self, what: bytes) -> None:
         while what not in self.content:
-            self.content += os.read(self.master, 65536)
+            self.content += self._read()
+
+    def _read(self) -> bytes:
+        if not select.select([self.master], [], [], LIMIT)[0]:
+            self.process.kill()
+            pytest.fail(f"nothing within {LIMIT} s, after {self.content!r}")
+        return os.read(self.master, 65536)
 
     def end(self) -> tuple[int, str, list[str]]:
         """The exit code, what standard error got, and the lines that are left on the terminal."""
         while True:
             try:
-                piece = os.read(self.master, 65536)
+                piece = self._read()
             except OSError:  # EIO: every descriptor of the other side is closed
                 break
             self.content += piece
