@@ -198,3 +198,4 @@ def test_a_kernel_without_vrfs_leaves_the_member_as_it_was(lab):
     assert lab.addresses("dp1") == set()
     assert [code for code, _ in lab.problems("blue")] == ["failed"]
     assert [one for one in table(lab, 254) if one[2] == "dp1"] == []
+    lab.applied = False  # it stays undone on this kernel
