@@ -153,10 +153,16 @@ class Mesh:
     def verdict(self):
         """The verdict after the rounds and the retests of what they showed."""
         rows = self.rows(self.plan)
-        plan = with_retests(self.plan, rows, localise(self.plan, rows), self.wanted)
+        plan = with_retests(self.plan, rows, localise(self.plan, rows))
         return judge(plan, rows + self.rows(plan, len(self.plan.slots)))
 
 
 def is_of(finding, fault):
     """Whether a finding names the fault, or lists it among equivalent explanations."""
     return finding.kind == fault.kind and bool(set(finding.names) & set(fault.names))
+
+
+def is_true(finding, fault):
+    """The same, or a consequence: the host that has lost its address to another one cannot be reached."""
+    lost = fault.kind == "duplicate-address" and finding.kind == "unreachable"
+    return is_of(finding, fault) or (lost and finding.names == fault.names[1:])

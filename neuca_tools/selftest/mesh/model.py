@@ -66,7 +66,8 @@ class MeshPlan:
     A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
     `rate` limits each transfer, in bit/s; `seconds` are those of a transfer, `guard` those by which
     clocks may differ. `expect` is the rate that every path should carry. `group` is the label that
-    tells groups apart. `retests` is the first slot of the retests, None if there are none.
+    tells groups apart, the next two are the most tests at a time of one uplink and one hypervisor.
+    `retests` is the first slot of the retests, None without any.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -79,6 +80,8 @@ class MeshPlan:
     port: int = 45678
     expect: Optional[float] = None
     group: Optional[str] = None
+    per_uplink: int = 4
+    per_hypervisor: int = 1
     retests: Optional[int] = None
     version: int = VERSION
 
@@ -143,6 +146,8 @@ def _check_numbers(plan: MeshPlan) -> None:
         "seconds": (plan.seconds, 1.0, 3600.0),
         "guard": (plan.guard, 0.1, 60.0),
         "port": (plan.port, 1024, 65533),
+        "per_uplink": (plan.per_uplink, 1, MOST_HOSTS),
+        "per_hypervisor": (plan.per_hypervisor, 1, MOST_HOSTS),
         "expect": (plan.expect or 1.0, 1.0, 1e13),
     }
     for name, (value, low, high) in bounds.items():

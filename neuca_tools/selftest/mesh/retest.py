@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 from typing import Optional
 
 from neuca_tools.selftest.mesh.entities import (
@@ -22,7 +22,7 @@ from neuca_tools.selftest.mesh.entities import (
 )
 from neuca_tools.selftest.mesh.localise import Found, observations
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row
-from neuca_tools.selftest.mesh.schedule import Wanted, packed, shuffled
+from neuca_tools.selftest.mesh.schedule import packed, shuffled
 
 ROUNDS = 2
 # Tests of a suspected group in each round.
@@ -32,13 +32,13 @@ HOSTS = (HOST, HOST_IN, HOST_OUT)
 MOSTLY = 0.25
 
 
-def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found, wanted: Wanted) -> MeshPlan:
+def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found) -> MeshPlan:
     """The plan with slots for the retests of what was found; the same plan if that is nothing."""
     chosen = _Chosen(plan, rows, found)
     slots = list(plan.slots)
     for turn in range(ROUNDS):
         pairs = chosen.round(turn)
-        slots += packed(plan, pairs, wanted)
+        slots += packed(plan, pairs)
     if len(slots) == len(plan.slots):
         return plan
     return replace(plan, slots=tuple(slots), retests=len(plan.slots))
@@ -100,9 +100,10 @@ class _Chosen:
         """Pairs that pass a suspected group, in the order of the round."""
         if entity.kind == INSIDE:
             members = self._members(entity.names[0])
-            pairs = [(one, two) for one, two in product(members, members) if one < two]
+            pairs = list(combinations(members, 2))
         elif entity.kind in (ONE_WAY, BETWEEN):
-            pairs = list(product(*(self._members(name) for name in entity.names)))
+            one, two = map(self._members, entity.names)
+            pairs = list(product(one, two))
         else:
             members = self._members(entity.names[0])
             others = [one for one in self._good if one not in set(members)]

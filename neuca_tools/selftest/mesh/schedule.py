@@ -46,6 +46,14 @@ class Wanted:
     expect: Optional[float] = None
 
 
+class _Caps(NamedTuple):
+    """What the slots of a plan depend on."""
+
+    group: Optional[str]
+    per_uplink: int
+    per_hypervisor: int
+
+
 class Budget(NamedTuple):
     """What a plan takes at most: seconds, and bytes that all hosts send, and the busiest one."""
 
@@ -80,7 +88,7 @@ def make_plan(hosts: Sequence[MeshHost], wanted: Wanted) -> MeshPlan:
     first.
     """
     ordered = tuple(sorted(hosts, key=lambda one: one.name))
-    slots = _Slots(ordered, wanted)
+    slots = _Slots(ordered, _Caps(wanted.group, wanted.per_uplink, wanted.per_hypervisor))
     every = len(ordered) - 1 + len(ordered) % 2
     rounds = wanted.rounds
     if rounds is None:
@@ -106,6 +114,8 @@ def make_plan(hosts: Sequence[MeshHost], wanted: Wanted) -> MeshPlan:
         port=wanted.port,
         expect=wanted.expect,
         group=wanted.group,
+        per_uplink=wanted.per_uplink,
+        per_hypervisor=wanted.per_hypervisor,
     )
 
 
@@ -170,7 +180,7 @@ class _Slot(NamedTuple):
 class _Slots:
     """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
 
-    def __init__(self, hosts: Sequence[MeshHost], wanted: Wanted) -> None:
+    def __init__(self, hosts: Sequence[MeshHost], wanted: _Caps) -> None:
         self._wanted, self._slots = wanted, list[_Slot]()
         self._from = 0
         uplink = UPLINK
@@ -211,9 +221,9 @@ class _Slots:
         return tuple(tuple(slot.pairs) for slot in self._slots)
 
 
-def packed(plan: MeshPlan, pairs: Iterable[Pair], wanted: Wanted) -> tuple[tuple[Pair, ...], ...]:
-    """Slots for these pairs, under the caps of `wanted`."""
-    slots = _Slots(plan.hosts, wanted)
+def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
+    """Slots for these pairs, under the caps of the plan."""
+    slots = _Slots(plan.hosts, _Caps(plan.group, plan.per_uplink, plan.per_hypervisor))
     for pair in pairs:
         slots.add(pair)
     return slots.pairs()

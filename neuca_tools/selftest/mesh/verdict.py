@@ -15,7 +15,6 @@ from neuca_tools.selftest.mesh.localise import (
     ELSEWHERE,
     IDENTITY,
     MTU,
-    RATE,
     REACH,
     Observation,
     Suspect,
@@ -207,15 +206,3 @@ def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     if score > SURE:
         return CONFIRMED
     return SUSPECTED if score > -SURE else NOT_REPEATED
-
-
-__all__ = [
-    "CONFIRMED",
-    "KINDS",
-    "NOT_REPEATED",
-    "RATE",
-    "SUSPECTED",
-    "MeshFinding",
-    "Verdict",
-    "judge",
-]

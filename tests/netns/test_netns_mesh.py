@@ -1,0 +1,111 @@
+"""A mesh of namespaces with real iperf3, started by clush: faults injected for real, hosts that misbehave, and runs that are cut off.
+
+Rates are far below what a busy machine carries, and a fault is far below the rate, so that only the fault decides.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import shutil
+import signal
+
+import pytest
+from lab import PATIENCE
+from meshlab import MeshLab
+from selftest_schema import MESH_PATH, validated
+
+pytestmark = pytest.mark.skipif(not shutil.which("clush"), reason="clush is not installed")
+
+
+@pytest.fixture
+def made(tmp_path):
+    labs = []
+
+    def make(count, groups=1):
+        labs.append(MeshLab(tmp_path, count, groups))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+
+
+def kinds(report):
+    return [(one["kind"], one["subject"], one["direction"]) for one in report["findings"]]
+
+
+def test_eight_hosts_of_which_one_sends_slowly(made):
+    """Then a plan that is complete has nothing left to do: no test runs again."""
+    lab = made(8)
+    lab.shape("dp1", lab.hosts["n5"], rate="2mbit")
+    plan = lab.plan("--rounds", "3", rate="20M")
+    code, report, err = lab.go(plan)
+    assert validated(report, MESH_PATH)["silent"] == [], err
+    assert kinds(report)[0] == ("slow-egress", "n5", "out"), (report, err)
+    assert report["findings"][0]["state"] == "confirmed", (report, err)
+    assert (code, lab.listening()) == (4, [])
+    before = lab.results.read_bytes()
+    again, same, _ = lab.go(plan)
+    assert (again, same["findings"], lab.results.read_bytes()) == (4, report["findings"], before)
+
+
+def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
+    lab = made(4)
+    plan = lab.plan(rate="5M")
+    process = lab.start(plan)
+    lab.until(lambda: len(lab.rows()) >= 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE)
+    lab.until(lambda: not lab.listening())
+    before = lab.rows()
+    assert 2 <= len(before) < 6
+    code, report, err = lab.go(plan)
+    assert (code, report["tested"], report["findings"]) == (0, 6, []), err
+    assert lab.rows()[: len(before)] == before
+    assert len({(row["slot"], row["client"]) for row in lab.rows()}) == 6
+
+
+def test_a_run_is_stopped_by_one_command(made):
+    lab = made(4)
+    plan = lab.plan(rate="5M")
+    process = lab.start(plan)
+    lab.until(lambda: lab.rows())
+    assert lab.mesh("stop", lab.results)[0] == 0
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 6, err
+    assert "neuca-selftest: stopped; the same command continues it" in err
+    assert '"exit_code": 6' in out or '"tested"' in out
+    assert lab.listening() == []
+
+
+def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoils_its_own(made):
+    lab = made(5)
+    lab.reach("n4")
+    plan = lab.plan(rate="5M")
+    # n3 claims to be another host, reports results of others, garbage without end, and hangs.
+    (lab.folder / "hosts" / "n3").write_text(f"{lab.folder}/liar\n")
+    lab._write("liar", LIAR, 0o755)
+    code, report, err = lab.go(plan, "--patience", "30")
+    assert "1 hosts did not start and have no tests: n4" in err
+    named = {name for one in report["findings"] for name in one["names"]}
+    assert named <= {"n3", "n4"}, (report, err)
+    good = [row for row in lab.rows() if not {"n3", "n4"} & {row["client"], row["server"]}]
+    assert len(good) == 3
+    assert all(row.get("error") is None and row["rate_out"] > 4e6 for row in good), good
+    assert code != 0
+
+
+# Ready in the name of a host, results of other hosts and of slots that do not exist, and 3 MB that are no messages.
+LIAR = """#!/bin/sh
+read -r plan
+now=$(date +%s)
+echo '{"mesh":1,"ready":"n3","clock":'$now'}'
+echo '{"mesh":1,"slot":0,"client":"n0","server":"n1","rate_out":1,"rate_back":1}'
+echo '{"mesh":1,"slot":1,"client":"n0","server":"n2","rate_out":1,"rate_back":1}'
+echo '{"mesh":1,"slot":99999,"client":"n3","server":"n2","rate_out":1e400}'
+head -c 1000000 /dev/zero | tr '\\0' '['
+head -c 1000000 /dev/zero | tr '\\0' '\\n'
+yes '{"mesh":1,"ready":"n3","clock":0}' | head -c 1000000
+exec cat >/dev/null
+"""
