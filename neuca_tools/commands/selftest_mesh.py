@@ -269,6 +269,8 @@ def _coordinated(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
 ) -> Outcome:
     """The plan with its retests, all rows, and whether the run was stopped."""
+    if recorded.complete:
+        return recorded.plan, recorded.rows, False
     names = ",".join(host.name for host in recorded.plan.hosts)
     command = [ENGINE, "-w", names, "-f", str(FANOUT), *arguments.engine]
     on_signals()

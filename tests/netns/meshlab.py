@@ -169,9 +169,9 @@ class MeshLab:
                 self._started[-1].wait(0.1)
 
     def listening(self):
-        """The hosts with a server of the self-test."""
-        return [
-            name
-            for name, host in self.hosts.items()
-            if ":B26F " in self.run("cat", "/proc/net/tcp", where=host)
-        ]
+        """The hosts with a server of the self-test: state 0A in /proc/net/tcp is LISTEN."""
+        tables = {
+            name: self.run("cat", "/proc/net/tcp", where=host) for name, host in self.hosts.items()
+        }
+        rows = [(name, line.split()) for name, text in tables.items() for line in text.splitlines()]
+        return [name for name, row in rows if row[1].endswith(":B26F") and row[3] == "0A"]

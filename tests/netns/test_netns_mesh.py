@@ -50,6 +50,7 @@ def test_eight_hosts_of_which_one_sends_slowly(made):
     assert (again, same["findings"], lab.results.read_bytes()) == (4, report["findings"], before)
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
     lab = made(4)
     plan = lab.plan(rate="5M")
@@ -70,7 +71,7 @@ def test_a_run_is_stopped_by_one_command(made):
     lab = made(4)
     plan = lab.plan(rate="5M")
     process = lab.start(plan)
-    lab.until(lambda: lab.rows())
+    lab.until(lab.rows)
     assert lab.mesh("stop", lab.results)[0] == 0
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 6, err
@@ -79,6 +80,7 @@ def test_a_run_is_stopped_by_one_command(made):
     assert lab.listening() == []
 
 
+@pytest.mark.long
 def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoils_its_own(made):
     lab = made(5)
     lab.reach("n4")
@@ -86,8 +88,9 @@ def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoi
     # n3 claims to be another host, reports results of others, garbage without end, and hangs.
     (lab.folder / "hosts" / "n3").write_text(f"{lab.folder}/liar\n")
     lab._write("liar", LIAR, 0o755)
-    code, report, err = lab.go(plan, "--patience", "30")
+    code, report, err = lab.go(plan, "--patience", "900")
     assert "1 hosts did not start and have no tests: n4" in err
+    assert "clush: n4: exited with exit code 255" in err
     named = {name for one in report["findings"] for name in one["names"]}
     assert named <= {"n3", "n4"}, (report, err)
     good = [row for row in lab.rows() if not {"n3", "n4"} & {row["client"], row["server"]}]
@@ -96,7 +99,52 @@ def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoi
     assert code != 0
 
 
-# Ready in the name of a host, results of other hosts and of slots that do not exist, and 3 MB that are no messages.
+def wrong_bridge(lab):
+    """n2's NIC is in a network of its own."""
+    lab.run("ip", "link", "set", "n2", "nomaster", where=lab.fabric)
+
+
+def small_packets(lab):
+    """The uplink of g1 carries 1400 bytes, and nobody is told: the bridges drop what is larger."""
+    for device in ("up-g1", "down-g1"):
+        lab.run("ip", "link", "set", device, "mtu", "1400", where=lab.fabric)
+
+
+def twice(lab):
+    """n3 has the address of n2 instead of its own."""
+    words = (
+        f"address del {lab.address['n3']}/16 dev dp1\naddress add {lab.address['n2']}/16 dev dp1\n"
+    )
+    lab.run("ip", "-batch", "-", where=lab.hosts["n3"], text=words)
+
+
+FAULTS = {
+    "slow-egress": (lambda lab: lab.shape("dp1", lab.hosts["n2"], "2mbit"), {"n2"}),
+    "slow-ingress": (lambda lab: lab.shape("n2", lab.fabric, "2mbit"), {"n2"}),
+    "group-boundary": (lambda lab: lab.shape("up-g1", lab.fabric, "2mbit"), {"g1"}),
+    "mtu-hole": (small_packets, {"g1", "g0"}),
+    "duplicate-address": (twice, {"n2"}),
+    "unreachable": (wrong_bridge, {"n2"}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "count"), [*((kind, 12) for kind in FAULTS), ("slow-egress", 64)])
+def test_a_fault_that_is_injected_is_named_first(made, kind, count):
+    """`make test-netns ARGS='-k injected -m long'`: on two processors, 64 hosts take a quarter of an hour."""
+    lab = made(count, 3)
+    inject, names = FAULTS[kind]
+    inject(lab)
+    code, report, err = lab.go(lab.plan("--rounds", "6", rate="5M"), "--patience", "900")
+    first = report["findings"][0]
+    assert (first["kind"], bool(names & set(first["names"])), first["state"]) == (
+        *(kind, True),
+        "confirmed",
+    ), (report["findings"], err)
+    assert code in (4, 8)
+
+
+# Ready in the name of a host, results of other hosts and of slots that do not exist, and more than a MB that are no messages.
 LIAR = """#!/bin/sh
 read -r plan
 now=$(date +%s)
@@ -105,7 +153,7 @@ echo '{"mesh":1,"slot":0,"client":"n0","server":"n1","rate_out":1,"rate_back":1}
 echo '{"mesh":1,"slot":1,"client":"n0","server":"n2","rate_out":1,"rate_back":1}'
 echo '{"mesh":1,"slot":99999,"client":"n3","server":"n2","rate_out":1e400}'
 head -c 1000000 /dev/zero | tr '\\0' '['
-head -c 1000000 /dev/zero | tr '\\0' '\\n'
-yes '{"mesh":1,"ready":"n3","clock":0}' | head -c 1000000
+head -c 20000 /dev/zero | tr '\\0' '\\n'
+yes '{"mesh":1,"ready":"n3","clock":0}' | head -c 300000
 exec cat >/dev/null
 """

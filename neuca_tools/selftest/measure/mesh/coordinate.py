@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import select
 import signal
@@ -27,6 +28,11 @@ from neuca_tools.selftest.mesh.retest import with_retests
 
 # Seconds for all hosts to start, and for them to end.
 PATIENCE, ENDING = 60.0, 15.0
+# Seconds for the engine to end once its outputs have, and after each signal.
+AT_ONCE = 1.0
+# How clush(1) says that the command on a host has ended, and how many of its messages are shown.
+GONE = re.compile(rb"clush: ([A-Za-z0-9._-]+): (?:exited with exit code|command timeout)")
+MOST_ERRORS = 100
 # Bytes of a line of a host, and lines of it in addition to its tests.
 LINE, MORE_LINES = 4096, 10
 # Seconds for the engine to accept a message.
@@ -49,16 +55,23 @@ class Engine:
         try:
             # In a session of its own: a terminal's SIGINT is for the coordinator.
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, cwd="/", start_new_session=True
+                command, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", start_new_session=True
             )
         except OSError as error:
             text = f'start "{command[0]}": {error.strerror}'
             raise SelftestError(text, hint="install clustershell") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        assert self._process.stderr is not None
         self._input = self._process.stdin.fileno()
         os.set_blocking(self._input, False)
         self.lines = Lines(self._process.stdout.fileno(), LINE)
+        self.errors = Lines(self._process.stderr.fileno(), LINE)
+
+    @property
+    def open(self) -> list[Lines]:
+        """The outputs that have not ended."""
+        return [one for one in (self.lines, self.errors) if not one.ended]
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to all hosts."""
@@ -77,20 +90,22 @@ class Engine:
         """Close the input of all hosts, which ends them, and then the engine."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        assert self._process.stderr is not None
         with suppress(OSError):
             self._process.stdin.close()
         deadline = time.monotonic() + ENDING
-        while not self.lines.ended and time.monotonic() < deadline:
-            if readable([self.lines], deadline):
-                self.lines.raw()
+        while self.open and time.monotonic() < deadline:
+            for one in readable(self.open, deadline):
+                one.raw()
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._process.wait(1.0 if self.lines.ended else 0.1)
+                self._process.wait(AT_ONCE)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
         self._process.wait()
         self._process.stdout.close()
+        self._process.stderr.close()
 
 
 @dataclass
@@ -103,6 +118,9 @@ class _Hosts:
     slow: set[str] = field(default_factory=set)
     # Why a host takes no part.
     refused: dict[str, str] = field(default_factory=dict)
+    # Those on which the command has ended.
+    gone: set[str] = field(default_factory=set)
+    errors: int = 0
     lines: Counter[str] = field(default_factory=Counter)
 
 
@@ -140,7 +158,7 @@ class Coordinator:
     def _gather(self, patience: float) -> None:
         """Wait until all hosts are ready; those that are not in time are byes in every slot."""
         deadline, hosts = time.monotonic() + patience, self._hosts
-        while hosts.names - hosts.ready - hosts.refused.keys() and time.monotonic() < deadline:
+        while self._expected() - hosts.ready and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
         for name, reason in sorted(hosts.refused.items()):
@@ -153,10 +171,16 @@ class Coordinator:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._tell(f"{len(hosts.ready)} of {len(hosts.names)} hosts are ready")
 
+    def _expected(self) -> set[str]:
+        """The hosts that may still report."""
+        hosts = self._hosts
+        return set(hosts.names - hosts.refused.keys() - hosts.gone)
+
     def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
         """The tests without a result whose hosts are both there, by the number of their slot."""
         found = []
-        ready = [host.name in self._hosts.ready for host in self.plan.hosts]
+        there = self._hosts.ready & self._expected()
+        ready = [host.name in there for host in self.plan.hosts]
         for number, slot in enumerate(self.plan.slots):
             pairs = [
                 pair
@@ -187,7 +211,7 @@ class Coordinator:
         def missing() -> set[str]:
             return {one for one in clients if (number, one) not in self._rows}
 
-        while missing() - hosts.slow and time.monotonic() < deadline:
+        while missing() - hosts.slow - hosts.gone and time.monotonic() < deadline:
             if not self._read(deadline):
                 raise SelftestError("run the mesh: the engine has ended")
         hosts.slow |= missing()
@@ -201,9 +225,13 @@ class Coordinator:
 
     def _read(self, deadline: float) -> bool:
         """Handle what has arrived; False if the engine has ended."""
-        if readable([self._engine.lines], deadline):
+        ready = readable(self._engine.open, deadline)
+        if self._engine.lines in ready:
             for line in self._engine.lines.raw():
                 self._hear(line)
+        if self._engine.errors in ready:
+            for line in self._engine.errors.raw():
+                self._complain(line)
         return not self._engine.lines.ended
 
     def _hear(self, line: bytes) -> None:
@@ -217,6 +245,15 @@ class Coordinator:
         message = parsed(text.encode())
         if message is not None and message.get("mesh") == VERSION:
             self._obey(name, message)
+
+    def _complain(self, line: bytes) -> None:
+        """A line of the engine's standard error, which begins with a name if it is of a host."""
+        found = GONE.match(line)
+        if found is not None:
+            self._hosts.gone.add(found[1].decode())
+        self._hosts.errors += 1
+        if self._hosts.errors <= MOST_ERRORS:
+            self._tell(line.decode("utf-8", "replace")[:200])
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:

@@ -42,6 +42,12 @@ class Recorded(NamedTuple):
     rows: tuple[Row, ...]
     began: Optional[float]
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to test: retests are planned when the rounds are over."""
+        planned = sum(map(len, self.plan.slots))
+        return len(self.rows) == planned and self.plan.retests is not None
+
 
 class Results:
     """A file that is open for writing."""
