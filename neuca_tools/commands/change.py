@@ -12,13 +12,20 @@ from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.release import release, revert, take_back
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration, document, report_faults, require_root
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    report_faults,
+    require_root,
+    untold,
+)
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
 from neuca_tools.guest import outcome
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import last_good
+from neuca_tools.status import render
 from neuca_tools.status.judge import find_link
 
 
@@ -31,14 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def apply_once(config: Config, source: Optional[str] = None) -> int:
-    """Make one pass and return the exit code of `neuca status`, as `neucad --once` does."""
+    """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
     check(config)
     intake = document(config, source)
     try:
-        _, status = run_pass(config, intake, start=True)
+        report, status = run_pass(config, intake, start=True)
     finally:
         outcome.ask(config, intake)
-    return report_faults(intake, config) or status.exit_code
+    code = report_faults(intake, config) or status.exit_code
+    for line in render.undone(untold(status.problems, intake, config), status.names):
+        print(line)
+    print(render.applied(status.data["state"], len(report.changed), status.problems))
+    return code
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:

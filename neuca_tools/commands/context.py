@@ -9,7 +9,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -20,12 +20,13 @@ from neuca_tools.errors import (
     EXIT_INVALID,
     EXIT_OK,
     EXIT_USAGE,
+    ArgumentsError,
     ConfigError,
     DocumentError,
     NeucaError,
     UsageError,
 )
-from neuca_tools.model import Document
+from neuca_tools.model import Document, Problem
 from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
@@ -42,6 +43,8 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     try:
         return run(arguments)
     except NeucaError as error:
+        if isinstance(error, ArgumentsError) and "usage" in arguments:
+            print(arguments.usage(), end="", file=sys.stderr)
         print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
@@ -130,6 +133,13 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
         raise NeucaError(intake.reason)
     if intake.reason:
         print(f"neuca: {intake.reason}", file=sys.stderr)
+
+
+def untold(problems: Iterable[Problem], intake: Intake, config: Config) -> list[Problem]:
+    """The problems without the faults that `report_faults` and `configuration` print."""
+    told = {fault.text for fault in (intake.document or Document()).faults}
+    told |= {fault.text for fault in config.faults} | {intake.refused}
+    return [one for one in problems if one.link or one.text not in told]
 
 
 def report_faults(intake: Intake, config: Config) -> int:

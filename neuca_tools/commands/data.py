@@ -12,7 +12,7 @@ from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.commands.context import configuration, document, is_root, specs
 from neuca_tools.config import Config
 from neuca_tools.documents import get
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError
 from neuca_tools.files import read_bytes
 from neuca_tools.model import Document
 from neuca_tools.sources import Session, SourceSpec, fetch_path
@@ -24,6 +24,8 @@ NOT_FOUND = "Not found"
 def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "distro":
         return _print_or_fail(_distribution())
+    if arguments.command == "get" and len(arguments.words) > 2:
+        raise ArgumentsError("get: give a field, or a section and a field")
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))
@@ -70,8 +72,6 @@ def stored_document(config: Config) -> Intake:
 
 
 def _item(words: list[str], data: Document) -> Optional[str]:
-    if len(words) > 2:
-        raise UsageError("usage: neuca get [SECTION] FIELD")
     section, field = ["global", *words][-2:]
     return get(data, section, field)
 

@@ -10,10 +10,16 @@ import sys
 import time
 from functools import partial
 
-from neuca_tools.agent.status import status_now
+from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration, document, report_faults, show
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    report_faults,
+    show,
+    untold,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, UsageError
 from neuca_tools.guest.outcome import with_guest
@@ -64,10 +70,11 @@ def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Deci
 
 def _plan(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
-    operations, resolution = survey.plan(), survey.resolution
-    text = render.plan(operations, resolution.problems, resolution.names)
-    show(render_json.plan_json(operations), arguments.json, lambda _: text)
-    return report_faults(intake, config)
+    operations, after = survey.plan(), expected(config, intake, survey)
+    problems = untold(after.problems, intake, config)
+    text = render.plan(operations, problems, after.names)
+    show(render_json.plan_json(operations, after), arguments.json, lambda _: text)
+    return report_faults(intake, config) or after.exit_code
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:

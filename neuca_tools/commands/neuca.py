@@ -16,7 +16,7 @@ from neuca_tools import __version__
 from neuca_tools.commands.arguments import CONFIG, JSON, Keywords, add_options, flag, value
 
 if TYPE_CHECKING:
-    import argparse
+    from neuca_tools.commands.parsers import Parser
 
 
 class Command(NamedTuple):
@@ -135,8 +135,10 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
 def _run(words: list[str]) -> int:
     from importlib import import_module
 
-    parser = _parser()
-    parsed = parser.parse_args(words)
+    parser, rows = _parsers()
+    parsed, extra = parser.parse_known_args(words)
+    if extra:
+        rows.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(extra)}")
     modules = {command.name: command.module for command in COMMANDS}
     if parsed.command is None:
         parser.print_help()
@@ -148,20 +150,24 @@ def _run(words: list[str]) -> int:
     return guarded(import_module(f".{modules[parsed.command]}", __package__).run, parsed)
 
 
-def _parser() -> argparse.ArgumentParser:
-    import argparse
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the whole command line, and that of each subcommand."""
+    from neuca_tools.commands.parsers import Parser
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="neuca",
         description="Show and change the network configuration that neucad manages on this host.",
     )
     parser.add_argument("--version", **flag("print the version and exit"))
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parsers = {}
     for command in COMMANDS:
         sentence = f"{command.purpose[0].upper()}{command.purpose[1:]}."
         row = rows.add_parser(command.name, help=command.purpose, description=sentence)
+        row.set_defaults(usage=row.format_usage)
+        parsers[command.name] = row
         add_options(row, CONFIG)
         add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
         if command.positional:
             row.add_argument(command.positional, **_POSITIONALS[command.positional])
-    return parser
+    return parser, parsers

@@ -18,12 +18,12 @@ from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
-from neuca_tools.status.judge import find_link
+from neuca_tools.status.judge import find_link, problem_json
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.layer import Choice
 
@@ -48,8 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _apply(config, intake, choice, link)
     if arguments.action == "plan":
         operations = Tuning(link).operations(survey)
-        text = render.plan(operations, (), {})
-        show(render_json.plan_json(operations), arguments.json, lambda _: text)
+        problems = survey.resolution.tuning.problems
+        text = render.plan(operations, problems, {})
+        data = render_json.plan_json(operations)
+        data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
+        show(data, arguments.json, lambda _: text)
     else:
         data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
         data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
@@ -103,7 +106,7 @@ def _apply(
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
-        raise UsageError(f"tune revert: it restores everything and does not accept {options}")
+        raise ArgumentsError(f"tune revert: it restores everything and does not accept {options}")
     to_stderr()
     more = "; the next start of neucad sets what the configuration requests"
     return print_restored(untune(config, last_good(config.state)), more)

@@ -1,0 +1,91 @@
+"""`neuca apply` says what it did not do, in the words and with the exit code of `neuca plan`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import mac
+
+GOOD = f"[interfaces]\n{mac(1)} = up:ipv4:10.1.0.1/24\n"
+ABSENT = f"{GOOD}{mac(9)} = up:ipv4:10.9.0.1/24\n"
+REFUSED = f"{GOOD}[interface {mac(2)}]\naddresses = 192.0.2.77/24\n"
+INVALID = f"{GOOD}[interface {mac(1)}]\nmtu = nonsense\n"
+
+
+@pytest.fixture
+def host(lab):
+    """A guest with two dataplane NICs."""
+    lab.management()
+    lab.veth("eth1", 1)
+    lab.veth("eth2", 2)
+    return lab
+
+
+INSIDE = "it lies inside the management network 192.0.2.0/24"
+CASES = [
+    (GOOD, 0, []),
+    (ABSENT, 4, [f'not done: {mac(9)}: no NIC has the MAC "{mac(9)}"']),
+    (
+        REFUSED,
+        4,
+        [f"not done: eth2: address 192.0.2.77/24: {INSIDE}"],
+    ),
+    (INVALID, 78, []),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "left"), CASES)
+def test_apply_names_each_request_that_it_left_as_plan_did(host, text, code, left):
+    host.document(text)
+    planned = host.neuca("plan")
+    applied = host.neuca("apply")
+    assert (planned.code, applied.code) == (code, code)
+    lines = planned.out.splitlines()
+    operations = lines[: len(lines) - len(left)]
+    assert lines[len(operations) :] == left
+    *told, last = applied.out.splitlines()
+    assert told == left
+    state = {0: "ok", 4: "degraded", 78: "degraded"}[code]
+    assert last.startswith(f"{state}: {len(operations)} changed")
+    assert host.status()[0] == code
+
+
+def test_a_second_apply_says_that_nothing_is_to_do(host):
+    host.document(ABSENT)
+    host.neuca("apply")
+    again = host.neuca("apply")
+    assert (again.code, again.err, again.out.splitlines()) == (
+        4,
+        "",
+        [
+            f'not done: {mac(9)}: no NIC has the MAC "{mac(9)}"',
+            "degraded: nothing to do, 1 not done",
+        ],
+    )
+
+
+def test_plan_in_json_has_the_state_and_what_is_left(host):
+    host.document(ABSENT)
+    done = host.neuca("plan", "--json")
+    assert (done.code, done.json["state"], done.json["problems"]) == (
+        4,
+        "degraded",
+        [{"link": mac(9), "code": "absent", "text": f'no NIC has the MAC "{mac(9)}"'}],
+    )
+
+
+def test_a_profile_that_cannot_be_used_is_named_with_its_reason(host):
+    host.once(GOOD)
+    reason = 'profile "bdp": it needs rate and rtt'
+    planned = host.neuca("tune", "plan", "--profile", "bdp")
+    assert (planned.code, planned.out.splitlines()) == (
+        78,
+        ["nothing to do", f"not done: {reason}"],
+    )
+    audit = host.neuca("tune", "audit", "--profile", "bdp")
+    assert (audit.code, f"not done: {reason}" in audit.out.splitlines()) == (78, True)
+    data = host.neuca("tune", "audit", "--profile", "bdp", "--json").json
+    assert data["problems"] == [{"code": "invalid", "text": reason}]
+    absent = host.neuca("tune", "plan", "--profile", "nowhere")
+    assert (absent.code, absent.out.splitlines()[1].startswith("not done: profile")) == (78, True)
