@@ -89,3 +89,20 @@ def test_a_profile_that_cannot_be_used_is_named_with_its_reason(host):
     assert data["problems"] == [{"code": "invalid", "text": reason}]
     absent = host.neuca("tune", "plan", "--profile", "nowhere")
     assert (absent.code, absent.out.splitlines()[1].startswith("not done: profile")) == (78, True)
+
+
+def test_a_nic_stays_configured_when_its_vlan_cannot_be_created(host):
+    """On a kernel without 8021q; with it, the VLAN is there too."""
+    host.document(
+        f"{GOOD}[vlan {mac(1)}.5]\naddresses = 10.5.0.1/24\n[routes]\n10.6.0.0/16 = 10.5.0.9\n"
+    )
+    done = host.neuca("apply")
+    assert (host.link("eth1")["operstate"], host.addresses("eth1")) == ("UP", {"10.1.0.1/24"})
+    if host.link("eth1.5") is None:
+        reason = "create VLAN 5 on eth1 as eth1.5: Operation not supported (Unknown device type)"
+        assert (done.code, done.out.splitlines()[0]) == (1, f"not done: eth1.5: {reason}")
+        again = host.neuca("apply")
+        assert (again.code, again.err.splitlines()) == (1, [reason])
+    host.document(GOOD)
+    assert host.neuca("apply").code == 0
+    assert host.addresses("eth1") == {"10.1.0.1/24"}
