@@ -44,6 +44,13 @@ _ROWS = (
         "stage",
     ),
     ("explain", "look", "show each setting of an interface and its origin", "json source", "link"),
+    (
+        "check",
+        "check",
+        "validate documents offline, without looking at this host",
+        "json strict format",
+        "file",
+    ),
     ("apply", "change", "make one pass now and correct any drift", "source"),
     ("release", "change", "remove our configuration from a NIC and ignore the NIC", "undo", "link"),
     (
@@ -101,12 +108,18 @@ _OPTIONS: dict[str, Keywords] = {
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be removed, but change nothing"),
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
+    "strict": flag("count warnings as errors"),
+    "format": {
+        "choices": ("neuca", "network_data.json", "network-config"),
+        "help": "the format of the files (default: the first line tells)",
+    },
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
     "stage": {"choices": ("document", "desired", "observed"), "help": "what to show"},
     "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
+    "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
     "words": value("FIELD", "a field of [global], or a section followed by a field", nargs="+"),
 }
