@@ -106,13 +106,12 @@ def judge(
     failed = _failures(report, left)
     alive = _alive(left, failed)
     pending = {one for one in alive if not one.handles.isdisjoint(unapplied)}
-    found = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
+    asked = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
     if document.disputed:
-        found.append(Problem("contested", document.disputed))
-    found += [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
-    applied = report is not None and not pending
-    found += [*_files(left, applied), *_contested(resolution, have)]
-    problems = list(dict.fromkeys(found))
+        asked.append(Problem("contested", document.disputed))
+    undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
+    undone += _files(left, applied=report is not None and not pending)
+    problems = tuple(dict.fromkeys([*asked, *undone, *_contested(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
     state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
     data = {
@@ -125,14 +124,8 @@ def judge(
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    return Status(
-        data,
-        _exit_code(state, codes),
-        bool(resolution.roles.held),
-        resolution.is_routed,
-        tuple(problems),
-        resolution.names,
-    )
+    code, roles = _exit_code(state, codes), resolution.roles
+    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
