@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.agent import first_boot
+from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
@@ -103,6 +103,7 @@ def _notes(
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
+    notes += filter(None, [trial_file.note(config)])
     notes += platform_roles.choice(resolution.roles)
     notes += _leases(decision)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)

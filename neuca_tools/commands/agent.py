@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
+from neuca_tools.agent import trial_file
 from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
 from neuca_tools.commands.context import configuration, guarded, require_root
 from neuca_tools.commands.logs import to_journal
@@ -53,6 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
+    _end_trial(config)
     if arguments.names:
         return EXIT_OK if _restore_names(config) else EXIT_FAILED
     if arguments.guest:
@@ -62,6 +64,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from neuca_tools.commands.change import apply_once
 
     return apply_once(config)
+
+
+def _end_trial(config: Config) -> None:
+    """After a boot in the middle of a trial, names and all else are those from before it."""
+    try:
+        if trial_file.recover(config):
+            print(
+                "neuca: a trial was interrupted by a boot, its record is dropped", file=sys.stderr
+            )
+    except ApplyError as error:
+        print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 
 
 def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:

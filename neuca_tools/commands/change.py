@@ -53,6 +53,10 @@ def apply_once(config: Config, source: Optional[str] = None) -> int:
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:
+    if arguments.trial is not None:
+        from neuca_tools.commands.trial import apply_on_trial
+
+        return apply_on_trial(config, arguments.source, arguments.trial)
     return apply_once(config, arguments.source)
 
 

@@ -51,7 +51,8 @@ _ROWS = (
         "json strict format",
         "file",
     ),
-    ("apply", "change", "make one pass now and correct any drift", "source"),
+    ("apply", "change", "make one pass now and correct any drift", "source try"),
+    ("confirm", "trial", "keep the document that is on trial"),
     ("release", "change", "remove our configuration from a NIC and ignore the NIC", "undo", "link"),
     (
         "revert",
@@ -89,6 +90,17 @@ _ROWS = (
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
 ALIASES = {"neuca-netconf": "apply"}
+LONGEST_TRIAL = 3600.0  # seconds
+
+
+def seconds(text: str) -> float:
+    """The length of a trial in seconds; argparse reports a ValueError."""
+    number = float(text)
+    if not 1 <= number <= LONGEST_TRIAL:
+        raise ValueError
+    return number
+
+
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack or ec2"
 _TUNE = (
     "audit: show the current tuning; plan: show what apply would do; apply: apply it;"
@@ -108,6 +120,9 @@ _OPTIONS: dict[str, Keywords] = {
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be removed, but change nothing"),
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
+    "try": value(
+        "SECONDS", "take the pass back unless it is confirmed in time", type=seconds, dest="trial"
+    ),
     "strict": flag("count warnings as errors"),
     "format": {
         "choices": ("neuca", "network_data.json", "network-config"),
