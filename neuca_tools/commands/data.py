@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Optional
 
@@ -19,6 +20,7 @@ from neuca_tools.sources import Session, SourceSpec, fetch_path
 from neuca_tools.state.active_document import Intake, confirmed
 
 NOT_FOUND = "Not found"
+SECTIONS = ("interfaces", "routes", "users", "storage")  # that can be printed as JSON
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,7 +37,19 @@ def run(arguments: argparse.Namespace) -> int:
     data = intake.document or Document()
     if arguments.command == "get":
         return _print_or_fail(_item(arguments.words, data))
+    if arguments.command in SECTIONS and arguments.json:
+        print(json.dumps(_section(arguments.command, data), indent=1))
+        return EXIT_OK
     return _show(arguments.command, data)
+
+
+def _section(name: str, data: Document) -> dict[str, object]:
+    """The lines of a section; null if the document has no such section."""
+    items = {item.key: item.value for item in data.items if item.section == name}
+    found: dict[str, object] = {"version": 1, "section": name, "items": items}
+    if name == "routes":
+        found["router"] = data.router
+    return found
 
 
 def _show(name: str, data: Document) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from functools import partial
 
@@ -19,6 +18,7 @@ from neuca_tools.commands.context import (
     report_faults,
     show,
     untold,
+    uses_color,
 )
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, UsageError
@@ -32,7 +32,7 @@ from neuca_tools.status.judge import Status, find_link
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=arguments.command == "status")
-    commands = {"status": _status, "plan": _plan, "show": _show, "explain": _explain}
+    commands = {"status": _status, "plan": plan, "show": _show, "explain": _explain}
     return commands[arguments.command](arguments, config)
 
 
@@ -49,7 +49,7 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
             # For a change of links or addresses.
             watch.wait(min(left, 1.0))
         status = _current_status(config)
-    show(status.data, arguments.json, partial(render.status, color=sys.stdout.isatty()))
+    show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
     return status.exit_code
 
 
@@ -68,11 +68,12 @@ def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Deci
         return intake, handles.survey()
 
 
-def _plan(arguments: argparse.Namespace, config: Config) -> int:
+def plan(arguments: argparse.Namespace, config: Config) -> int:
+    """`neuca plan`, and `neuca apply --dry-run`: print what a pass would do."""
     intake, survey = _survey(arguments, config)
     operations, after = survey.plan(), expected(config, intake, survey)
     problems = untold(after.problems, intake, config)
-    text = render.plan(operations, problems, after.names)
+    text = render.plan(operations, problems, after.names, color=uses_color(arguments))
     show(render_json.plan_json(operations, after), arguments.json, lambda _: text)
     return report_faults(intake, config) or after.exit_code
 

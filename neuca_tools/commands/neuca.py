@@ -9,11 +9,19 @@ is that subcommand, and `neuca-netconf` is `apply`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
-from neuca_tools.commands.arguments import CONFIG, JSON, Keywords, add_options, flag, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    JSON,
+    Keywords,
+    add_options,
+    add_output_options,
+    flag,
+    value,
+)
 
 if TYPE_CHECKING:
     from neuca_tools.commands.parsers import Parser
@@ -51,13 +59,20 @@ _ROWS = (
         "json strict format",
         "file",
     ),
-    ("apply", "change", "make one pass now and correct any drift", "source try"),
+    ("apply", "change", "make one pass now and correct any drift", "json dry-run source try"),
     ("confirm", "trial", "keep the document that is on trial"),
-    ("release", "change", "remove our configuration from a NIC and ignore the NIC", "undo", "link"),
+    (
+        "release",
+        "change",
+        "remove our configuration from a NIC and ignore the NIC",
+        "undo dry-run",
+        "link",
+    ),
     (
         "revert",
         "change",
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
+        "dry-run",
     ),
     ("clean", "clean", "remove what clones of an image must not inherit", "keep-identity dry-run"),
     (
@@ -67,10 +82,10 @@ _ROWS = (
     ("read-drive", "drive", "copy the documents of a config drive or NoCloud volume", "", "device"),
     ("get", "data", "print one item of the user-data", "", "words"),
     ("user-data", "data", "print the user-data as received"),
-    ("interfaces", "data", "print the interfaces requested in the user-data"),
-    ("routes", "data", "print the requested routes, and whether this host is a router"),
-    ("users", "data", "print the users requested in the user-data"),
-    ("storage", "data", "print the storage requested in the user-data"),
+    ("interfaces", "data", "print the interfaces requested in the user-data", "json"),
+    ("routes", "data", "print the requested routes, and whether this host is a router", "json"),
+    ("users", "data", "print the users requested in the user-data", "json"),
+    ("storage", "data", "print the storage requested in the user-data", "json"),
     ("user-script", "data", "print the boot script of the user-data"),
     ("all-user-scripts", "data", "print every script of the user-data"),
     (
@@ -87,6 +102,7 @@ _ROWS = (
     ("get-public-ip", "data", "print the public IPv4 address from the metadata service"),
     ("distro", "data", "print the ID of the distribution"),
     ("version", "", "print the version"),
+    ("help", "", "describe a command", "", "subject"),
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
 ALIASES = {"neuca-netconf": "apply"}
@@ -118,7 +134,7 @@ _OPTIONS: dict[str, Keywords] = {
         "SECONDS", "wait no longer than this (default: %(default)g)", type=float, default=300.0
     ),
     "keep-identity": flag("remove only what neucad wrote"),
-    "dry-run": flag("print what would be removed, but change nothing"),
+    "dry-run": flag("print what would be done, but change nothing"),
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
     "try": value(
         "SECONDS", "take the pass back unless it is confirmed in time", type=seconds, dest="trial"
@@ -135,6 +151,7 @@ _POSITIONALS: dict[str, Keywords] = {
     "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
+    "subject": value("COMMAND", "the command", nargs="?"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
     "words": value("FIELD", "a field of [global], or a section followed by a field", nargs="+"),
 }
@@ -164,6 +181,8 @@ def _run(words: list[str]) -> int:
     from importlib import import_module
 
     parser, rows = _parsers()
+    named = next((word for word in words if word[:1] != "-"), None)
+    _check_name(named, rows, parser)
     parsed, extra = parser.parse_known_args(words)
     if extra:
         rows.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(extra)}")
@@ -173,9 +192,29 @@ def _run(words: list[str]) -> int:
         return 2
     if parsed.command == "version":
         return main(["version"], "neuca")
+    if parsed.command == "help":
+        return _help(parser, rows, parsed.subject)
     from neuca_tools.commands.context import guarded
 
     return guarded(import_module(f".{modules[parsed.command]}", __package__).run, parsed)
+
+
+def _help(parser: Parser, rows: Mapping[str, Parser], subject: Optional[str]) -> int:
+    if subject == "selftest":
+        return main(["selftest", "--help"], "neuca")
+    _check_name(subject, rows, rows["help"])
+    rows.get(subject or "", parser).print_help()
+    return 0
+
+
+def _check_name(name: Optional[str], rows: Mapping[str, Parser], parser: Parser) -> None:
+    """Exit with a suggestion if there is no command of this name; None is no name."""
+    if name is None or name in rows:
+        return
+    from neuca_tools.documents.spelling import closest
+
+    meant = closest(name, (*rows, "selftest"))
+    parser.error(f'there is no command "{name}"' + f'; did you mean "{meant}"?' * bool(meant))
 
 
 def _parsers() -> tuple[Parser, dict[str, Parser]]:
@@ -195,6 +234,7 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
         row.set_defaults(usage=row.format_usage)
         parsers[command.name] = row
         add_options(row, CONFIG)
+        add_output_options(row)
         add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
         if command.positional:
             row.add_argument(command.positional, **_POSITIONALS[command.positional])

@@ -12,7 +12,14 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import print_restored, settings
-from neuca_tools.commands.context import configuration, document, report_faults, require_root, show
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    log_level,
+    report_faults,
+    require_root,
+    show,
+)
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
@@ -45,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "apply":
         if faults:
             raise UsageError(f"tune: {faults[0]}")
+        to_stderr(log_level(arguments))
         return _apply(config, intake, choice, link)
     if arguments.action == "plan":
         operations = Tuning(link).operations(survey)
@@ -91,7 +99,6 @@ def _link(text: str, survey: Decision) -> LinkKey:
 def _apply(
     config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey]
 ) -> int:
-    to_stderr()
     result = tune(config, intake, choice, link)
     if result.done:
         print(f"{settings(len(result.done))} changed")
@@ -107,6 +114,6 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
         raise ArgumentsError(f"tune revert: it restores everything and does not accept {options}")
-    to_stderr()
+    to_stderr(log_level(arguments))
     more = "; the next start of neucad sets what the configuration requests"
     return print_restored(untune(config, last_good(config.state)), more)

@@ -136,30 +136,37 @@ def _colored(text: str, *, good: bool, color: bool) -> str:
 
 
 def plan(
-    operations: Iterable[Operation], problems: Iterable[Problem], names: Mapping[LinkKey, str]
+    operations: Iterable[Operation],
+    problems: Iterable[Problem],
+    names: Mapping[LinkKey, str],
+    color: bool = False,
 ) -> str:
     """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
-    return "\n".join([*lines, *undone(problems, names)])
+    return "\n".join([*lines, *undone(problems, names, color)])
 
 
-def undone(problems: Iterable[Problem], names: Mapping[LinkKey, str]) -> list[str]:
+def undone(
+    problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool = False
+) -> list[str]:
     """One line for each request that is not carried out: its interface, and the reason."""
     lines = []
     for problem in problems:
-        outcome = "left alone" if problem.code == "ignored" else "not done"
+        outcome = "left alone"
+        if problem.code not in INFORMATION:
+            outcome = _colored("not done", good=False, color=color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return lines
 
 
-def applied(state: str, changed: int, problems: Sequence[Problem]) -> str:
+def applied(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
     """The last line of `neuca apply`: the state, and how many changes and shortfalls there are."""
     left = sum(problem.code not in INFORMATION for problem in problems)
     parts = [f"{changed} changed" if changed else "nothing to do"]
     if left:
         parts.append(f"{left} not done")
-    return f"{state}: {', '.join(parts)}"
+    return f"{_colored(state, good=state == 'ok', color=color)}: {', '.join(parts)}"
 
 
 def tuning(data: Mapping[str, Any]) -> str:

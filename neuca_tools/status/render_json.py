@@ -31,7 +31,7 @@ from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted
-from neuca_tools.status.judge import Status, members, nic_mac, parent, problem_json
+from neuca_tools.status.judge import Report, Status, members, nic_mac, parent, problem_json
 
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
@@ -47,6 +47,18 @@ def plan_json(operations: Iterable[Operation], after: Optional[Status] = None) -
     if after is not None:
         data |= outcome_json(after)
     return data
+
+
+def apply_json(report: Report, status: Status) -> dict[str, Any]:
+    """`neuca apply --json`: what was changed, what was not done, and the state."""
+    return {
+        "version": 1,
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "changed": list(report.changed),
+        "rolled_back": report.undone,
+        **outcome_json(status),
+    }
 
 
 def outcome_json(after: Status) -> dict[str, Any]:

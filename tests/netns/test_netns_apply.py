@@ -106,3 +106,31 @@ def test_a_nic_stays_configured_when_its_vlan_cannot_be_created(host):
     host.document(GOOD)
     assert host.neuca("apply").code == 0
     assert host.addresses("eth1") == {"10.1.0.1/24"}
+
+
+def test_a_dry_run_changes_nothing_and_says_what_plan_says(host):
+    host.document(ABSENT)
+    planned = host.neuca("plan")
+    with host.monitored() as monitor:
+        dry = host.neuca("apply", "--dry-run")
+        assert monitor.lines() == []
+    assert (dry.code, dry.out) == (planned.code, planned.out)
+    assert not (host.folder / "state/record.json").exists()
+    host.neuca("apply")
+    would = host.neuca("release", "--dry-run", "eth1")
+    assert "delete the address 10.1.0.1/24 from eth1" in would.out.splitlines()
+    assert host.addresses("eth1") == {"10.1.0.1/24"}
+    assert host.neuca("revert", "--dry-run").code == 0
+
+
+def test_the_report_of_apply_in_json(host):
+    host.document(ABSENT)
+    planned = [one["text"] for one in host.neuca("plan", "--json").json["operations"]]
+    done = host.neuca("apply", "--json", "--quiet")
+    assert (done.code, done.out, done.err) == (4, "", "")
+    again = host.neuca("apply", "--json")
+    report = again.json
+    assert (again.code, report["version"], report["changed"], report["state"]) == (
+        4, 1, [], "degraded")  # fmt: skip
+    assert [one["code"] for one in report["problems"]] == ["absent"]
+    assert planned

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from neuca_tools.commands import agent
-from neuca_tools.commands.neuca import main
+from neuca_tools.commands.context import uses_color
+from neuca_tools.commands.neuca import _parsers, main
 
 
 def refused(capsys, *words, program=main):
@@ -59,3 +62,64 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
     assert main([words[0], "--config", str(config), *words[1:]]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
     assert (first[:16], last) == (f"usage: neuca {words[0]}", f"neuca: {message}")
+
+
+def test_a_misspelt_command_gets_a_suggestion(capsys):
+    assert refused(capsys, "stauts")[-1] == (
+        'neuca: there is no command "stauts"; did you mean "status"?'
+    )
+    assert refused(capsys, "help", "aply")[-1] == (
+        'neuca: there is no command "aply"; did you mean "apply"?'
+    )
+    assert refused(capsys, "help", "xyzzy")[-1] == 'neuca: there is no command "xyzzy"'
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "apply"]])
+def test_help_describes_a_command_as_its_option_does(capsys, words):
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words[1:], "--help"])
+    assert told == capsys.readouterr().out
+
+
+def test_quiet_prints_errors_only(tmp_path, capsys):
+    path = tmp_path / "doc"
+    path.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n")
+    assert main(["check", "-q", str(path)]) == 78
+    assert main(["check", "-q", str(tmp_path / "none")]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "", f'neuca: read "{tmp_path}/none": No such file or directory\n')  # fmt: skip
+
+
+def test_verbose_and_quiet_exclude_each_other(capsys):
+    assert refused(capsys, "status", "-v", "-q")[-1] == (
+        "neuca: argument -q/--quiet: not allowed with argument -v/--verbose"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "terminal", "colored"),
+    [
+        ([], {}, True, True),
+        ([], {}, False, False),
+        ([], {"NO_COLOR": "1"}, True, False),
+        ([], {"NO_COLOR": ""}, True, True),
+        ([], {"TERM": "dumb"}, True, False),
+        (["--color=always"], {"NO_COLOR": "1"}, False, True),
+        (["--color=never"], {}, True, False),
+    ],
+)
+def test_when_output_is_colored(monkeypatch, words, environment, terminal, colored):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr("sys.stdout", Terminal() if terminal else io.StringIO())
+    assert uses_color(_parsers()[0].parse_args(["status", *words])) is colored
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
