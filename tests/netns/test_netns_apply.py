@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pytest
+from command_schemas import validated
 from lab import mac
 
 GOOD = f"[interfaces]\n{mac(1)} = up:ipv4:10.1.0.1/24\n"
@@ -134,3 +135,7 @@ def test_the_report_of_apply_in_json(host):
         4, 1, [], "degraded")  # fmt: skip
     assert [one["code"] for one in report["problems"]] == ["absent"]
     assert planned
+    validated("report", report)
+    validated("plan", host.neuca("plan", "--json").json)
+    validated("status", host.status()[1])
+    validated("user-data", host.neuca("show", "document", "--json").json)
