@@ -8,6 +8,7 @@ import argparse
 import os
 import time
 from functools import partial
+from pathlib import Path
 
 from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
@@ -22,12 +23,14 @@ from neuca_tools.commands.context import (
 )
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, UsageError
+from neuca_tools.files import write_files
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render, render_json
 from neuca_tools.status.judge import Status, find_link
+from neuca_tools.status.prometheus import prometheus
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,8 +52,19 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
             # For a change of links or addresses.
             watch.wait(min(left, 1.0))
         status = _current_status(config)
+    if arguments.prometheus:
+        _metrics(arguments.prometheus, prometheus(status.data))
+        return status.exit_code
     show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
     return status.exit_code
+
+
+def _metrics(name: str, text: str) -> None:
+    """Print the metrics, or replace a file, which readers never find half written."""
+    if name == "-":
+        print(text, end="")
+    else:
+        write_files({Path(name).absolute(): text.encode()})
 
 
 def _current_status(config: Config) -> Status:

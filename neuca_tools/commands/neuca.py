@@ -42,7 +42,12 @@ class Command(NamedTuple):
 
 
 _ROWS = (
-    ("status", "look", "show whether each NIC is configured as requested", "json wait timeout"),
+    (
+        "status",
+        "look",
+        "show whether each NIC is configured as requested",
+        "json prometheus wait timeout",
+    ),
     ("plan", "look", "show what a pass would do now, in order", "json source"),
     (
         "show",
@@ -132,6 +137,9 @@ _OPTIONS: dict[str, Keywords] = {
     "wait": flag("wait while the state is pending"),
     "timeout": value(
         "SECONDS", "wait no longer than this (default: %(default)g)", type=float, default=300.0
+    ),
+    "prometheus": value(
+        "FILE", "print metrics, or replace FILE, for the node exporter", nargs="?", const="-"
     ),
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be done, but change nothing"),

@@ -139,3 +139,15 @@ def test_the_report_of_apply_in_json(host):
     validated("plan", host.neuca("plan", "--json").json)
     validated("status", host.status()[1])
     validated("user-data", host.neuca("show", "document", "--json").json)
+
+
+def test_the_metrics_for_the_node_exporter_are_printed_or_written_to_a_file(host):
+    host.document(ABSENT)
+    host.neuca("apply")
+    done = host.neuca("status", "--prometheus")
+    assert (done.code, done.out.splitlines()[-1]) == (4, "# EOF")
+    assert 'neuca_state{state="degraded"} 1' in done.out.splitlines()
+    path = host.folder / "neuca.prom"
+    assert host.neuca("status", f"--prometheus={path}").out == ""
+    assert path.read_text() == done.out
+    path.unlink()

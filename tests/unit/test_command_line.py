@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import io
+import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from neuca_tools.commands import agent
 from neuca_tools.commands.context import uses_color
-from neuca_tools.commands.neuca import _parsers, main
+from neuca_tools.commands.neuca import COMMANDS, _parsers, main
 
 
 def refused(capsys, *words, program=main):
@@ -123,3 +126,38 @@ def test_when_output_is_colored(monkeypatch, words, environment, terminal, color
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+COMPLETION = Path(__file__).parents[2] / "packaging" / "completion" / "neuca"
+
+
+def completed(*words):
+    """What bash offers for the last of these words."""
+    script = (
+        f". {COMPLETION}; COMP_WORDS=(neuca {' '.join(map(shlex.quote, words))});"
+        f' COMP_CWORD={len(words)}; _neuca; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_completion_offers_every_command():
+    assert completed("") == {*(one.name for one in COMMANDS), "selftest", "--version", "--help"}
+    assert completed("app") == {"apply"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_completion_offers_every_option_of_a_command(command):
+    common = {"config", "verbose", "quiet", "color", "help"}
+    assert completed(command.name, "--") == {
+        f"--{one}" for one in {*command.options.split(), *common}
+    }
+
+
+def test_completion_offers_values():
+    assert completed("show", "") == {"document", "desired", "observed"}
+    assert completed("status", "--color", "a") == {"auto", "always"}
