@@ -38,6 +38,7 @@ ProblemCode = Literal[
     "ignored",
     "contested",
     "drift",
+    "pending",
     "refused",
     "failed",
     "name",
