@@ -23,12 +23,13 @@ from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Route
 from neuca_tools.model.routing import Rule
+from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
-HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule)
+HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
@@ -220,6 +221,12 @@ class GuardedWriter:
 
     def activate(self, manager: str, name: str, profile: str) -> None:
         self._managers.activate(manager, name, profile)
+
+    def start_client(self, label: str, request: str) -> None:
+        self._managers.clients.start(label, request)
+
+    def stop_client(self, label: str) -> None:
+        self._managers.clients.stop(label)
 
 
 class _Progress:

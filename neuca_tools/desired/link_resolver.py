@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
@@ -55,7 +56,7 @@ class LinkResolver:
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
         self.common = CommonSettings(
-            world, record, limits, sure, rules, routed, roles.leased, places
+            world, record, limits, sure, rules, routed, roles.handed(MANAGERS), places
         )
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
@@ -180,9 +181,8 @@ class LinkResolver:
         """
         if key.mac in self.roles.left:
             return {}
-        if key.mac in self.roles.leased and not key.rank:
-            return {**UNMANAGED, self.roles.client: "managed"}
-        return UNMANAGED
+        client = self.roles.clients.get(key)
+        return {**UNMANAGED, client: "managed"} if client in MANAGERS else UNMANAGED
 
     def _nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]
@@ -218,7 +218,8 @@ class LinkResolver:
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name
         index = found.index if found else 0
-        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=UNMANAGED)
+        managers = self._managers(key)
+        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
         if virtual is None:
             return self._hands_off(key, link, found)
         if virtual.parent and virtual.parent not in links:

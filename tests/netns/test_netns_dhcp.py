@@ -14,11 +14,12 @@ from networkd import PROGRAM, Networkd
 from test_netns_policy_routing import PROBE
 
 from neuca_tools.desired import dhcp_files
+from neuca_tools.model import LinkKey
 
 FAR = "203.0.113.1"
 LEASE, ROUTER = "10.9.0.51", "10.9.0.1"
-FILE = dhcp_files.networkd_name(mac(1))
-TABLE = dhcp_files.table(mac(1))
+FILE = dhcp_files.networkd_name(LinkKey(mac(1)))
+TABLE = dhcp_files.table(LinkKey(mac(1)))
 SERVER = f"""[Match]
 Name=dp1
 [Network]
