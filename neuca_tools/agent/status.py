@@ -16,6 +16,7 @@ from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.rounds import waiting
 from neuca_tools.backends import leases
+from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
@@ -55,7 +56,7 @@ def status_of(
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
-    status = replace(status, data=data, routed=bool(resolution.want.rules))
+    status = replace(status, data=data)
     return with_unsaved(status, reason, held)
 
 
@@ -92,7 +93,7 @@ def _notes(
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
     notes += platform_roles.choice(resolution.roles)
-    notes += _leases(decision, config.run_directory / "dhcp")
+    notes += _leases(decision, config.run_directory / PLACE)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):

@@ -16,7 +16,7 @@ from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.observation import interest
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
-from neuca_tools.backends.dhcpclients import Clients, Units, runs_units
+from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
@@ -113,7 +113,7 @@ class Host:
         """Both managers; they are not contacted unless they belong to this network namespace."""
         config, is_ours = self.config, udev_is_ours(self.config)
         units = Units(self._bus) if is_ours and runs_units(config.run_directory) else None
-        clients = Clients(config.run_directory / "dhcp", config.dhcp_helper, units)
+        clients = Clients(config.run_directory / PLACE, config.dhcp_helper, units)
         return Managers(self._bus, is_ours, config.networkmanager_profiles, clients)
 
 

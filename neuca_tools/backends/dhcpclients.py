@@ -30,12 +30,13 @@ PROGRAMS = ("dhclient", "dhcpcd")  # the preferred one first
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # The suffixes of the files of one client in the directory of all of them.
 REQUEST, GONE, PROCESS = ".json", ".gone", ".process"
+PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
 LARGEST = 1 << 16  # bytes of a request
 ENDS = 10.0  # seconds that a client gets to give up its lease
 _SYSTEMD, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _MANAGER = f"{_SYSTEMD}.Manager"
-_ALIVE = ("active", "activating", "reloading")
+_ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
 _ENABLED = (
     "etc/systemd/system/*.wants/NetworkManager.service",

@@ -55,9 +55,8 @@ class LinkResolver:
         self.stacks = judge(requests, world, roles, names)
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
-        self.common = CommonSettings(
-            world, record, limits, sure, rules, routed, roles.handed(MANAGERS), places
-        )
+        leased = roles.handed(MANAGERS)
+        self.common = CommonSettings(world, record, limits, sure, rules, routed, leased, places)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
@@ -176,13 +175,12 @@ class LinkResolver:
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
-        """What network managers should say of the link; nothing of one that another program does
-        DHCP on.
-        """
+        """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.left:
             return {}
-        client = self.roles.clients.get(key)
-        return {**UNMANAGED, client: "managed"} if client in MANAGERS else UNMANAGED
+        if key in self.common.leased:
+            return {**UNMANAGED, self.roles.clients[key]: "managed"}
+        return UNMANAGED
 
     def _nic(self, request: LinkRequest) -> Optional[Link]:
         device = self.roles.nics[request.key.mac]

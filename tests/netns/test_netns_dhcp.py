@@ -232,3 +232,22 @@ def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
     cloud.wait("the routes", lambda: ("192.168.77.0/24", ROUTER) in through(cloud))
     pairs = [[FAR, LEASE]]
     assert answered(cloud, pairs) == pairs
+
+
+def test_networkd_does_dhcp_on_a_bridge_that_has_the_mac_of_its_port(cloud):
+    cloud.configure()
+    file = dhcp_files.networkd_name(LinkKey("bridge br0"))
+    serve(cloud)
+    assert cloud.once(f"[bridge br0]\nports = {mac(1)}\ndhcp4 = yes\n").code == 0
+    cloud.client.write(file, (cloud.folder / "networkd" / file).read_text())
+    cloud.client.start()
+    table = dhcp_files.table(LinkKey("bridge br0"))
+    learned = f"-4 route show table {table}"
+    cloud.wait("the lease", lambda: f"{LEASE}/24" in cloud.addresses("br0") and cloud.look(learned))
+    assert cloud.once().code == 0
+    assert cloud.addresses("dp1") == set()
+    routes = {(one["dst"], one.get("gateway")) for one in cloud.look("route show dev br0")}
+    assert ("192.168.77.0/24", ROUTER) in routes
+    assert ("default", ROUTER) not in routes
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
+    assert answered(cloud, pairs) == pairs

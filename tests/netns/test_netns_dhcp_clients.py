@@ -213,8 +213,7 @@ def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(plain):
     pid = plain.clients.pid(LABEL)
     assert plain.daemon.stop() == 0
     assert plain.clients.alive(LABEL)
-    plain.start()
-    plain.wait("the daemon", lambda: "READY" in plain.daemon.log() or True)
+    assert plain.once().code == 0
     assert plain.clients.pid(LABEL) == pid
 
 
@@ -223,3 +222,22 @@ def test_a_client_that_is_not_installed_is_one_problem(plain):
     plain.clients.program.unlink()
     plain.once(DOCUMENT)
     assert plain.problems("dp1") == [("refused", NOT_INSTALLED)]
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_bridge_gets_a_lease_although_it_has_the_mac_of_its_port(plain):
+    bridge = "bridge-br0"
+    serve(plain)
+    assert plain.once(f"[bridge br0]\nports = {mac(1)}\ndhcp4 = yes\n").code == 0
+    lease(plain, bridge, "br0")
+    assert plain.link("br0")["address"] == plain.link("dp1")["address"]
+    assert plain.addresses("br0") == {f"{LEASE}/24"}
+    assert plain.addresses("dp1") == set()
+    routes = {(one["dst"], one.get("gateway")) for one in plain.look("route show dev br0")}
+    assert routes == {("10.9.0.0/24", None), ("192.168.77.0/24", ROUTER)}
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
+    assert answered(plain, pairs) == pairs
+    assert plain.once(f"[interface {mac(1)}]\nname = dp1\n").code == 0
+    assert plain.link("br0") is None
+    assert not plain.clients.alive(bridge)
+    assert list(plain.clients.folder.glob(f"{bridge}*")) == []
