@@ -169,18 +169,17 @@ def networkd(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:
 
 def subject(key: LinkKey) -> str:
     """The link, in the comment of a file."""
-    return f"the {key.made or 'NIC'} {key.given_name or key.mac}" + (
-        f", VLAN {key.vlan_id}" if key.vlan_id is not None else ""
-    )
+    vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
+    return f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
 
 
 def _match(key: LinkKey, name: str) -> Iterator[str]:
-    """The lines of [Match]; `Type=` lists DEVTYPEs, and a macvlan has none (see `marks`)."""
+    """The lines of [Match]. Before systemd 251, `Kind=` is not known, and the name decides."""
     if not key.rank:
         yield f"PermanentMACAddress={key.mac}"
         return
     yield f"Name={name}"
-    yield "Kind=macvlan" if key.kind == "macvlan" else f"Type={key.kind}"
+    yield f"Kind={key.kind}"
 
 
 def takes_advertisements(asked: Automatic) -> bool:

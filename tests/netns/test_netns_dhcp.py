@@ -236,9 +236,10 @@ def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
 
 def test_networkd_does_dhcp_on_a_bridge_that_has_the_mac_of_its_port(cloud):
     cloud.configure()
+    cloud.foreign.may_make("br0")
     file = dhcp_files.networkd_name(LinkKey("bridge br0"))
     serve(cloud)
-    assert cloud.once(f"[bridge br0]\nports = {mac(1)}\ndhcp4 = yes\n").code == 0
+    assert cloud.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
     cloud.client.write(file, (cloud.folder / "networkd" / file).read_text())
     cloud.client.start()
     table = dhcp_files.table(LinkKey("bridge br0"))

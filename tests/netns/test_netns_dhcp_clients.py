@@ -227,8 +227,9 @@ def test_a_client_that_is_not_installed_is_one_problem(plain):
 @pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_a_bridge_gets_a_lease_although_it_has_the_mac_of_its_port(plain):
     bridge = "bridge-br0"
+    plain.foreign.may_make("br0")
     serve(plain)
-    assert plain.once(f"[bridge br0]\nports = {mac(1)}\ndhcp4 = yes\n").code == 0
+    assert plain.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
     lease(plain, bridge, "br0")
     assert plain.link("br0")["address"] == plain.link("dp1")["address"]
     assert plain.addresses("br0") == {f"{LEASE}/24"}

@@ -72,10 +72,10 @@ def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
     ("link", "match"),
     [
         (key(2), [f"PermanentMACAddress={mac(2)}"]),
-        (key(2, 5), ["Name=x1", "Type=vlan"]),
-        (LinkKey("bond bond0"), ["Name=x1", "Type=bond"]),
-        (LinkKey("bond bond0", 5), ["Name=x1", "Type=vlan"]),
-        (LinkKey("bridge br0"), ["Name=x1", "Type=bridge"]),
+        (key(2, 5), ["Name=x1", "Kind=vlan"]),
+        (LinkKey("bond bond0"), ["Name=x1", "Kind=bond"]),
+        (LinkKey("bond bond0", 5), ["Name=x1", "Kind=vlan"]),
+        (LinkKey("bridge br0"), ["Name=x1", "Kind=bridge"]),
         (LinkKey("macvlan m0"), ["Name=x1", "Kind=macvlan"]),
     ],
 )
@@ -89,12 +89,14 @@ STACKED = f"""[interface {mac(2)}]
 [vlan {mac(2)}.5]
 dhcp4 = yes
 [bond bond0]
+mode = 802.3ad
 members = {mac(3)}
 dhcp4 = yes
 [vlan bond bond0.7]
 dhcp4 = yes
+[vlan {mac(2)}.9]
 [bridge br0]
-ports = {mac(2)}.9
+members = {mac(2)}.9
 dhcp4 = yes
 """
 VIRTUAL = {key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 7), LinkKey("bridge br0")}
