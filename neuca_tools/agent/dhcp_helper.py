@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget, wait
+from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget, mark_process, wait
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, write_files
 
@@ -39,8 +39,13 @@ persistent
 _CONFINED = (Path("/proc/self/attr/apparmor/exec"), Path("/proc/self/attr/exec"))
 
 
-def become(path: Path) -> None:
-    """Run the client in place of this process. Raises ApplyError."""
+def become(path: Path, is_plain: bool) -> None:
+    """Run the client in place of this process. Raises ApplyError.
+
+    `is_plain`: it is no unit of systemd, and is known by its process.
+    """
+    if is_plain:
+        mark_process(path, os.getpid())
     request = _request(path)
     words = _prepared(path, request)
     write_files({path.with_suffix(".pid"): str(os.getpid()).encode()})

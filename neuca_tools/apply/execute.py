@@ -9,6 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -223,6 +224,8 @@ class GuardedWriter:
         self._managers.activate(manager, name, profile)
 
     def start_client(self, label: str, request: str) -> None:
+        if json.loads(request)["index"] not in self._allowed:
+            raise GuardError(f'"{label}" is not a link that this pass may write to')
         self._managers.clients.start(label, request)
 
     def stop_client(self, label: str) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Bus
-from neuca_tools.errors import ManagerError
+from neuca_tools.errors import ManagerError, ObserveError
 from neuca_tools.files import applying, names_in, read_bytes, text_of, write_files
 from neuca_tools.model import OwnClients
 
@@ -122,10 +122,16 @@ class Clients:
         )
 
     def _requests(self) -> Iterator[tuple[str, str]]:
-        for name in names_in(self._place):
-            if name.endswith(REQUEST):
+        """The requests by label; one that is withdrawn counts until its lease has been given up."""
+        for name in names_in(self._place):  # .json follows .gone, and overrides it
+            label, suffix = name[: -len(REQUEST)], name[-len(REQUEST) :]
+            if suffix not in (REQUEST, GONE):
+                continue
+            try:
                 content = read_bytes(self._place / name, LARGEST) or b""
-                yield name[: -len(REQUEST)], content.decode("utf-8", "replace")
+            except OSError as error:
+                raise ObserveError(f'read "{self._place / name}": {error.strerror}') from error
+            yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
 
     def _alive(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
@@ -140,21 +146,20 @@ class Clients:
         """Start the client, or start it again. Raises ApplyError, ManagerError."""
         path = self._place / f"{label}{REQUEST}"
         self._end(label)
-        write_files({path: request.encode()}, 0o600)
+        write_files({path: request.encode(), path.with_suffix(GONE): None})
         if self._units is not None:
             self._units.restart(label)
             return
         with applying(f'run "{self._helper}"'):
             process = subprocess.Popen(
-                [self._helper, "run", path],
+                [self._helper, "start", path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
             )
-        mark = f"{process.pid} {_began(process.pid)}"
-        write_files({self._place / f"{label}{PROCESS}": mark.encode()})
+        mark_process(path, process.pid)
 
     def stop(self, label: str) -> None:
         """End the client, which gives up its lease; remove what the lease has set, and its files.
@@ -167,7 +172,7 @@ class Clients:
         if self._units is not None:
             self._units.stop(label)
             if label in self._units.alive():
-                return  # ExecStopPost= of the unit does the rest
+                return  # ExecStop= of the unit does the rest
         if self._process(label):
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run([self._helper, "stop", gone], check=False, timeout=ENDS)
@@ -193,6 +198,14 @@ class Clients:
         if pid.isdecimal() and began and _began(int(pid)) == began:
             return int(pid)
         return 0
+
+
+def mark_process(path: Path, pid: int) -> None:
+    """Note the process of the client with this request. Raises ApplyError.
+
+    The agent and the process itself do so: one of them may be killed before.
+    """
+    write_files({path.with_suffix(PROCESS): f"{pid} {_began(pid)}".encode()})
 
 
 def wait(handle: int, seconds: float) -> None:

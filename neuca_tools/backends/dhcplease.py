@@ -147,6 +147,8 @@ def accept(environment: Mapping[str, str], request: Mapping[str, Any], place: Pa
         return
     with Netlink() as netlink:
         world = netlink.look(())
+        if index not in world.devices:
+            return
         reason = refusal(found.address, index, world)
         if reason:
             _remove(netlink, world, before)

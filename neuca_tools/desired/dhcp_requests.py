@@ -46,6 +46,7 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
             continue
         name = resolution.names.get(key, device.name)
         is_ours = device.index not in resolution.roles.protected and device.up
+        is_ours = is_ours and not name.startswith("-")  # it is no option of a program
         if is_ours and device.name == name and key in resolution.want.links:
             has_mtu = asked_mtu(key, resolution, record) is not None
             found[label(key)] = _request(key, device, request.automatic, has_mtu, world.own_clients)
@@ -55,7 +56,7 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
 def _kept(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
         key = labelled(text)
-        if key is None or resolution.complete or key in resolution.requests:
+        if not request or key is None or resolution.complete or key in resolution.requests:
             continue
         if resolution.roles.role_of(key) == "unlisted":
             yield text, request

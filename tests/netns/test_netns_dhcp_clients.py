@@ -242,3 +242,17 @@ def test_a_bridge_gets_a_lease_although_it_has_the_mac_of_its_port(plain):
     assert plain.link("br0") is None
     assert not plain.clients.alive(bridge)
     assert list(plain.clients.folder.glob(f"{bridge}*")) == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_withdrawal_that_was_interrupted_is_completed(plain):
+    """The agent was killed after it had withdrawn the request, and before it had ended the client."""
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    request = plain.clients.folder / f"{LABEL}.json"
+    request.rename(request.with_suffix(".gone"))
+    assert plain.once(DOCUMENT.replace("dhcp4 = yes\n", STATIC)).code == 0
+    assert not plain.clients.alive(LABEL)
+    assert plain.addresses("dp1") == {"172.16.0.5/24"}
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
