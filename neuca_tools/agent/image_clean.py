@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Union
 
 from neuca_tools.agent import first_boot, trial
+from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
@@ -175,7 +176,8 @@ def _state_files(config: Config) -> list[Path]:
 def _run_files(config: Config) -> list[Path]:
     names = (*IN_RUN, *outcome.files())
     spare = [config.state.spare / name for name in KEPT]
-    return [*spare, *(config.run_directory / name for name in names)]
+    clients = _matching(config.run_directory / CLIENTS, "*")
+    return [*spare, *clients, *(config.run_directory / name for name in names)]
 
 
 def identity(root: Path) -> list[Trace]:

@@ -20,6 +20,7 @@ from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
+from neuca_tools.plan.client_operations import StopClient
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
@@ -45,6 +46,8 @@ class Release(Purpose):
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
+        if isinstance(operation, StopClient):
+            is_theirs = operation.key.mac in self.touched
         return is_theirs or _restores(operation, originals)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002

@@ -9,6 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,13 +24,14 @@ from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
+from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
-HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule)
+HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
@@ -246,6 +248,14 @@ class GuardedWriter:
 
     def activate(self, manager: str, name: str, profile: str) -> None:
         self._managers.activate(manager, name, profile)
+
+    def start_client(self, label: str, request: str) -> None:
+        if json.loads(request)["index"] not in self._allowed:
+            raise GuardError(f'"{label}" is not a link that this pass may write to')
+        self._managers.clients.start(label, request)
+
+    def stop_client(self, label: str) -> None:
+        self._managers.clients.stop(label)
 
 
 class _Progress:
