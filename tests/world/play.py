@@ -41,7 +41,7 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
             tallies, drops = hosts.tallies(), _own_drops(hosts)
     except AssertionError as error:
         return {**found, "error": str(error)[-500:], "findings": []}
-    first = next((one.get("rate") for one in report["phases"]), None)
+    first = next((one.get("steady") or one.get("rate") for one in report["phases"]), None)
     found["unplayed"] = missing(setup, tallies, first, drops)
     found["box"] = {name: dataclasses.asdict(one) for name, one in tallies.items()}
     found["findings"] = [
