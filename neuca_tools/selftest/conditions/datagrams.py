@@ -37,19 +37,37 @@ CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a
 GENTLE = 0.5
 # Of gently sent datagrams, and how many: a host that is busy for a moment loses fewer (D19).
 NOTABLE, SEVERAL = 0.003, 5
+SPREAD = 0.75  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
 
 
 class Count(NamedTuple):
-    """Datagrams: how many were lost, and of how many."""
+    """Datagrams: how many were lost, and of how many; `losses` are those of each interval.
+
+    `rate` is the highest at which they were offered, in bit/s.
+    """
 
     lost: int = 0
     sent: int = 0
+    losses: tuple[int, ...] = ()
+    rate: float = 0.0
 
     @property
     def share(self) -> float:
         return self.lost / max(1, self.sent)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether as many intervals have losses as chance would give them.
+
+        A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
+        """
+        count, lost = len(self.losses), sum(self.losses)
+        if count < 2 or not lost:
+            return self.lost >= SURELY
+        expected = count * (1 - (1 - 1 / count) ** lost)
+        return sum(map(bool, self.losses)) >= SPREAD * expected
 
 
 def random_loss(session: Session) -> Optional[Hit]:
@@ -58,6 +76,7 @@ def random_loss(session: Session) -> Optional[Hit]:
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         return _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    alone.sort(key=lambda one: -gentle(session, one).share)
     return first(_random_beside(one, session) for one in alone)
 
 
@@ -76,12 +95,14 @@ def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
 def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
     found = gentle(session, tcp)
-    if found.lost < SEVERAL or found.share < NOTABLE or (tcp.loss or 0.0) < SEEN * found.share:
+    if found.lost < SEVERAL or found.share < NOTABLE or not found.is_spread:
+        return None
+    if (tcp.loss or 0.0) < SEEN * found.share:
         return None
     faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
     if not all(map(is_losing, faster)):
         return None
-    hit = _random(found.share, GENTLE * (tcp.rate or 0.0), tcp.phase.direction, session)
+    hit = _random(found.share, found.rate, tcp.phase.direction, session)
     return replace(hit, confidence=MEDIUM)
 
 
@@ -116,13 +137,19 @@ def _of_direction(session: Session, tcp: Look) -> list[Look]:
 
 def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
     """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
-    found = [Count(lost(one), received(one)) for one in looks]
+    found = [Count(lost(one), received(one), _losses(one), offered(one)) for one in looks]
     found += [
-        Count(one.lost or 0, one.seen or 0)
+        Count(one.lost or 0, one.seen or 0, one.losses, one.rate or 0.0)
         for one in session.evidence.one_way
         if one.direction == tcp.phase.direction and one.loss is not None and (one.rate or 0) <= most
     ]
-    return Count(sum(one.lost for one in found), sum(one.sent for one in found))
+    losses = tuple(lost for one in found for lost in one.losses)
+    total, sent = sum(one.lost for one in found), sum(one.sent for one in found)
+    return Count(total, sent, losses, max((one.rate for one in found), default=0.0))
+
+
+def _losses(look: Look) -> tuple[int, ...]:
+    return tuple(one.lost for one in flow_of(look).intervals if one.lost is not None)
 
 
 def is_same_way(udp: Look, tcp: Look) -> bool:

@@ -216,7 +216,7 @@ class ThroughputSteps:
         test = self._test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
-        (phase,) = conduct("rpm", load, helper, self._devices, foreign)
+        (phase,) = conduct("rpm", test, helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         found = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(found, rate=result.rate)
@@ -252,6 +252,7 @@ def one_way_of(phase: Phase) -> OneWay:
         seen=received.datagrams,
         lost=received.lost,
         out_of_order=received.out_of_order,
+        losses=tuple(one.lost for one in flow.intervals if one.lost is not None),
     )
 
 
