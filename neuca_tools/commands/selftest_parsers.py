@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import (
     EXPECT_OPTION,
     MEASURING_OPTIONS,
@@ -92,7 +93,7 @@ TEXTS = {
         "test the paths between many hosts, and name the host, group or pair at fault",
         "Plan tests between all HOSTS of a list, run them, and report what is at fault. Each"
         " command describes itself with --help; see neuca-selftest-mesh(1).",
-        "mesh plan --rate 1G hosts > plan.json",
+        "mesh plan --rate 1G hosts",
     ),
 }
 
@@ -112,7 +113,7 @@ def overview() -> argparse.ArgumentParser:
     return parser
 
 
-class _Former(argparse.ArgumentParser):
+class _Former(Parser):
     def format_help(self) -> str:
         return overview().format_help()
 
@@ -207,7 +208,7 @@ class _Formatter(argparse.HelpFormatter):
 
 def _parser(name: str) -> argparse.ArgumentParser:
     text = TEXTS[name]
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"{PROGRAM} {name}",
         description=text.description,
         epilog=f"Example: {PROGRAM} {text.example}",
