@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
 
@@ -24,6 +25,7 @@ from neuca_tools.commands.selftest_options import (
     whole,
 )
 from neuca_tools.commands.selftest_parsers import parser_of
+from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import plain
@@ -308,7 +310,14 @@ def _join(arguments: argparse.Namespace) -> int:
         key = shared
     if name not in {host.name for host in plan.hosts}:
         raise UsageError(f'join a mesh: "{name}" is not in the plan', hint="--name NAME")
-    member = Member(plan, name, outlook(config), key, _tell, lines)
+    planned = outlook(config)
+    address = next(ip_address(host.address) for host in plan.hosts if host.name == name)
+    try:
+        check_servable(address, devices_by_address().get(address), None, planned)
+    except UsageError as error:
+        # Its hint names an option that a mesh does not have: a management NIC is never used.
+        raise UsageError(f"join a mesh: {error.text}") from None
+    member = Member(plan, name, planned, key, _tell, lines)
     if lines is not None:
         member.announce()
         member.run()

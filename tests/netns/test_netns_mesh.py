@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 from lab import PATIENCE
-from meshlab import MeshLab
+from meshlab import MAIN, MeshLab
 from selftest_schema import MESH_PATH, validated
 
 pytestmark = pytest.mark.skipif(not shutil.which("clush"), reason="clush is not installed")
@@ -142,6 +144,30 @@ def test_a_fault_that_is_injected_is_named_first(made, kind, count):
         "confirmed",
     ), (report["findings"], err)
     assert code in (4, 8)
+
+
+def test_a_host_does_not_join_at_an_address_of_its_management_nic(made):
+    """The NIC with the default route is for management; neither does it at an address that it does not have."""
+    lab = made(2)
+    plan = lab.plan()
+    join = [sys.executable, "-c", MAIN, "mesh", "join", "--config", lab.config, "--secret-file"]
+    secret = lab._write("secret", "a secret that all hosts share\n")
+    host = lab.hosts["n0"]
+    lab.run("ip", "route", "add", "default", "via", lab.address["n1"], where=host)
+
+    def refusal(name):
+        words = [*host.enter, *map(str, [*join, secret, "--start", "0", "--name", name, plan])]
+        done = subprocess.run(words, env=lab.environment, capture_output=True, text=True, timeout=PATIENCE, check=False)  # fmt: skip
+        return done.returncode, done.stderr
+
+    assert refusal("n0") == (
+        2,
+        f"neuca: join a mesh: serve at {lab.address['n0']}: it is on dp1, the management NIC\n",
+    )
+    assert refusal("n1") == (
+        2,
+        f"neuca: join a mesh: serve at {lab.address['n1']}: this host has no such address\n",
+    )
 
 
 # Ready in the name of a host, results of other hosts and of slots that do not exist, and more than a MB that are no messages.
