@@ -67,7 +67,8 @@ def test_a_healthy_mesh_in_one_line(healthy):
 
 def test_a_fault_in_one_line_and_in_a_list(faulty):
     assert line(faulty) == "MESH fault found: 68 of 68 tests, slow-egress n3 (out) confirmed"
-    head, tests, *_ = listing(faulty).splitlines()
+    head, tests, ways, *_ = listing(faulty).splitlines()
+    assert {one.partition(" > ")[0] for one in ways.strip().split(", ")} == {"n3"}
     assert (
         head == "CONFIRMED    slow-egress n3 (out): what it sends is slow, what it receives is not"
     )

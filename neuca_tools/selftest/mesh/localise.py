@@ -66,6 +66,7 @@ class Suspect:
     good: int
     hit: float
     tests: tuple[int, ...] = ()
+    ways: tuple[tuple[str, str], ...] = ()
     equivalent: tuple[Entity, ...] = ()
 
 
@@ -224,6 +225,7 @@ def _suspect(
         tally.good.get(best.entity, 0),
         best.hit,
         tuple(sorted({seen[one].test for one in tests})),
+        tuple((seen[one].sender.host, seen[one].receiver.host) for one in sorted(tests)),
         tuple(alike),
     )
 

@@ -87,7 +87,7 @@ _TEXTS = {
 class MeshFinding:
     """What is at fault. `score` is a log-likelihood ratio, after the penalty for many entities.
 
-    `bad` and `good` count tests in one direction; `tests` are the bad ones, as "client > server".
+    `bad` and `good` count tests in one direction; `tests` are the bad ones, as "sender > receiver".
     `equivalent`: what the same tests are evidence of.
     """
 
@@ -156,7 +156,7 @@ def _finding(rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
     entity = suspect.entity
     kind = _kind(suspect, [rows[one] for one in suspect.tests])
     subject, direction = _SUBJECTS[entity.kind]
-    tests = [f"{rows[one].client} > {rows[one].server}" for one in suspect.tests]
+    tests = list(dict.fromkeys(f"{sender} > {receiver}" for sender, receiver in suspect.ways))
     return MeshFinding(
         kind,
         subject.format(*entity.names),
