@@ -15,7 +15,7 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 .PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes bench bench-boot \
-        bench-tuning bench-diagnosis fuzz lint clean
+        bench-tuning bench-diagnosis fuzz install docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,18 @@ PROCESSES ?= 1
 fuzz: ## a fuzz campaign over every reader of foreign bytes; no part of `make test` (DOCUMENTS, SEED, PROCESSES)
 	@tests/setup.sh unit
 	@nice -n 19 $(PYTHON) tests/fuzz/campaign.py --documents $(DOCUMENTS) --seed $(SEED) --processes $(PROCESSES) $(ARGS)
+
+# Where Python looks for packages below PREFIX; empty if it does so nowhere.
+PREFIX    ?= /usr/local
+DESTDIR   ?=
+PYTHONDIR ?= $(shell packaging/python-directory $(PYTHON) $(PREFIX))
+
+install: ## programs, units, rules, completion, manual pages and /etc/neuca (PREFIX, DESTDIR, PYTHONDIR)
+	@packaging/install-all "$(DESTDIR)" "$(PREFIX)" "$(PYTHONDIR)" "$(PYTHON)"
+
+docs: ## the documentation as a site, in build/site
+	@tests/setup.sh docs
+	@docs/build
 
 lint: ## ruff and mypy --strict alone
 	@tests/setup.sh unit
