@@ -35,7 +35,9 @@ exec chroot . /bin/bash -eu /tmp/script
 
 # For bash, and for whoever reads reports.
 SHARED = {
+    "/usr/share/bash-completion/completions/neuca",
     "/usr/share/bash-completion/completions/neuca-selftest",
+    "/usr/share/bash-completion/completions/neucad",
     "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
 }
 # ../shared/spec/commands.md, "Names".
