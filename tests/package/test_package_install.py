@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -162,32 +161,3 @@ def test_the_autopkgtest_passes_with_the_installed_package(own_root, deb):
     test = ROOT / "packaging" / "debian" / "tests" / "installed"
     said = own_root(INSTALL + "mount -t sysfs none /sys; sh /tmp/installed\n", deb, test)
     assert said.splitlines()[-1] == "ok: eth1 has its address, and a second pass has nothing to do"
-
-
-def complete(*words: str) -> list[str]:
-    """What bash is offered for the last of these words, with the programs of this checkout."""
-    script = (
-        'source "$1"; shift; neuca() { python3 -c "import sys;'
-        ' from neuca_tools.commands.neuca import main; sys.exit(main(sys.argv[1:], \'neuca\'))" "$@"; };'
-        ' COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _neuca; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    completion = ROOT / "packaging" / "completion" / "neuca"
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script, "bash", completion, *words],
-        capture_output=True,
-        text=True,
-        env={**ENVIRONMENT, "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_completion_of_neuca_offers_its_commands_options_and_choices():
-    assert {"status", "plan", "collect-logs", "version", "selftest"} <= set(complete("neuca", ""))
-    assert complete("neuca", "rele") == ["release"]
-    assert {"--json", "--wait", "--timeout", "--config", "--help"} <= set(
-        complete("neuca", "status", "--")
-    )
-    assert complete("neuca", "tune", "a") == ["audit", "apply"]
-    assert "lo" in complete("neuca", "explain", "l")

@@ -13,6 +13,14 @@ import pytest
 ABLE = Path(__file__).parents[1] / "able"
 TIERS = ["tests/unit", "tests/netns", "tests/package", "tests/machine"]
 CHROOT = "unshare: cannot change root filesystem propagation: Invalid argument"
+IN_A_CHROOT = (
+    "this root is not a mount point; outside of the chroot: mount --bind DIRECTORY DIRECTORY,"
+    " then enter it again"
+)
+IN_A_CONTAINER = (
+    "no namespaces here (unshare failed: Operation not permitted): a container needs"
+    " CAP_SYS_ADMIN and CAP_NET_ADMIN, or run make outside"
+)
 CONTAINER = "unshare: unshare failed: Operation not permitted"
 
 
@@ -39,16 +47,8 @@ def test_everything_runs_where_nothing_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (
-            CHROOT,
-            "this root is not a mount point; outside of the chroot: mount --bind DIRECTORY"
-            " DIRECTORY, then enter it again",
-        ),
-        (
-            CONTAINER,
-            "no namespaces here (unshare failed: Operation not permitted): a container needs"
-            " CAP_SYS_ADMIN and CAP_NET_ADMIN, or run make outside",
-        ),
+        (CHROOT, IN_A_CHROOT),
+        (CONTAINER, IN_A_CONTAINER),
     ],
     ids=["chroot", "container"],
 )
