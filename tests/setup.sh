@@ -10,7 +10,8 @@ packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps ;;
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc
-                python3-jsonschema python3-prometheus-client ;;
+                python3-jsonschema python3-prometheus-client; packages_of docs ;;
+        docs) echo python3 mkdocs mandoc ;;
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
@@ -19,7 +20,7 @@ packages_of() {
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
-                 rpmlint shellcheck systemd util-linux openssh-client sudo ;;
+                 rpmlint shellcheck systemd util-linux openssh-client sudo make python3-setuptools python3-wheel iproute2 ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
         # Ubuntu's chromium is a snap, which cannot be used here: the tests are skipped there.

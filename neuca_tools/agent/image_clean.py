@@ -27,7 +27,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
-from neuca_tools.guest import iscsi, outcome, storage, users
+from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.users import Leaving
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
@@ -170,7 +170,7 @@ def _state_files(config: Config) -> list[Path]:
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]
-    return files
+    return [*files, *version1.own_files(state)]
 
 
 def _run_files(config: Config) -> list[Path]:

@@ -21,20 +21,35 @@ from neuca_tools.files import replace_file, sync_directory
 
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
+NO_MARKS = (b"", b"")
 LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
 
 
-def edited(content: bytes, lines: Sequence[str]) -> bytes:
+def edited(content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bytes:
     """The content with these lines between the marks; without lines, the marks are removed too.
 
-    Raises ApplyError unless there is one pair of marks or none: which lines are ours is unknown
-    then.
+    So are all lines between a pair of `old` marks, which an earlier version wrote. Raises
+    ApplyError unless there is one pair of marks or none: which lines are ours is unknown then.
     """
+    content = _without(content, *old)
     before, ours, after = _split(content)
     if not lines:
         return before + after
     block = b"\n".join([BEGIN, *(line.encode() for line in lines), END, b""])
     return before + block + after if ours else block + content
+
+
+def _without(content: bytes, begin: bytes, end: bytes) -> bytes:
+    """The content without the lines between a pair of marks, and without these; as it is for none.
+
+    Version 1.7 wrote an empty line before and after its marks, which stay: they may be others'.
+    """
+    lines = content.splitlines(keepends=True)
+    marks = [number for number, line in enumerate(lines) if line.strip() in (begin, end)]
+    words = [lines[number].strip() for number in marks]
+    if not begin or words != [begin, end]:
+        return content
+    return b"".join([*lines[: marks[0]], *lines[marks[1] + 1 :]])
 
 
 def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
@@ -52,7 +67,7 @@ def _split(content: bytes) -> tuple[bytes, bytes, bytes]:
     return b"".join(lines[:first]), b"".join(lines[first:last]), b"".join(lines[last:])
 
 
-def edit(path: Path, lines: Sequence[str]) -> bool:
+def edit(path: Path, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bool:
     """Edit a file that belongs to root, as does its directory. Returns whether it was changed.
 
     A missing file is created if there are lines. A symbolic link is followed, and stays one; owner,
@@ -61,7 +76,7 @@ def edit(path: Path, lines: Sequence[str]) -> bool:
     try:
         real = path.resolve(strict=False)
         content = _read(real)
-        wanted = edited(content or b"", lines)
+        wanted = edited(content or b"", lines, old)
         if wanted == (content or b""):
             return False
         replace_file(str(real), wanted, partial(_copy_attributes, real))

@@ -13,7 +13,7 @@ from pathlib import Path
 from neuca_tools.backends import hostnamed
 from neuca_tools.errors import ApplyError, ManagerError
 from neuca_tools.files import applying, read_bytes, write_files
-from neuca_tools.guest import blocks
+from neuca_tools.guest import blocks, version1
 from neuca_tools.guest.base import Finding, Guest
 
 FILE = Path("/etc/hostname")  # hostname(5)
@@ -40,7 +40,7 @@ def run(guest: Guest, file: Path = FILE) -> Iterator[Finding]:
     lines = []
     if config.set_loopback_hostname:
         lines = hosts_lines(name, str(config.loopback_address))
-    blocks.edit(config.hosts_file, lines)
+    blocks.edit(config.hosts_file, lines, (version1.HOSTS_BEGIN, version1.HOSTS_END))
 
 
 def set_hostname(name: str, file: Path = FILE) -> bool:

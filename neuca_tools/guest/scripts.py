@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Optional
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
-from neuca_tools.guest import programs
+from neuca_tools.guest import programs, version1
 from neuca_tools.guest.base import Finding, Guest, State
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
@@ -61,12 +61,12 @@ def run(guest: Guest) -> Iterator[Finding]:
         for script in sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
     ]
     for script, files in scripts:
-        yield _finding(script, files) or Finding(
+        yield _finding(config, script, files) or Finding(
             "pending", f"{script.name}: waits for its turn", script.name
         )
     for script, files in scripts:
         mark = _mark(files.mark)
-        if "end" not in mark:
+        if "end" not in mark and not _ran_before(config, script, mark):
             started = str(mark.get("started", "")) or _now()
             yield Finding("pending", f"{script.name}: runs since {started}", script.name)
             try:
@@ -81,9 +81,17 @@ def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _finding(script: Script, files: Place) -> Optional[Finding]:
+def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
+    """Whether version 1.7 ran a script that has no mark of ours."""
+    return not mark and version1.has_run(config.state_directory, script)
+
+
+def _finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
-    end = _mark(files.mark).get("end")
+    mark = _mark(files.mark)
+    if _ran_before(config, script, mark):
+        return Finding("ok", f"{script.name}: version 1.7 has run it", script.name)
+    end = mark.get("end")
     if not isinstance(end, dict):
         return None
     cut_short = end.get("stopped") or end.get("timed_out")
@@ -176,4 +184,4 @@ def _awaited(config: Config, script: Script, files: Place) -> Finding:
     except LockedError:
         return Finding("pending", f"{script.name}: still runs", script.name, again=True)
     text = f"{script.name}: interrupted, and how is not known; it does not run again"
-    return _finding(script, files) or Finding("failed", text, script.name)
+    return _finding(config, script, files) or Finding("failed", text, script.name)

@@ -13,9 +13,14 @@ from packages import ROOT, in_own_root, run
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory) -> Path:
-    """A copy of the tracked files as they now are, that nobody changes while it is built from."""
+    """A copy of the tracked files as they now are, that nobody changes while it is built from.
+
+    It has no git, and is the release: a copy of a snapshot would say so in its changelog.
+    """
     directory = tmp_path_factory.mktemp("checkout")
     run(ROOT / "packaging" / "sources", directory / "tree")
+    changelog = Path("packaging/debian/changelog")
+    (directory / "tree" / changelog).write_bytes((ROOT / changelog).read_bytes())
     return directory / "tree"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.errors import ApplyError
-from neuca_tools.guest import blocks
+from neuca_tools.guest import blocks, version1
 from neuca_tools.guest.hostname import hosts_lines
 
 BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
@@ -109,3 +109,28 @@ def test_what_a_crash_left_beside_it_is_not_written_through(tmp_path):
     assert blocks.edit(tmp_path / "hosts", ["new"])
     assert (tmp_path / "foreign").read_text() == "mine"
     assert not (tmp_path / "hosts.neuca-new").exists()
+
+
+OLD = (version1.HOSTS_BEGIN, version1.HOSTS_END)
+BEFORE, AFTER = b"127.0.0.1 localhost\n\n", b"\n10.0.0.1 a\n"
+BLOCK = b"%s\n127.255.255.1\tnode0\n%s\n" % OLD
+
+
+def test_the_block_of_version_1_7_is_replaced_by_ours():
+    content = blocks.edited(BEFORE + BLOCK + AFTER, ["127.255.255.1 node0"], OLD)
+    ours = b"%s\n127.255.255.1 node0\n%s\n" % (blocks.BEGIN, blocks.END)
+    assert content == ours + BEFORE + AFTER
+    assert blocks.edited(content, ["127.255.255.1 node0"], OLD) == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        BEFORE + version1.HOSTS_BEGIN + b"\n" + AFTER,
+        BEFORE + version1.HOSTS_END + b"\n" + version1.HOSTS_BEGIN + b"\n" + AFTER,
+        BLOCK + BLOCK,
+    ],
+    ids=["no end", "reversed", "two"],
+)
+def test_marks_of_version_1_7_that_are_not_one_pair_are_left_alone(content):
+    assert blocks.edited(content, [], OLD) == content

@@ -310,3 +310,51 @@ def test_a_mark_that_is_damaged_counts_as_run(host):
         "a: interrupted, and how is not known; it does not run again",
     )
     assert host.text("said") == "a\n"
+
+
+# --- After an upgrade from version 1.7 ------------------------------------------------------------------------------
+
+
+def left_by_1_7(host, name, body, mode=0o100):
+    """What version 1.7 kept of a script that it had run."""
+    state = host.config.state_directory
+    state.mkdir(exist_ok=True)
+    (state / name).write_text(body)
+    (state / name).chmod(mode)
+
+
+def test_a_script_that_version_1_7_has_run_is_not_run_again(host):
+    body = f"#!/bin/sh\nif true; then\ntouch {host.folder}/ran\nfi"
+    left_by_1_7(host, "bootscript", body)
+    scripts = {"bootscript": "#!/bin/sh\nif true; then\n  # now\n  touch FOLDER/ran\nfi"}
+    for _ in range(2):
+        assert host.run(scripts) == {"bootscript": ("ok", "bootscript: version 1.7 has run it")}
+    assert not (host.folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "mode"),
+    [
+        ("bootscript", "echo another", 0o100),
+        ("bootscript", "echo here > FOLDER/ran", 0o600),
+        ("other", "echo here > FOLDER/ran", 0o100),
+    ],
+    ids=["another body", "not a file of 1.7", "another name"],
+)
+def test_any_other_script_is_run_after_an_upgrade(host, name, body, mode):
+    left_by_1_7(host, name, body.replace("FOLDER", str(host.folder)), mode)
+    state, text = host.run({"bootscript": "echo here > FOLDER/ran"})["bootscript"]
+    assert (state, text.startswith("bootscript: exit status 0 after ")) == ("ok", True)
+    assert host.text("ran") == "here\n"
+
+
+def test_what_lies_in_the_place_of_a_script_of_1_7_is_no_reason_to_skip_one(host):
+    state = host.config.state_directory
+    state.mkdir()
+    (state / "one").mkdir(mode=0o100)
+    (host.folder / "elsewhere").write_text("echo here > FOLDER/ran")
+    (host.folder / "elsewhere").chmod(0o100)
+    (state / "two").symlink_to(host.folder / "elsewhere")
+    found = host.run({"one": "true", "two": "echo here > FOLDER/ran"})
+    assert {state for state, _ in found.values()} == {"ok"}
+    assert host.text("ran") == "here\n"

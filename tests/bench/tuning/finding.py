@@ -63,6 +63,6 @@ def ratio(effect: str, before, after, **more) -> Finding:
 
 
 def markdown(findings: Iterable[Finding]) -> str:
-    """The table, as README has it."""
+    """The table, as docs/TUNING.md has it."""
     rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(one.cells() for one in findings)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

@@ -1,0 +1,163 @@
+"""What comes before and beside the packages: versions, missing build dependencies, `make install`, the sdist, autopkgtest."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+from packages import ENVIRONMENT, INSTALL, ROOT, run
+
+as_root = pytest.mark.skipif(
+    os.getuid() != 0, reason="these tests do not run as root, and have no other user to become"
+)
+AUTHOR = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+# What a checkout has and no package needs.
+NOT_SHIPPED = {".git-blame-ignore-revs"}
+
+
+def git(tree: Path, *words: str, date: str = "2026-11-23T10:15:00Z") -> None:
+    dates = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
+    run("git", "-C", tree, *AUTHOR, *words, env={**ENVIRONMENT, **dates})
+
+
+@pytest.fixture
+def repository(checkout, tmp_path) -> Path:
+    """A repository with the tracked files as its only commit."""
+    run("cp", "-a", checkout, tmp_path / "tree")
+    git(tmp_path / "tree", "init", "-q")
+    git(tmp_path / "tree", "add", "-A", "-f")
+    git(tmp_path / "tree", "commit", "-q", "-m", "one")
+    return tmp_path / "tree"
+
+
+def version(tree: Path) -> str:
+    return run(tree / "packaging" / "version").stdout.split()[0]
+
+
+def test_snapshots_sort_by_their_time_and_before_the_release(repository):
+    first = version(repository)
+    assert re.fullmatch(r"2\.0\.0~git20261123101500\.[0-9a-f]{7}", first)
+    (repository / "README.md").write_text("changed\n")
+    assert version(repository) == f"{first}.dirty"
+    git(repository, "commit", "-q", "-a", "-m", "two", date="2026-11-23T10:15:01Z")
+    second = version(repository)
+    git(repository, "tag", "v2.0.0")
+    assert version(repository) == "2.0.0"
+    for older, newer in ((first, second), (second, "2.0.0"), ("1.7-1", first)):
+        run("dpkg", "--compare-versions", older, "lt", newer)
+
+
+def test_a_snapshot_is_built_with_its_version(repository, tmp_path):
+    run(repository / "packaging" / "build-deb", tmp_path / "out")
+    (deb,) = (tmp_path / "out").glob("*.deb")
+    assert run("dpkg-deb", "--field", deb, "Version").stdout.strip() == version(repository)
+    run(repository / "packaging" / "build-rpm", tmp_path / "out")
+    (rpm,) = (tmp_path / "out").glob("*.noarch.rpm")
+    found = run("rpm", "-qp", "--queryformat", "%{VERSION}", rpm).stdout
+    assert found == version(repository)
+    assert version(repository).endswith(".dirty") is False
+
+
+def test_a_build_names_what_it_needs_before_it_begins(checkout, tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "dpkg-query").write_text(
+        '#!/bin/sh\nfor name; do :; done\n[ "$name" = debhelper ] || echo installed\n'
+    )
+    (programs / "dpkg-query").chmod(0o755)
+    path = {**ENVIRONMENT, "PATH": f"{programs}:{ENVIRONMENT['PATH']}"}
+    done = run(checkout / "packaging" / "build-deb", tmp_path / "out", env=path, fine=False)
+    expected = "apt-get install -y build-essential debhelper dh-python python3"
+    assert done.returncode == 1
+    assert done.stderr == f"build-deb: missing debhelper; to install what it needs: {expected}\n"
+    assert not (tmp_path / "out").exists()
+
+
+def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp_path):
+    root = tmp_path / "root"
+    for prefix in ("/usr/local", "/opt/neuca"):
+        more = [] if prefix == "/usr/local" else [f"PYTHONDIR={prefix}/lib/python"]
+        run(
+            *("make", "-s", "-C", checkout, "install", f"DESTDIR={root}", f"PREFIX={prefix}"),
+            *more,
+        )
+        units = list((root / prefix[1:] / "lib/systemd/system").iterdir())
+        programs = {
+            found
+            for unit in units
+            for found in re.findall(r"^Exec\w+=(\S*neuca\S*)", unit.read_text(), re.MULTILINE)
+        }
+        assert programs == {
+            f"{prefix}/bin/{name}" for name in ("neuca", "neucad", "neuca-selftest")
+        }
+        assert {path for path in programs if not os.access(root / path[1:], os.X_OK)} == set()
+        assert {unit.name for unit in units} == {
+            path.name for path in (checkout / "systemd").glob("neuca-*.*") if path.suffix != ".conf"
+        }
+        for place in ("share/man/man8/neucad.8.gz", "lib/udev/rules.d/90-neuca-drives.rules"):
+            assert (root / prefix[1:] / place).is_file()
+        completions = root / prefix[1:] / "share/bash-completion/completions"
+        assert {path.name for path in completions.iterdir()} == {
+            "neuca",
+            "neuca-selftest",
+            "neucad",
+        }
+        assert (root / prefix[1:] / "share/zsh/site-functions/_neuca").is_file()
+    assert (root / "etc/neuca/config").is_file()
+
+
+def test_a_prefix_where_python_does_not_look_is_refused(checkout, tmp_path):
+    words = ("make", "-s", "-C", checkout, "install", f"DESTDIR={tmp_path}/root", "PREFIX=/opt/x")
+    done = run(*words, fine=False)
+    expected = "does not look for packages below /opt/x: set PYTHONDIR, or PREFIX=/usr\n"
+    assert expected in done.stderr
+    assert (done.returncode != 0, (tmp_path / "root").exists()) == (True, False)
+
+
+@as_root
+def test_what_make_installs_runs_and_keeps_the_configuration(own_root, checkout, tmp_path):
+    tar = tmp_path / "tree.tar"
+    run("tar", "-cf", tar, "-C", checkout, ".")
+    said = own_root(
+        "mkdir /tmp/tree /etc/neuca; tar -xf /tmp/tree.tar -C /tmp/tree; echo '[network]' > /etc/neuca/config\n"
+        "make -s -C /tmp/tree install; cat /etc/neuca/config\n"
+        "cd /; /usr/local/bin/neuca-version; /usr/local/bin/neucad --version\n"
+        "systemd-analyze verify --man=no /usr/local/lib/systemd/system/neuca-*.service 2>&1 | grep -i neuca || echo no complaint\n",
+        tar,
+    )
+    assert said.splitlines()[1:] == [
+        "[network]",
+        *["NEuca version 2.0.0"] * 2,
+        "no complaint",
+    ]
+
+
+def test_the_sdist_is_complete_and_both_files_are_reproducible(checkout, tmp_path):
+    sums = []
+    for name in ("one", "two"):
+        run(
+            checkout / "packaging" / "build-python",
+            tmp_path / name,
+            env={**ENVIRONMENT, "HOME": name},
+        )
+        files = sorted((tmp_path / name).iterdir())
+        sums.append([(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files])
+    assert sums[0] == sums[1]
+    (sdist,) = (tmp_path / "one").glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        there = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    tracked = {str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_file()}
+    assert {path for path in tracked - there if not path.startswith(".ci/")} <= NOT_SHIPPED
+
+
+@as_root
+def test_the_autopkgtest_passes_with_the_installed_package(own_root, deb):
+    test = ROOT / "packaging" / "debian" / "tests" / "installed"
+    said = own_root(INSTALL + "mount -t sysfs none /sys; sh /tmp/installed\n", deb, test)
+    assert said.splitlines()[-1] == "ok: eth1 has its address, and a second pass has nothing to do"

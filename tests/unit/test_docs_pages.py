@@ -1,0 +1,140 @@
+"""The pages: links lead somewhere, real output is what was captured, the picture is current, the site builds."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CAPTURED = {path.stem: path.read_text() for path in (ROOT / "docs" / "captured").iterdir()}
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in sorted(
+        [
+            *ROOT.glob("*.md"),
+            *(ROOT / "docs").glob("*.md"),
+            *(ROOT / "tests").glob("**/README.md"),
+        ]
+    )
+}
+LARGEST_README = 6 * 1024  # bytes
+LEFT_OUT = (".git", "build", "neuca_tools")
+FENCE = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def prose(page: str) -> str:
+    return FENCE.sub("", PAGES[page])
+
+
+def blocks(page: str) -> list[str]:
+    return FENCE.findall(PAGES[page])
+
+
+def anchors(page: str) -> set[str]:
+    """What GitHub makes of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def test_the_readme_is_short():
+    assert len(PAGES["README.md"].encode()) <= LARGEST_README
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    home = (ROOT / page).parent
+    broken = []
+    for path, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)]*))?\)", prose(page)):
+        target = (home / path).resolve() if path else ROOT / page
+        if not target.exists():
+            broken.append(path)
+        elif anchor and anchor not in anchors(str(target.relative_to(ROOT))):
+            broken.append(f"{path}#{anchor}")
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_that_is_named_is_there(page):
+    named = re.findall(
+        r"`((?:neuca_tools|tests|examples|docs|packaging|demo)(?:/[\w.-]+)*)`", prose(page)
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_target_of_make_that_is_named_is_there(page):
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    text = PAGES[page]
+    named = set(re.findall(r"`make ([a-z-]+)", text)) | set(
+        re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)
+    )
+    assert named - targets == set()
+
+
+def test_every_page_is_in_the_index_of_the_readme_and_on_the_site():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    indexed = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", PAGES["README.md"]))
+    nav = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert (pages - indexed, pages - nav) == (set(), set())
+
+
+def test_output_in_the_pages_is_what_was_captured():
+    """The guide's plan of examples/user-data.ini is computed by test_docs.py: it has a VLAN."""
+    shown = {
+        page: [text for text in blocks(page) if re.match(r"# neuca(-selftest)? ", text)]
+        for page in PAGES
+    }
+    texts = [text for page in shown for text in shown[page] if "fe163e006daf" not in text]
+    assert [text for text in texts if text not in CAPTURED.values()] == []
+    assert len(texts) >= 4
+    unused = {
+        name
+        for name, text in CAPTURED.items()
+        if text not in texts and text.split("\n", 1)[1].strip() not in PAGES["README.md"]
+    }
+    assert unused == set()
+
+
+def test_the_document_of_the_readme_is_the_example():
+    assert (ROOT / "examples" / "first.ini").read_text() in blocks("README.md")
+
+
+def test_the_picture_shows_the_captured_status():
+    drawn = subprocess.run(
+        [ROOT / "docs" / "draw", ROOT / "docs" / "captured" / "status.txt"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert drawn == (ROOT / "docs" / "status.svg").read_text()
+    for word in re.findall(r"\S+", CAPTURED["status"]):
+        assert word in drawn
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    assert shutil.which("mkdocs"), "mkdocs is not installed: tests/setup.sh unit"
+    shutil.copytree(
+        ROOT,
+        tmp_path / "tree",
+        ignore=lambda directory, _: LEFT_OUT if Path(directory) == ROOT else (),
+    )
+    done = subprocess.run(
+        [tmp_path / "tree" / "docs" / "build"], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+    site = tmp_path / "tree" / "build" / "site"
+    missing = {
+        f"{html.name}: {target}"
+        for html in site.glob("*.html")
+        for target in re.findall(r'(?:href|src)="([^"#?:/][^"#?:]*)[#"?]', html.read_text())
+        if not (site / target).exists()
+    }
+    assert missing == set()
