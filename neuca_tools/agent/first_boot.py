@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent import drives
+from neuca_tools.agent import drives, trial_file
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.errors import ObserveError, RecordError
@@ -58,8 +58,10 @@ def record_machine(config: Config, intake: Intake) -> None:
     """Record which machine the state belongs to; set it aside if a source says that it is another.
 
     A record that cannot be used stays as it is, because it says which metadata service may be
-    asked. To be called with the lock of a pass held. Raises ApplyError.
+    asked. The record of a trial that was killed is dropped, because a pass follows, which returns
+    to the active document. To be called with the lock of a pass held. Raises ApplyError.
     """
+    trial_file.remove(config)
     now = hostid.look()
     if intake.other:
         demand_room(config.state)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure
-from neuca_tools.apply.host import log_result
+from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
-from neuca_tools.model import Problem
+from neuca_tools.model import Problem, messages
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import leftovers
 from neuca_tools.state.store import NO_ROOM
@@ -39,7 +39,7 @@ def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.undone.done:
-        log.warning("undone: %s", operation.text)
+        log.warning("undone: %s", operation.text, extra=about(messages.UNDONE, operation))
     for failure in outcome.undone.failures:
         log.error("could not be undone: %s", failure.text)
 

@@ -28,11 +28,12 @@ from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.guest import outcome as guest
+from neuca_tools.model import messages
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
-from neuca_tools.status.judge import Status
+from neuca_tools.status.judge import Report, Status
 
 log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
@@ -193,11 +194,13 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
     _report_volumes(job.config)
+    began = time.monotonic()
     intake = _intake(job)
+    asked = time.monotonic() - began if job.fetch else 0.0
     has_news = _saves(job.config) or _is_news(job, intake)
     if job.run or has_news:
         begin_pass()
-        return _pass(job, intake)
+        return _pass(job, intake, asked)
     before = load_look(job.config.run_directory)
     keep(intake, job.config.state, job.config.run_directory)
     outcome = Outcome(
@@ -208,8 +211,11 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     return replace(outcome, text=_text(intake, status_now(job.config, intake)))
 
 
-def _pass(job: Job, intake: Intake) -> Outcome:
-    """Make a pass, then let the features of the guest run, whether or not the pass failed."""
+def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
+    """Make a pass, then let the features of the guest run, whether or not the pass failed.
+
+    `asked` is how long the sources took, in seconds.
+    """
     outcome = Outcome(
         ran=True,
         sha256=intake.stored.sha256 if intake.stored else "",
@@ -223,6 +229,8 @@ def _pass(job: Job, intake: Intake) -> Outcome:
         return replace(outcome, failed=1, text=error.text)
     finally:  # a login must not wait for a network that cannot be configured
         guest.ask(job.config, intake)
+    if job.start or report.changed or report.problems:
+        _log_end(report, status, asked)
     return replace(
         outcome,
         failed=len(report.problems),
@@ -232,6 +240,23 @@ def _pass(job: Job, intake: Intake) -> Outcome:
         held=status.held,
         routed=status.routed,
     )
+
+
+def _log_end(report: Report, status: Status, asked: float) -> None:
+    """One line for a pass that did something, or was the first."""
+    changed, failed, state = len(report.changed), len(report.problems), status.data["state"]
+    fields = messages.fields(
+        messages.PASS,
+        seconds=report.seconds,
+        source_seconds=f"{asked:.3f}",
+        changed=changed,
+        failed=failed,
+        state=state,
+    )
+    log.info(
+        "pass: %d changed, %d failed, in %g s: %s",
+        changed, failed, report.seconds, state, extra=fields,
+    )  # fmt: skip
 
 
 def _codes(status: Status) -> set[str]:

@@ -24,7 +24,8 @@ from neuca_tools.desired.management import Policy
 from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
-from neuca_tools.model import NetworkState, Record
+from neuca_tools.model import NetworkState, Record, messages
+from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake, metadata_hosts
 from neuca_tools.state.store import unsaved
@@ -159,6 +160,12 @@ def udev_is_ours(config: Config) -> bool:
 def log_result(result: Result) -> None:
     """One line for each operation: the text that `neuca plan` prints, or why it failed."""
     for operation in result.done:
-        log.info("%s", operation.text)
+        log.info("%s", operation.text, extra=about(messages.DONE, operation))
     for failure in result.failures:
-        log.error("%s", failure.text)
+        fields = about(messages.FAILED, failure.operation, reason=failure.reason)
+        log.error("%s", failure.text, extra=fields)
+
+
+def about(message_id: str, operation: Operation, **more: object) -> dict[str, str]:
+    """The fields of a journal message about one operation."""
+    return messages.fields(message_id, operation=operation.kind, interface=operation.target, **more)

@@ -13,7 +13,10 @@ import logging
 import os
 import socket
 import sys
-from typing import Optional
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+from neuca_tools.errors import ObserveError
 
 _SEND_WITHIN = 1.0  # seconds
 
@@ -65,3 +68,36 @@ def _stderr_is_journal() -> bool:
         # Standard error is closed, None or no file.
         return False
     return os.environ.get("JOURNAL_STREAM", "") == f"{status.st_dev}:{status.st_ino}"
+
+
+def journal_entries(
+    units: Sequence[str],
+) -> list[tuple[float, str, str, str, dict[str, str]]]:
+    """The messages of this boot from and about these units, as far as this user may read them.
+
+    Each is: seconds since the kernel started, unit, text, message ID, and the agent's own fields.
+    Raises ObserveError without python3-systemd or a journal.
+    """
+    try:
+        from systemd.journal import Reader
+    except ImportError:
+        raise ObserveError("read the journal: python3-systemd is not installed") from None
+    try:
+        with Reader() as reader:
+            for number, field in enumerate(("_SYSTEMD_UNIT", "UNIT")):
+                if number:
+                    reader.add_disjunction()
+                reader.this_boot()
+                for unit in units:
+                    reader.add_match(**{field: unit})
+            return [_entry(found) for found in reader]
+    except OSError as error:
+        raise ObserveError(f"read the journal: {error.strerror}") from error
+
+
+def _entry(found: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
+    at = found["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
+    unit = str(found.get("UNIT") or found.get("_SYSTEMD_UNIT", ""))
+    identity = getattr(found.get("MESSAGE_ID"), "hex", "")
+    own = {key: str(value) for key, value in found.items() if key.startswith("NEUCA_")}
+    return at, unit, str(found.get("MESSAGE", "")), identity, own

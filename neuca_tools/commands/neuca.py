@@ -106,6 +106,7 @@ _ROWS = (
     ),
     ("get-public-ip", "data", "print the public IPv4 address from the metadata service"),
     ("distro", "data", "print the ID of the distribution"),
+    ("analyze", "analyze", "show where the time of this boot went", "json"),
     ("version", "", "print the version"),
     ("help", "", "describe a command", "", "subject"),
 )

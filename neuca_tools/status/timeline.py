@@ -1,0 +1,103 @@
+"""Where the time of a boot went: the journal of the agent's units as a timeline."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from neuca_tools.model.messages import PASS
+from neuca_tools.status.render import table
+
+UNITS = (
+    "neuca-names.service",
+    "neuca-guest-tools.service",
+    "neuca-guest.service",
+    "neuca-host-keys.service",
+)
+# Messages of systemd itself: SD_MESSAGE_UNIT_STARTING, _STARTED and _FAILED (sd-messages.h).
+STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+UNIT_FAILED = "be02cf6855d2428ba40df7e9d022f03d"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message of the journal. `at` is in seconds since the kernel started."""
+
+    at: float
+    unit: str
+    text: str
+    message_id: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """A step that ended `at` seconds after the kernel started; `took` is None if not known."""
+
+    at: float
+    unit: str
+    text: str
+    took: Optional[float] = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def timeline(entries: Iterable[Entry]) -> list[Event]:
+    """The starts of units, and the passes with the time that the sources took."""
+    began: dict[str, float] = {}
+    events: list[Event] = []
+    for entry in sorted(entries, key=lambda one: one.at):
+        if entry.message_id == STARTING:
+            began[entry.unit] = entry.at
+        elif entry.message_id in (STARTED, UNIT_FAILED):
+            word = "started" if entry.message_id == STARTED else "failed"
+            start = began.pop(entry.unit, None)
+            took = None if start is None else entry.at - start
+            events.append(Event(entry.at, entry.unit, word, took))
+        elif entry.message_id == PASS:
+            events += _pass(entry)
+    return events
+
+
+def _pass(entry: Entry) -> list[Event]:
+    """The wait for the sources, if they were asked, and the pass."""
+    waited, took = (_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS"))
+    events = []
+    if waited:
+        events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were asked", waited))
+    changed, failed = (entry.fields.get(f"NEUCA_{name}", "?") for name in ("CHANGED", "FAILED"))
+    text = f"pass: {changed} changed, {failed} failed"
+    return [*events, Event(entry.at, entry.unit, text, took)]
+
+
+def _number(entry: Entry, name: str) -> Optional[float]:
+    try:
+        return float(entry.fields.get(name, ""))
+    except ValueError:
+        return None
+
+
+def to_json(events: Sequence[Event]) -> dict[str, Any]:
+    """`neuca analyze --json`."""
+    return {"version": 1, "events": [event.to_json() for event in events]}
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """`neuca analyze`: a line for each event, in order."""
+    events = data["events"]
+    if not events:
+        return "the journal of this boot has nothing about the agent"
+    rows = [["AT", "TOOK", "UNIT", "EVENT"]]
+    rows += [
+        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]] for one in events
+    ]
+    return "\n".join(table(rows))
+
+
+def _seconds(number: Optional[float]) -> str:
+    return "-" if number is None else f"{number:.3f} s"

@@ -1,0 +1,98 @@
+"""`neuca analyze` and what it reads: message IDs with their catalog, fields, and the timeline of a boot."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from test_status import TWO, small
+
+from neuca_tools.apply.host import log_result
+from neuca_tools.commands.neuca import main
+from neuca_tools.model import messages
+from neuca_tools.status.timeline import (
+    PASS,
+    STARTED,
+    STARTING,
+    UNIT_FAILED,
+    Entry,
+    render,
+    timeline,
+    to_json,
+)
+
+ROOT = Path(__file__).parents[2]
+CATALOG = (ROOT / "packaging" / "neuca.catalog").read_text()
+NAMES, AGENT = "neuca-names.service", "neuca-guest-tools.service"
+FIELDS = {
+    "NEUCA_SECONDS": "0.25",
+    "NEUCA_SOURCE_SECONDS": "1.500",
+    "NEUCA_CHANGED": "7",
+    "NEUCA_FAILED": "0",
+}
+BOOT = [
+    Entry(5.0, AGENT, "pass", PASS, FIELDS),
+    Entry(2.0, NAMES, "Starting", STARTING),
+    Entry(2.5, NAMES, "Finished", STARTED),
+    Entry(3.0, AGENT, "Starting", STARTING),
+    Entry(3.25, AGENT, "Started", STARTED),
+    Entry(3.3, AGENT, "set the MTU of eth1", messages.DONE),
+    Entry(6.0, "neuca-guest.service", "failed", UNIT_FAILED),
+]
+
+
+def test_the_timeline_of_a_boot():
+    assert render(to_json(timeline(BOOT))).splitlines() == [
+        "AT       TOOK     UNIT                       EVENT",
+        "2.500 s  0.500 s  neuca-names.service        started",
+        "3.250 s  0.250 s  neuca-guest-tools.service  started",
+        "4.750 s  1.500 s  neuca-guest-tools.service  sources were asked",
+        "5.000 s  0.250 s  neuca-guest-tools.service  pass: 7 changed, 0 failed",
+        "6.000 s  -        neuca-guest.service        failed",
+    ]
+
+
+def test_a_pass_with_strange_fields_is_listed_all_the_same():
+    strange = Entry(1.0, AGENT, "pass", PASS, {"NEUCA_SECONDS": "soon"})
+    assert [(one.text, one.took) for one in timeline([strange])] == [
+        ("pass: ? changed, ? failed", None)
+    ]
+
+
+def test_an_empty_journal_is_said_to_be_empty():
+    assert render(to_json(timeline([]))) == "the journal of this boot has nothing about the agent"
+
+
+def test_without_a_journal_the_reason_is_one_line(capsys):
+    assert main(["analyze"]) in (0, 1)
+    told = capsys.readouterr()
+    assert told.err == "" or re.fullmatch(r"neuca: read the journal: [^\n]+\n", told.err)
+
+
+def test_the_catalog_explains_each_message_and_no_other():
+    found = re.findall(r"^-- ([0-9a-f]{32})\nSubject: .+\nDefined-By: ", CATALOG, re.MULTILINE)
+    assert sorted(found) == sorted(messages.IDS.values())
+    assert len(set(found)) == len(found)
+    assert set(re.findall(r"@(\w+)@", CATALOG)) <= set(messages.FIELDS)
+
+
+def test_each_field_is_documented():
+    page = (ROOT / "docs" / "man" / "neucad.8").read_text()
+    assert [name for name in messages.FIELDS if name not in page] == []
+
+
+def test_a_message_about_an_operation_has_its_id_and_fields(caplog):
+    agent = small(TWO)
+    _, result, _ = agent.run()
+    log = logging.getLogger("neuca")
+    propagates, log.propagate = log.propagate, True
+    try:
+        with caplog.at_level("INFO", "neuca"):
+            log_result(result)
+    finally:
+        log.propagate = propagates
+    found = {(one.MESSAGE_ID, one.NEUCA_OPERATION, one.NEUCA_INTERFACE) for one in caplog.records}
+    assert (messages.DONE, "set-mtu", "eth2") in found
