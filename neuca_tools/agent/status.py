@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.agent import first_boot
+from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
@@ -49,7 +49,7 @@ def status_of(
         resolution,
         have,
         left,
-        unapplied=decision.changed(),
+        unapplied=decision.unapplied(),
         managers=decision.managers,
         notes=_notes(config, intake, decision, report),
         report=report,
@@ -57,6 +57,19 @@ def status_of(
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
     status = replace(status, data=data)
+    return with_unsaved(status, reason, held)
+
+
+def expected(config: Config, intake: Intake, decision: Decision) -> Status:
+    """The status after a pass at start that carries out its whole plan."""
+    _, held, reason = _left(config, decision)
+    wanted = decision.want.links
+    links = {
+        key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
+        for key, link in decision.have.links.items()
+    }
+    have = replace(decision.have, links=links)
+    status = judge(__version__, _document(config, intake), decision.resolution, have, ())
     return with_unsaved(status, reason, held)
 
 
@@ -92,6 +105,7 @@ def _notes(
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
+    notes += filter(None, [trial_file.note(config)])
     notes += platform_roles.choice(resolution.roles)
     notes += _leases(decision, config.run_directory / PLACE)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)

@@ -70,9 +70,13 @@ class Decision:
         is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
+    def unapplied(self) -> frozenset[str]:
+        """What has a new request, or has appeared, as a scope (see `changes.changed`)."""
+        return changes.changed(self.record, self.resolution, self.world)
+
     def changed(self) -> frozenset[str]:
-        """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
-        scope = changes.changed(self.record, self.resolution, self.world)
+        """The scope of a pass: `unapplied`, and rules, tables and copied routes, always kept."""
+        scope = self.unapplied()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}

@@ -39,6 +39,7 @@ ProblemCode = Literal[
     "ignored",
     "contested",
     "drift",
+    "pending",
     "refused",
     "failed",
     "name",

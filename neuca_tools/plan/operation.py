@@ -141,6 +141,11 @@ class Operation:
         return frozenset(filter(None, (self.domain,)))
 
     @property
+    def needed(self) -> frozenset[LinkKey]:
+        """The links that have to exist for it."""
+        return frozenset({self.link.key} if self.link else ())
+
+    @property
     def change(self) -> tuple[Value, Value]:
         """The value before, and after."""
         raise NotImplementedError
