@@ -359,7 +359,9 @@ class Lab:
             for each in one["addr_info"]
         }
         # In every table: the routes of a VRF's member are in that of the VRF.
-        return up and there <= {one["dst"] for one in self.look("-6 route show table all type local")}
+        return up and there <= {
+            one["dst"] for one in self.look("-6 route show table all type local")
+        }
 
     # --- the laws ---
 
