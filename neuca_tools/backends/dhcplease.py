@@ -29,7 +29,8 @@ LEASE = ".lease"
 DHCP = 16  # RTPROT_DHCP
 MOST_ROUTES = 64
 FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
-SMALLEST_MTU, LARGEST_MTU = 576, 65535  # RFC 2132, 5.1 allows 68; RFC 791 expects 576
+# RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
+SMALLEST_MTU, LARGEST_MTU = 1280, 65535
 EVERYTHING = IPv4Network("0.0.0.0/0")
 LARGEST = 1 << 16  # bytes of a file
 
@@ -120,8 +121,15 @@ def _is_unicast(host: IPv4Address) -> bool:
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
-def refusal(address: IPv4Interface, index: int, world: World) -> str:
-    """Why an address must not be set on this link; empty if it may be."""
+def refusal(address: IPv4Interface, index: int, world: World, before: str = "") -> str:
+    """Why an address must not be set on this link; empty if it may be.
+
+    `before` is the address of the last lease: another one that is there without a lifetime would
+    get one, and go with the lease.
+    """
+    lasting = {one.ip for one in world.addresses.get(index, ()) if (index, one) not in world.leased}
+    if str(address) != before and address.ip in lasting:
+        return "it is set on the link in another way"
     for other, addresses in world.addresses.items():
         if other != index and address.ip in {one.ip for one in addresses}:
             return "it is an address of another interface"
@@ -149,7 +157,7 @@ def accept(environment: Mapping[str, str], request: Mapping[str, Any], place: Pa
         world = netlink.look(())
         if index not in world.devices:
             return
-        reason = refusal(found.address, index, world)
+        reason = refusal(found.address, index, world, str(before.get("address", "")))
         if reason:
             _remove(netlink, world, before)
             refused = {"index": index, "refused": f"{found.address.ip}: {reason}"}

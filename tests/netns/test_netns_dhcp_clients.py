@@ -256,3 +256,16 @@ def test_a_withdrawal_that_was_interrupted_is_completed(plain):
     assert not plain.clients.alive(LABEL)
     assert plain.addresses("dp1") == {"172.16.0.5/24"}
     assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_server_cannot_take_an_address_of_the_document_by_leasing_it(plain):
+    static = f"addresses = {LEASE}/24\n"
+    serve(plain)
+    plain.once(DOCUMENT + static)
+    plain.wait("the lease", lambda: plain.clients.lease(LABEL))
+    assert plain.once().code == 0
+    (found,) = plain.look("-4 address show dev dp1")[0]["addr_info"]
+    assert (found["local"], "dynamic" in found) == (LEASE, False)
+    plain.once(DOCUMENT.replace("dhcp4 = yes\n", static))
+    assert plain.addresses("dp1") == {f"{LEASE}/24"}

@@ -103,6 +103,9 @@ GOOD = [
     ("linux", "networkd-directory", "/d", Path("/d")),
     ("linux", "sysctl-directory", "/s", Path("/s")),
     ("linux", "managers", "None", "none"),
+    ("linux", "dhcp-client", "dhcpcd", "dhcpcd"),
+    ("linux", "dhcp-client", "/opt/sbin/dhclient", "/opt/sbin/dhclient"),
+    ("linux", "dhcp-helper", "/srv/dhcp-helper", Path("/srv/dhcp-helper")),
     (
         "linux",
         "allow-sysctls",
@@ -186,6 +189,12 @@ def test_an_empty_value_is_the_default(config, option):
         ("linux", "data-udev-priority", "100", '"100" is not a number from 0 to 99'),
         ("linux", "mgmt-udev-priority", "x", '"x" is not a number from 0 to 99'),
         ("linux", "managers", "networkd", '"networkd" is not "auto" or "none"'),
+        (
+            "linux",
+            "dhcp-client",
+            "/bin/sh",
+            '"/bin/sh" is not "auto", "none", "dhclient" or "dhcpcd"',
+        ),
         (
             "linux",
             "allow-sysctls",

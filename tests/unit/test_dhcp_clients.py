@@ -314,6 +314,10 @@ def test_addresses_that_are_not_set():
         reason = f"it would take over {taken}, which is reached through the management NIC"
         assert refusal(f"{taken}/32") == reason
     assert refusal("10.9.0.51/24") == ""
+    static = replace(look, leased=frozenset())
+    there = IPv4Interface("10.9.0.51/24")
+    assert dhcplease.refusal(there, 2, static) == "it is set on the link in another way"
+    assert dhcplease.refusal(there, 2, static, "10.9.0.51/24") == ""
 
 
 # --- the programs -------------------------------------------------------------------------------------
