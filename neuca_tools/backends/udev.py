@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from neuca_tools.backends import hostid
 from neuca_tools.errors import ObserveError
+from neuca_tools.model.ports import INFINIBAND
 
 _CONTROL = Path("/run/udev/control")
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
@@ -183,7 +185,10 @@ def serves(
 
 
 def hardware() -> list[tuple[str, str]]:
-    """The name and current MAC of every Ethernet interface with a parent device, from sysfs."""
+    """The name and current MAC of every Ethernet interface with a parent device, from sysfs.
+
+    Of InfiniBand ports, the GUID.
+    """
     found = []
     for name in _sysfs():
         with contextlib.suppress(OSError):
@@ -191,7 +196,15 @@ def hardware() -> list[tuple[str, str]]:
             kind = (node / "type").read_text(encoding="ascii").strip()
             if kind == _ETHERNET and (node / "device").exists():
                 found.append((name, (node / "address").read_text(encoding="ascii").strip()))
+            elif kind == str(INFINIBAND) and _is_port(node):
+                found.append((name, hostid.port_guid(name)))
     return found
+
+
+def _is_port(node: Path) -> bool:
+    """Whether an InfiniBand interface is that of a port, and no child for a further P_Key."""
+    links = ((node / one).read_text(encoding="ascii") for one in ("ifindex", "iflink"))
+    return (node / "device").exists() and len({*links}) == 1
 
 
 def rules() -> Iterator[tuple[Path, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing, vrfs
+from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -97,6 +97,7 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
+    document, settings = _bound(document, settings, world, record)
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
@@ -132,6 +133,21 @@ def resolve(
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
+    )
+
+
+def _bound(
+    document: Optional[Document], settings: Settings, world: World, record: Record
+) -> tuple[Optional[Document], Settings]:
+    """Both with the GUID of each InfiniBand port that they name by six bytes."""
+    found = bindings.aliases(world, record)
+    return (
+        document and bindings.bound_document(document, found),
+        replace(
+            settings,
+            links=bindings.bound_links(settings.links, found),
+            policy=bindings.bound_policy(settings.policy, world, record),
+        ),
     )
 
 

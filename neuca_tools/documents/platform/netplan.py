@@ -277,7 +277,7 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
     match = link.child("match")
     present = match.text("name") or name
     if match.text("macaddress"):
-        mac = match.read("macaddress", values.mac)
+        mac = match.read("macaddress", values.nic)
         # The MAC address is enough: no two NICs that are not slaves of one device have the same.
         match.use("driver")
         if mac is None:

@@ -128,7 +128,7 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     link.use("name")
     if link.text("mac_address") is None:
         return _common(Draft(by_name(name), link), link)
-    mac = link.read("mac_address", values.mac)
+    mac = link.read("mac_address", values.nic)
     if mac is None:
         return None
     link = link.about(mac)

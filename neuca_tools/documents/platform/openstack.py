@@ -96,7 +96,7 @@ def _physical(link: Part) -> Optional[Draft]:
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
         return _named(link, severity)
-    mac = link.read("ethernet_mac_address", values.mac)
+    mac = link.read("ethernet_mac_address", values.nic)
     if mac is None:
         return None
     draft = _draft(link.about(mac), LinkKey(mac))
