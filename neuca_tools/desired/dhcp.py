@@ -35,6 +35,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.ports import is_guid
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 from neuca_tools.model.topology import identity, is_nic
 
@@ -101,20 +102,21 @@ def assigned(
     """The roles with the client, and the NICs on which it is to work.
 
     Without a complete document, unlisted NICs keep what they have. Without a client, NICs with DHCP
-    are left to whatever program does it.
+    are left to whatever program does it, and so are InfiniBand ports, as our files match MACs.
     """
     found = client(world, roles)
     if not found:
         return replace(roles, left=platform_roles.leased(requests, roles))
     macs = {key.mac for key, request in requests.items() if wants(request)}
-    macs -= set(_ports(requests, roles, world))
+    macs -= {*_ports(requests, roles, world), *filter(is_guid, macs)}
     leased = {mac for mac in macs if roles.role(mac) == "dataplane"}
     if not complete:
         kept = dhcp_files.known(world.files).values()
         leased |= {
             mac for manager, mac in kept if manager == found and roles.role(mac) == "unlisted"
         }
-    return replace(roles, leased=frozenset(leased), client=found)
+    others = frozenset(filter(is_guid, platform_roles.leased(requests, roles)))
+    return replace(roles, leased=frozenset(leased), client=found, left=others)
 
 
 def _ports(requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World) -> Iterator[str]:

@@ -56,7 +56,7 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bond", "primary-reselect"): ("always", "better", "failure"),
     ("bond", "all-slaves-active"): ("no", "yes"),
     ("bridge", "stp"): ("no", "yes"),
-    ("ipoib", "mode"): ("datagram", "connected"),
+    ("ipoib", "mode"): values.IPOIB_MODES,
 }
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
 LEAST_FORWARD_DELAY = 2

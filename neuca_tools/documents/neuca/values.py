@@ -31,6 +31,8 @@ _PKEY = re.compile(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = re.compile(r"[0-9]{1,10}")
 MTU_LIMITS = (68, 65535)
+# The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
+IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

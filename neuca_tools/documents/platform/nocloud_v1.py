@@ -56,7 +56,8 @@ KEYS = (
 _STATIC = ("static", "static4", "static6")
 _UNUSABLE = "its NIC cannot be used, nor can it"
 _FOR_OTHERS = ("nameserver", "loopback")
-_KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
+_NICS = ("physical", "infiniband")
+_KINDS = (*_NICS, "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 
 def read(top: Part) -> PlatformDocument:
@@ -113,7 +114,7 @@ def _has_addresses(link: Part) -> bool:
 def _base(name: str, link: Part) -> Optional[Draft]:
     """A NIC, bond or bridge; None for everything else."""
     kind = link.text("type") or ""
-    if kind == "physical":
+    if kind in _NICS:
         return _physical(name, link)
     if kind in MEMBERS:
         return _virtual(kind, name, link)

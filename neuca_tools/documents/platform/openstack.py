@@ -24,7 +24,7 @@ NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
 _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
-    " hostdev_physical".split()
+    " hostdev_physical ib_hostdev infiniband".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "what it is on cannot be used, nor can it"
