@@ -192,19 +192,28 @@ def hardware() -> list[tuple[str, str]]:
     found = []
     for name in _sysfs():
         with contextlib.suppress(OSError):
-            node = _SYSFS / name
-            kind = (node / "type").read_text(encoding="ascii").strip()
-            if kind == _ETHERNET and (node / "device").exists():
-                found.append((name, (node / "address").read_text(encoding="ascii").strip()))
-            elif kind == str(INFINIBAND) and _is_port(node):
-                found.append((name, hostid.port_guid(name)))
+            address = _address(_SYSFS / name)
+            if address:
+                found.append((name, address))
     return found
 
 
-def _is_port(node: Path) -> bool:
-    """Whether an InfiniBand interface is that of a port, and no child for a further P_Key."""
+def _address(node: Path) -> str:
+    """What identifies the NIC of this directory of sysfs; empty if it is no NIC. Raises OSError."""
+    kind = (node / "type").read_text(encoding="ascii").strip()
+    if not (node / "device").exists():
+        return ""
+    if kind == _ETHERNET:
+        return (node / "address").read_text(encoding="ascii").strip()
+    if kind == str(INFINIBAND) and not _is_child(node):
+        return hostid.port_guid(node.name)
+    return ""
+
+
+def _is_child(node: Path) -> bool:
+    """Whether an InfiniBand interface is a child of another one, for a further P_Key."""
     links = ((node / one).read_text(encoding="ascii") for one in ("ifindex", "iflink"))
-    return (node / "device").exists() and len({*links}) == 1
+    return len({*links}) > 1
 
 
 def rules() -> Iterator[tuple[Path, str]]:

@@ -238,7 +238,8 @@ class Sizes:
         to set.
         """
         for child in self.children[device.index]:
-            if child.mtu > mtu and not self._is_set_by_us(child):
+            # That of an IPoIB child does not depend on its port's.
+            if child.mtu > mtu and child.kind != "ipoib" and not self._is_set_by_us(child):
                 return child
         return None
 

@@ -22,6 +22,7 @@ from neuca_tools.backends import outlook, wire
 from neuca_tools.desired.management import Policy
 from neuca_tools.model import Document, LinkKey
 from neuca_tools.model.topology import identity, is_nic
+from neuca_tools.state.records import load_record, save_record
 
 PREFIX = "80:00:02:08:fe:80:00:00:00:00:00:00"
 GUID, SECOND = "ec:0d:9a:03:00:15:e2:c1", "ec:0d:9a:03:00:15:e2:c2"
@@ -167,6 +168,25 @@ def test_a_port_is_configured_by_any_form_of_its_address(named):
     one = agent(f"[interface {named}]\n{ASKED}", port(2))
     assert done(one) == ["rename ib2 to fabric0", "add the address 10.4.0.7/24 to fabric0"]
     assert one.record.nics[GUID].name == "fabric0"
+
+
+@pytest.mark.parametrize("named", [GUID.replace(":", ""), SHORT.replace(":", "")])
+def test_a_line_of_interfaces_names_a_port(named):
+    one = agent(f"[interfaces]\n{named} = up:ipv4:10.4.0.7/24\n", port(2))
+    assert done(one) == ["add the address 10.4.0.7/24 to ib2"]
+
+
+def test_a_route_names_a_port_by_six_bytes_beside_a_rule():
+    text = (
+        f"[interface {GUID}]\naddresses = 10.4.0.7/24\n"
+        f"[routes]\n10.40.0.0/16 = 10.4.0.1 interface {SHORT}\n"
+        f"[rule one]\nfrom = 10.4.0.7\ntable = 500\n"
+    )
+    one = agent(text, port(2))
+    lines = done(one)
+    assert [fault.text for fault in one.document.faults] == []
+    assert any("10.40.0.0/16" in line for line in lines)
+    assert one.kernel.rules
 
 
 @pytest.mark.parametrize("bad", [
@@ -381,6 +401,11 @@ def test_a_port_gets_no_mac_address():
     assert note.reason == "it is an InfiniBand port, which has a GUID and no MAC address"
 
 
+def test_a_child_of_somebody_else_with_a_larger_mtu_does_not_hold_its_port_back():
+    one = agent(f"[interface {GUID}]\nmtu = 1500\n", port(2), child(3, 2, mtu=65520))
+    assert done(one) == ["set the MTU of ib2 from 2044 to 1500"]
+
+
 # --- Children -------------------------------------------------------------------------------------
 
 
@@ -492,6 +517,17 @@ def test_a_port_and_a_child_can_be_in_a_vrf():
     one = agent(text, port(2))
     lines = done(one)
     assert {"put ib2 into blue", "put part1 into blue"} <= {*lines}
+
+
+def test_the_record_has_ports_and_children_like_other_links(tmp_path):
+    text = CHILD.format(SHORT) + f"[interface {GUID}]\ninfiniband-mode = connected\n"
+    one = agent(text, port(2))
+    done(one)
+    save_record(tmp_path, one.record)
+    one.record = load_record(tmp_path)
+    assert one.record.originals[LinkKey(GUID)].device == {"infiniband-mode": "datagram"}
+    assert LinkKey("ipoib part1") in one.record.owned.vlans
+    assert done(one) == []
 
 
 # --- Platforms ------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ import pytest
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from test_backends_kinds import encoded
 from test_ipoib import GUID, PREFIX, SECOND, SHORT, TWIN, agent, child, done, port
+from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
-from neuca_tools.agent.boot_names import in_place
+from neuca_tools.agent.boot_names import _bound, in_place
 from neuca_tools.backends import hostid, kinds, link_attributes, udev, wire
-from neuca_tools.desired import bindings, dhcp, marks
+from neuca_tools.desired import dhcp, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
@@ -146,8 +147,7 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
 
 def boot(seen, record, text="[interfaces]\n"):
     requests = merge(parse(text).links, ())
-    found = bindings.bound_links(requests.values(), bindings.aliases(seen, record))
-    bound = {request.key: request for request in found}
+    bound = _bound(requests, seen, record)
     roles = assign(seen, {key.mac for key in bound}, Policy(), record)
     return boot_names(seen, roles, bound, record)
 
@@ -207,7 +207,7 @@ def sysfs(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("sysfs")
 def test_hardware_has_each_port_by_its_guid_and_no_child():
-    assert sorted(udev.hardware()) == [("eth0", mac(1)), ("ib0", GUID), ("ib9", "")]
+    assert sorted(udev.hardware()) == [("eth0", mac(1)), ("ib0", GUID)]
 
 
 @pytest.mark.parametrize(("address", "guid"), [
@@ -290,3 +290,13 @@ def test_the_example_configures_both_ports_and_a_child():
     lines = done(one)
     assert {f"rename ib{index} to fabric{index - 2}" for index in (2, 3)} <= {*lines}
     assert "create the IPoIB child storage0 (mode datagram, pkey 0x8002) on fabric0" in lines
+
+
+def test_a_profile_leaves_the_mtu_of_a_port_in_datagram_mode():
+    found = Tuned(agent("", port(2)).kernel, f"[interface {GUID}]\n", [own(mtu=9000)])
+    assert tuning_texts(found.run()[0]) == []
+    row = found.rows()["ib2", "mtu"]
+    assert (row.effect, row.reason) == (
+        "not applicable",
+        '"ib2" is an InfiniBand port in datagram mode',
+    )
