@@ -40,12 +40,14 @@ def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
 
 def _read(world: World, index: int, group: str) -> DeviceSettings:
     device = world.devices[index]
+    if group == "mac" and device.infiniband:
+        return lacking([group], _GUID)
     if group == "mac":
         if len(device.permanent_mac) == MAC_LENGTH:
             return DeviceSettings({group: device.mac})
-        return lacking([group], _GUID if device.infiniband else _NO_MAC)
+        return lacking([group], _NO_MAC)
     if group == IPOIB_MODE:
-        if device.mode and not device.kind:
+        if device.infiniband and device.mode and not device.kind:
             return DeviceSettings({group: device.mode})
         return lacking([group], _NO_PORT_OF_IPOIB)
     if group == PRIMARY:

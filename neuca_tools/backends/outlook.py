@@ -79,10 +79,9 @@ def device(message: bytes) -> Device:
     options: tuple[tuple[str, str], ...] = ()
     if kind in ("vlan", *KINDS) and data:
         options = kinds.options(kind, mac, data)
-    mode = dict(options).get("mode", "") if kind == "ipoib" else ""
     if kind == "ipoib" and LOWER not in link:
-        # Older kernels send no kind for the interface on the port itself.
-        kind, options = "", ()
+        # The interface of a port: older kernels send no kind for it.
+        kind = ""
     return Device(
         index=index,
         name=name,
@@ -106,7 +105,6 @@ def device(message: bytes) -> Device:
         port=tuple(_port(info)),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
-        mode=mode,
     )
 
 

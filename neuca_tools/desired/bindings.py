@@ -79,6 +79,7 @@ def _bound_rules(
 def bound_links(
     requests: Iterable[LinkRequest], found: Mapping[str, Collection[str]]
 ) -> tuple[LinkRequest, ...]:
+    """The requests with each MAC of `found` replaced; requests for the same link are merged."""
     if not found:
         return tuple(requests)
     links: dict[LinkKey, LinkRequest] = {}
@@ -86,7 +87,9 @@ def bound_links(
         for mac in found.get(request.key.mac, (request.key.mac,)):
             key = LinkKey(mac, request.key.vlan_id)
             moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
-            links[key] = overlay(moved, links[key]) if key in links else moved
+            if key in links:
+                moved = overlay(moved, links[key])
+            links[key] = moved
     return tuple(links.values())
 
 
@@ -187,8 +190,11 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
 
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     """The policy with the GUIDs of all ports that are listed in another form."""
-    ignored, management = set(policy.ignored), set(policy.management)
-    for guid, also in _ports(world, record):
-        ignored |= {guid} if also & policy.ignored else set()
-        management |= {guid} if also & policy.management else set()
-    return replace(policy, ignored=frozenset(ignored), management=frozenset(management))
+    ports = list(_ports(world, record))
+    ignored = {guid for guid, also in ports if also & policy.ignored}
+    management = {guid for guid, also in ports if also & policy.management}
+    return replace(
+        policy,
+        ignored=policy.ignored | ignored,
+        management=policy.management | management,
+    )

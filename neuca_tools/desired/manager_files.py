@@ -308,7 +308,7 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
 
 def _port_kinds(dataplane: Iterable[str]) -> set[str]:
     """The kind of the InfiniBand ports among these NICs: the kernel has the same for children."""
-    return {"ipoib"} if any(map(is_guid, dataplane)) else set()
+    return {"ipoib" for mac in dataplane if is_guid(mac)}
 
 
 def _recorded_name(mac: str, record: Record) -> str:

@@ -146,11 +146,12 @@ class Sizes:
 
     def _mode(self, key: LinkKey, device: Device) -> str:
         """The mode of IPoIB that a port will have."""
-        request, original = self.requests.get(key), self.record.originals.get(key, Original())
-        asked = dict(request.device).get(IPOIB_MODE) if request else None
+        request = self.requests.get(key, LinkRequest(key))
+        asked = dict(request.device).get(IPOIB_MODE)
         if asked and IPOIB_MODE not in self.record.declined.get(key, {}):
             return asked
-        return original.device.get(IPOIB_MODE) or device.mode
+        original = self.record.originals.get(key, Original())
+        return original.device.get(IPOIB_MODE) or device.mode or "datagram"
 
     def _child(
         self, key: LinkKey, virtual: Virtual, parent: Link, mtu: Optional[int]

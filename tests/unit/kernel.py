@@ -70,7 +70,7 @@ class Kernel:
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
         self.written = []
-        self.group_mtu = GROUP_MTU
+        self.group_mtu, self.modes = GROUP_MTU, tuple(IPOIB_MOST)
 
     def __repr__(self):
         links = ", ".join(
@@ -228,7 +228,10 @@ class Kernel:
         if group == "mac":
             self.devices[index] = replace(device, mac=value)
         elif group == "infiniband-mode":
-            self.devices[index] = replace(device, mode=value)
+            if value not in self.modes:  # IPOIB_CM_SUPPORTED
+                refuse(errno.EINVAL, "Invalid argument")
+            options = tuple({**dict(device.options), "mode": value}.items())
+            self.devices[index] = replace(device, options=options)
             self._mtu(index, 65520 if value == "connected" else min(self.group_mtu, device.mtu))
         elif group == "bond-primary":
             if master is None or dict(master.options).get("mode") not in WITH_PRIMARY:
@@ -326,7 +329,6 @@ class Kernel:
             mtu=65520 if options["mode"] == "connected" else self.group_mtu,
             max_mtu=65520,
             txqueuelen=256,
-            mode=options["mode"],
         )
         assert mtu is None
         if self.allowed is not None:

@@ -9,12 +9,13 @@ product's decoder; what changes them is the model kernel, by ipoib_main.c, ipoib
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from ipaddress import ip_address, ip_interface
 
 import pytest
-from kernel import Kernel, default_route
+from kernel import Kernel, default_route, refuse
 from platforms import made
 from worlds import ANYONE, Agent, mac, nic, texts, world
 
@@ -352,6 +353,53 @@ def test_connected_mode_alone_has_the_mtu_that_the_kernel_gives_it():
     one = agent(f"[interface {GUID}]\ninfiniband-mode = connected\n", port(2))
     assert done(one) == ['set infiniband-mode of ib2 from "datagram" to "connected"']
     assert one.kernel.devices[2].mtu == 65520
+
+
+class Refusing(Kernel):
+    """A kernel that adds no address to a port, as if the driver had failed in between."""
+
+    def add_address(self, index, address):
+        if self.devices[index].infiniband:
+            refuse(errno.EIO, "Input/output error")
+        super().add_address(index, address)
+
+
+def test_a_pass_that_fails_in_the_middle_leaves_the_port_as_it_was():
+    text = f"[interface {GUID}]\naddresses = 10.4.0.7/24\ninfiniband-mode = connected\nmtu = 9000\n"
+    one = agent(text + CHILD.format(GUID), port(2))
+    before = one.kernel.devices[2]
+    one.kernel.__class__ = Refusing
+    _, result, _ = one.run()
+    assert [failure.reason for failure in result.failures] == ["Input/output error"]
+    assert one.kernel.devices[2] == before
+    assert not [found for found in one.kernel.devices.values() if found.kind == "ipoib"]
+
+
+def test_a_driver_without_connected_mode_declines_it_once():
+    one = agent(
+        f"[interface {GUID}]\naddresses = 10.4.0.7/24\ninfiniband-mode = connected\n", port(2)
+    )
+    one.kernel.modes = ("datagram",)
+    assert "add the address 10.4.0.7/24 to ib2" in texts(one.run()[0])
+    (note,) = one.survey().resolution.notes
+    assert (note.setting, note.reason) == (
+        "infiniband-mode",
+        '"connected" was tried: Invalid argument',
+    )
+    assert done(one) == []
+
+
+def test_a_driver_without_connected_mode_costs_the_mtu_that_needs_it_and_nothing_more():
+    text = (
+        f"[interface {GUID}]\naddresses = 10.4.0.7/24\ninfiniband-mode = connected\nmtu = 65520\n"
+    )
+    one = agent(text, port(2))
+    one.kernel.modes = ("datagram",)
+    one.run()
+    one.run()
+    assert texts(one.plan()) == []
+    assert ip_interface("10.4.0.7/24") in one.kernel.addresses[2]
+    assert reasons(one) == ['MTU 65520 asked, but "ib2" takes at most 4092 in datagram mode']
 
 
 def test_datagram_mode_takes_the_mtu_of_a_fabric_with_4096_bytes():

@@ -203,10 +203,6 @@ VERSION_1_DOCUMENTS = {
   - {type: infiniband, name: ib0, subnets: [{type: static, address: 10.1.0.1/24}]}
   - {type: physical, name: a}
 """,
-    "an address of the loopback interface": """
-  - {type: loopback, name: lo, subnets: [{type: static, address: 10.1.0.1/32}]}
-  - {type: physical, name: a}
-""",
 }
 
 OPENSTACK_DOCUMENTS = {

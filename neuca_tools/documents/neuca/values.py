@@ -98,8 +98,9 @@ def pkey(text: str) -> str:
 
     The `0x` is required: ip-link(8) takes digits without it for a decimal number.
     """
-    found = _PKEY.fullmatch(text.strip().lower())
-    number = int(found.group(1), 16) if found else 0
+    found, number = _PKEY.fullmatch(text.strip().lower()), 0
+    if found:
+        number = int(found.group(1), 16)
     if not number & ~_FULL_MEMBER:
         raise UnusableError(f'"{clip(text)}" is not a P_Key from 0x0001 to 0xffff')
     return f"0x{number | _FULL_MEMBER:04x}"
