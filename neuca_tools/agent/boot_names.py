@@ -135,7 +135,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)
     record = load_record(config.state)
-    known = {mac for mac, nic in record.nics.items() if nic.role or nic.released}
+    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if named <= config.ignored_macs | known:
         return
     if config.managers == "auto" and udev.here(interfaces()):

@@ -145,22 +145,20 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     """The GUID of each InfiniBand port that is present or recorded, by its short form.
 
-    A short form that an Ethernet NIC has as its MAC address means that NIC, and one that several
-    ports have means none of them.
+    A short form that a NIC has as its MAC address means that NIC. One that several ports have means
+    the one that is configured already, or none of them.
     """
     ports = defaultdict(set)
     for guid, also in _ports(world, record):
         for one in also:
             ports[one].add(guid)
-    ethernet = {
-        mac
-        for device in filter(is_nic, world.devices.values())
-        for mac in (identity(device), device.mac)
-    }
-    ethernet |= {mac for mac, nic in record.nics.items() if nic.name}
-    return {
-        one: tuple(guids) for one, guids in ports.items() if len(guids) == 1 and one not in ethernet
-    }
+    nics = list(filter(is_nic, world.devices.values()))
+    macs = {mac for device in nics for mac in (identity(device), device.mac)}
+    macs |= {mac for mac, nic in record.nics.items() if nic.name}
+    for one, guids in ports.items():
+        if len(guids) > 1:
+            ports[one] = {guid for guid in guids if record.nics.get(guid, NicRecord()).applied}
+    return {one: tuple(ports[one]) for one in ports.keys() - macs if len(ports[one]) == 1}
 
 
 def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:

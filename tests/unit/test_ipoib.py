@@ -251,6 +251,15 @@ def test_six_bytes_that_two_ports_share_mean_neither():
     assert done(one, f"[interface {TWIN}]\n{ASKED}")[0] == "rename ib3 to fabric0"
 
 
+def test_a_port_that_appears_with_the_same_six_bytes_takes_nothing_from_the_configured_one():
+    one = agent(f"[interface {SHORT}]\n{ASKED}", port(2))
+    done(one)
+    one.kernel.devices[3] = port(3, TWIN)
+    assert done(one) == []
+    assert ip_interface("10.4.0.7/24") in one.kernel.addresses[2]
+    assert reasons(one) == []
+
+
 def test_of_two_ports_with_one_guid_none_is_touched():
     one = agent(f"[interface {GUID}]\n{ASKED}", port(2), port(3))
     assert done(one) == []
