@@ -51,6 +51,10 @@ UNSERVED = (
     "it has no DHCP lease, and neither systemd-networkd nor NetworkManager runs to get one:"
     " start one of them, or configure another DHCP client for it"
 )
+NOT_ON_PORTS = (
+    "it has no DHCP lease, and DHCP on an InfiniBand port is left to other programs: configure a"
+    " DHCP client for it"
+)
 
 
 @dataclass(frozen=True)
@@ -137,14 +141,18 @@ def unserved(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
     """A problem for each NIC on which no program does the DHCP that is asked for."""
-    if not world.unmanaged or world.age < ANSWERED:
+    if world.age < ANSWERED:
         return
     for key, request in requests.items():
         device = roles.nics.get(key.mac)
         if device is None or key.rank or roles.role(key.mac) != "dataplane":
             continue
+        if not platform_roles.is_leased(request) or not wants(request):
+            continue
         has_lease = any(index == device.index for index, _ in world.leased)
-        if platform_roles.is_leased(request) and wants(request) and not has_lease:
+        if is_guid(key.mac) and not has_lease:
+            yield Problem("refused", NOT_ON_PORTS, key)
+        elif world.unmanaged and not has_lease:
             yield Problem("refused", UNSERVED, key)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import replace
+from ipaddress import ip_interface
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,10 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
     )
     found = dhcp.assigned(resolution.requests, resolution.roles, seen, complete=True)
     assert (found.client, found.leased, found.left) == ("networkd", {mac(3)}, {GUID})
+    (problem,) = dhcp.unserved(resolution.requests, found, seen)
+    assert (problem.link, problem.text) == (LinkKey(GUID), dhcp.NOT_ON_PORTS)
+    lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
+    assert [*dhcp.unserved(resolution.requests, found, replace(seen, leased=lease))] == []
 
 
 # --- Names at boot --------------------------------------------------------------------------------
