@@ -90,7 +90,7 @@ class Resolution:
     @property
     def is_routed(self) -> bool:
         """Whether there are routing rules to keep, or routes from DHCP to copy."""
-        return bool(self.want.rules or self.roles.leased)
+        return bool(self.want.rules or self.roles.clients)
 
 
 def resolve(
@@ -110,8 +110,7 @@ def resolve(
     routed = _gateways(tuned.requests, settings, world, roles)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
-    router = _router(document, settings)
-    forwards, refused = forwarding.allowed(router, roles, world)
+    forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
@@ -124,7 +123,7 @@ def resolve(
         problems=(*problems, *work.problems, *routing.problems, *refused),
         digests=digests(requests, layers.addresses, layers.routes, forwards),
         hostname=document.hostname if document else None,
-        router=router,
+        router=_router(document, settings),
         complete=complete,
         left_alone=_left_alone(layers.routes),
         loose=routing.loose,

@@ -23,7 +23,7 @@ from worlds import mac, nic, world
 
 from neuca_tools.agent.boot_names import _bound, in_place
 from neuca_tools.backends import hostid, kinds, link_attributes, udev, wire
-from neuca_tools.desired import dhcp, marks
+from neuca_tools.desired import dhcp_clients, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
@@ -139,12 +139,12 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         one.survey().resolution,
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
-    found = dhcp.assigned(resolution.requests, resolution.roles, seen, complete=True)
-    assert (found.client, found.leased, found.left) == ("networkd", {mac(3)}, {GUID})
-    (problem,) = dhcp.unserved(resolution.requests, found, seen)
-    assert (problem.link, problem.text) == (LinkKey(GUID), dhcp.NOT_ON_PORTS)
+    found = dhcp_clients.assigned(resolution.requests, resolution.roles, seen, complete=True)
+    assert (found.clients, found.left) == ({LinkKey(mac(3)): "networkd"}, {GUID})
+    (problem,) = dhcp_clients.unserved(resolution.requests, found, seen)
+    assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
-    assert [*dhcp.unserved(resolution.requests, found, replace(seen, leased=lease))] == []
+    assert [*dhcp_clients.unserved(resolution.requests, found, replace(seen, leased=lease))] == []
 
 
 # --- Names at boot --------------------------------------------------------------------------------
