@@ -107,9 +107,7 @@ def judge(
     failed = _failures(report, left)
     alive = _alive(left, failed)
     pending = {one for one in alive if not one.handles.isdisjoint(unapplied)}
-    asked = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
-    if document.disputed:
-        asked.append(Problem("contested", document.disputed))
+    asked = [*resolution.problems, *_unusable(document)]
     undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
     undone += _files(left, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*asked, *undone, *_contested(resolution, have)]))
@@ -127,6 +125,14 @@ def judge(
     }
     code, roles = _exit_code(state, codes), resolution.roles
     return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
+
+
+def _unusable(document: DocumentStatus) -> list[Problem]:
+    """What is wrong with the document itself."""
+    found = [Problem("invalid", text) for text in document.invalid]
+    if document.disputed:
+        found.append(Problem("contested", document.disputed))
+    return found
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
