@@ -56,12 +56,14 @@ def _common():
 
 
 def _interface(problem):
+    from neuca_tools.model.links import KINDS
+
     manager = among("managed", "unmanaged", "absent", "unknown")
     return record(
         mac=maybe(TEXT),
         name=maybe(TEXT),
         wanted_name=maybe(TEXT),
-        kind=among("physical", "vlan", "bond", "bridge", "vxlan", "macvlan", "vrf"),
+        kind=among("physical", "vlan", *KINDS),
         role=among("dataplane", "management", "ignored", "unlisted"),
         ok=TRUTH,
         managers=record(networkmanager=manager, networkd=manager),

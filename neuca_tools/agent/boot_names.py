@@ -19,6 +19,7 @@ from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
+from neuca_tools.desired import bindings
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import (
     TEMPORARY,
@@ -33,6 +34,7 @@ from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
+from neuca_tools.model.ports import forms, short
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
@@ -62,7 +64,9 @@ def pin_names(config: Config) -> bool:
         return True
     with Netlink() as netlink, Watch() as watch:
         world = netlink.look(())
+        requests = _bound(requests, world, record)
         policy = Policy(config.ignored_macs, config.management_macs)
+        policy = bindings.bound_policy(policy, world, record)
         roles = assign(world, {key.mac for key in requests}, policy, record)
         in_use = devices_in_use(world)
         wanted = boot_names(world, roles, requests, record, in_use)
@@ -90,6 +94,14 @@ def _set_aside(config: Config) -> bool:
 def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:
     """The name that is asked for each NIC, by MAC; None where a request has none."""
     return {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
+
+
+def _bound(
+    requests: Mapping[LinkKey, LinkRequest], world: World, record: Record
+) -> dict[LinkKey, LinkRequest]:
+    """The requests by the GUIDs of InfiniBand ports, of which documents may give six bytes."""
+    found = bindings.bound_links(requests.values(), bindings.aliases(world, record))
+    return {request.key: request for request in found}
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
@@ -123,7 +135,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)
     record = load_record(config.state)
-    known = {mac for mac, nic in record.nics.items() if nic.role or nic.released}
+    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if named <= config.ignored_macs | known:
         return
     if config.managers == "auto" and udev.here(interfaces()):
@@ -157,8 +169,10 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         decision = handles.decide(record)
         roles = decision.resolution.roles
         configured = {request.key.mac for request in config.links}
-        others = set(roles.nics) - config.ignored_macs - configured
-        if others and others <= set(named) and "management" not in roles.by_mac.values():
+        kept = config.ignored_macs | configured
+        others = [mac for mac in roles.nics if not forms([mac]) & kept]
+        is_every = all(forms([mac]) & {*named} for mac in others)
+        if others and is_every and "management" not in roles.by_mac.values():
             return
         files = [one for one in decision.plan() if isinstance(one, WriteFile)]
         log_result(apply(files, handles.writer(decision)))
@@ -183,9 +197,15 @@ def in_place(
 
 
 def _wanted_by_mac(asked: Mapping[str, Optional[str]], record: Record) -> dict[str, str]:
-    """The recorded name of each NIC, or the one asked for, which the management NIC never gets."""
+    """The recorded name of each NIC, or the one asked for, which the management NIC never gets.
+
+    What is asked of six bytes of a GUID is asked of the port.
+    """
     wanted = {mac: nic.name for mac, nic in record.nics.items() if not nic.released}
-    for mac, name in asked.items():
+    ethernet = {mac for mac, nic in record.nics.items() if nic.name}
+    guids = {short(mac): mac for mac in record.nics if short(mac) not in ethernet | {""}}
+    for asked_of, name in asked.items():
+        mac = guids.get(asked_of, asked_of)
         is_management = mac in record.nics and record.nics[mac].role == "management"
         if name and not is_management:
             wanted[mac] = name

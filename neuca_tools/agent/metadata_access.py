@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
+from neuca_tools.desired import bindings
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import stack
 from neuca_tools.desired.outlets import is_void, outlets, pinned, strangers
@@ -79,7 +80,11 @@ def _candidates(
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
     policy = _policy(config)
+    ports = bindings.aliases(world, record)
     document = last_good(config.state).document
-    roles = stack(document, config.links, policy, world, record).roles
+    document = document and bindings.bound_document(document, ports)
+    policy = bindings.bound_policy(policy, world, record)
+    links = bindings.bound_links(config.links, ports)
+    roles = stack(document, links, policy, world, record).roles
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()
     return outlets(world, roles, policy, record, without)

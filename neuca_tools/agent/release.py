@@ -14,6 +14,7 @@ from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
 from neuca_tools.apply.transaction import Purpose, Transaction
 from neuca_tools.config import Config
+from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import carriers, users
 from neuca_tools.errors import NeucaError
@@ -112,11 +113,15 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
 def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
     """The host without the NIC in its document, and the purpose. Raises NeucaError."""
     config, intake = handles.config, handles.intake
-    requests = handles.survey().resolution.requests
+    survey = handles.survey()
+    requests = survey.resolution.requests
     gone = frozenset({mac, *users((mac,), requests)})
     touched = gone | carriers(gone, requests)
-    links = tuple(link for link in config.links if link.key.mac not in gone)
-    document = _without(intake.document or Document(), gone)
+    ports = bindings.aliases(survey.world, survey.record)
+    bound = bindings.bound_links(config.links, ports)
+    links = tuple(link for link in bound if link.key.mac not in gone)
+    document = bindings.bound_document(intake.document or Document(), ports)
+    document = _without(document, gone)
     without = handles.asking(replace(config, links=links), replace(intake, document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":

@@ -17,6 +17,7 @@ from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, throug
 from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
+from neuca_tools.model.ports import forms
 from neuca_tools.model.topology import METADATA_HOSTS, base
 from neuca_tools.tuning.layer import Choice, TuningInputs
 
@@ -44,7 +45,8 @@ class Interest:
 
     @staticmethod
     def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
-        return table.get(key, frozenset()) | table.get(ANY_LINK, frozenset())
+        own = (LinkKey(mac, key.vlan_id) for mac in forms([key.mac]))
+        return frozenset().union(*(table.get(one, frozenset()) for one in (*own, ANY_LINK)))
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
@@ -60,7 +62,8 @@ class Interest:
         for index, device in world.devices.items():
             key = key_of(world, index)
             groups = set(self._applying(self.groups, key))
-            if key in self.queued and device.qdisc in ("mq", "pfifo"):
+            asked = {LinkKey(mac, key.vlan_id) for mac in forms([key.mac])}
+            if asked & self.queued and device.qdisc in ("mq", "pfifo"):
                 groups.add("qdisc")
             if groups:
                 found[index] = groups

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from neuca_tools.model import machine
+from neuca_tools.model import machine, ports
 
 MACHINE_ID = Path("/etc/machine-id")
 # The second is for Xen guests without firmware.
@@ -19,6 +19,7 @@ UUIDS = (Path("/sys/class/dmi/id/product_uuid"), Path("/sys/hypervisor/uuid"))
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 LONGEST = 64  # bytes of an ID
 SIOCGIFHWADDR, ARPHRD_ETHER = 0x8927, 1  # netdevice(7), linux/if_arp.h
+SYSFS = Path("/sys/class/net")
 REQUEST = struct.Struct("16sH14s8x")  # struct ifreq: name, family of the address, address
 
 
@@ -45,7 +46,9 @@ def age() -> float:
 
 
 def macs() -> frozenset[str]:
-    """The current MAC of every Ethernet interface of this namespace, including virtual ones."""
+    """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
+    the GUID of every InfiniBand port.
+    """
     found = set()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         for _, name in socket.if_nameindex():
@@ -55,4 +58,17 @@ def macs() -> frozenset[str]:
                 _, family, address = REQUEST.unpack(answer)
                 if family == ARPHRD_ETHER:
                     found.add(address[:6].hex(":"))
-    return frozenset(found)
+                elif family == ports.INFINIBAND:
+                    found.add(port_guid(name))
+    return frozenset(found - {""})
+
+
+def port_guid(name: str) -> str:
+    """The GUID of an InfiniBand interface; empty if it has none, or is gone.
+
+    From sysfs, because struct ifreq has room for 14 of the 20 bytes.
+    """
+    with suppress(OSError, ValueError):
+        text = (SYSFS / name / "address").read_text(encoding="ascii")
+        return ports.guid(bytes.fromhex(text.strip().replace(":", "")))
+    return ""

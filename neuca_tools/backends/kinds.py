@@ -61,6 +61,7 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
     "macvlan": {"mode": _Attribute("macvlan_mode", 1)},
     "vrf": {"table": _Attribute("vrf_table", 1)},
     "vlan": {"id": _Attribute("vlan_id", 1)},
+    "ipoib": {"pkey": _Attribute("ipoib_pkey", 1), "mode": _Attribute("ipoib_mode", 2)},
 }
 # Number and width in bytes (IFLA_BRPORT_*).
 PORT: Mapping[str, tuple[int, int]] = {"path-cost": (3, 4), "port-priority": (2, 2)}
@@ -87,6 +88,8 @@ def _encoded(kind: str, name: str, value: str) -> Any:
         return int(value) * _CENTISECONDS
     if name == "arp-ip-target":
         return value.split(",")
+    if name == "pkey":
+        return int(value, 16)
     return int(value) if value.isdecimal() else value
 
 
@@ -112,6 +115,8 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
     number = wire.integer(value)
     if kind == "macvlan":
         return _MACVLAN_MODES.get(number, f"number {number}")
+    if name == "pkey":
+        return f"0x{number:04x}"
     if (kind, name) in WORDS:
         words = WORDS[kind, name]
         return words[number] if number < len(words) else f"number {number}"

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
 import sys
 from collections.abc import Iterable
 from typing import Optional
 
 from neuca_tools.backends import outlook, wire
 from neuca_tools.backends.kinds import PORT
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
+from neuca_tools.documents.neuca.values import IPOIB_MODES
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import World
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
@@ -22,8 +25,11 @@ from neuca_tools.model.topology import MAC_LENGTH
 
 NEW_LINK = 16  # RTM_NEWLINK
 PRIMARY = "bond-primary"
+_MODE = 2  # IFLA_IPOIB_MODE
 _NO_PORT = "it is in no bridge"
 _NO_MEMBER = "it is in no bond"
+_NO_PORT_OF_IPOIB = "it is no InfiniBand port"
+_GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
 _NO_MAC = "its driver reports no permanent MAC address, by which the NIC is known"
 
 
@@ -34,10 +40,16 @@ def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
 
 def _read(world: World, index: int, group: str) -> DeviceSettings:
     device = world.devices[index]
+    if group == "mac" and device.infiniband:
+        return lacking([group], _GUID)
     if group == "mac":
         if len(device.permanent_mac) == MAC_LENGTH:
             return DeviceSettings({group: device.mac})
         return lacking([group], _NO_MAC)
+    if group == IPOIB_MODE:
+        if device.infiniband and device.mode and not device.kind:
+            return DeviceSettings({group: device.mode})
+        return lacking([group], _NO_PORT_OF_IPOIB)
     if group == PRIMARY:
         master = world.devices.get(device.master)
         if master is None or master.kind != "bond":
@@ -68,6 +80,10 @@ def write(index: int, group: str, value: str) -> None:
 def _encoded(group: str, value: str) -> bytes:
     if group == "mac":
         return wire.attribute(outlook.MAC, bytes.fromhex(value.replace(":", "")))
+    if group == IPOIB_MODE:
+        mode = struct.pack("=H", IPOIB_MODES.index(value))
+        data = wire.nest(outlook.DATA, wire.attribute(_MODE, mode))
+        return wire.nest(outlook.INFO, wire.text(outlook.KIND, "ipoib"), data)
     number, width = PORT[group]
     setting = wire.attribute(number, int(value).to_bytes(width, sys.byteorder))
     kind = wire.text(outlook.MEMBER_KIND, "bridge")

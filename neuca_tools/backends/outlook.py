@@ -23,6 +23,7 @@ from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Route, World
 from neuca_tools.model.links import KINDS
+from neuca_tools.model.ports import INFINIBAND, guid
 
 GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
@@ -70,24 +71,27 @@ def look() -> World:
 
 def device(message: bytes) -> Device:
     """The device that the body of an RTM_NEWLINK message describes."""
-    _, _, index, flags, _ = LINK.unpack_from(message)
+    _, arp_type, index, flags, _ = LINK.unpack_from(message)
     link = wire.Attributes(message[LINK.size :])
     info = link.nest(INFO)
     kind, data = info.text(KIND), info.nest(DATA)
-    name, mac = link.text(NAME), link.bytes(MAC).hex(":")
+    name, mac = link.text(NAME), _shown(arp_type, link.bytes(MAC))
     options: tuple[tuple[str, str], ...] = ()
     if kind in ("vlan", *KINDS) and data:
         options = kinds.options(kind, mac, data)
+    if kind == "ipoib" and LOWER not in link:
+        # The interface of a port: older kernels send no kind for it.
+        kind = ""
     return Device(
         index=index,
         name=name,
         kind=kind,
         mac=mac,
-        permanent_mac=(link.bytes(PERMANENT_MAC) or _mac_before_bonding(info)).hex(":"),
+        permanent_mac=_shown(arp_type, link.bytes(PERMANENT_MAC) or _mac_before_bonding(info)),
         lower=_lower_index(link, kind, data),
         master=link.number(MASTER),
         slave=bool(flags & IFF_SLAVE),
-        hardware=not kind and (BUS in link or _has_parent_device(name, index)),
+        hardware=not kind and _is_attached(link, arp_type, name, index),
         vlan_id=data.number(VLAN_ID) if kind == "vlan" else None,
         up=bool(flags & IFF_UP),
         carrier=bool(flags & IFF_LOWER_UP),
@@ -100,7 +104,22 @@ def device(message: bytes) -> Device:
         options=options,
         port=tuple(_port(info)),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
+        infiniband=arp_type == INFINIBAND,
     )
+
+
+def _shown(arp_type: int, address: bytes) -> str:
+    """An address as text; of an InfiniBand address only the GUID, empty if it is malformed."""
+    if arp_type == INFINIBAND:
+        return guid(address)
+    return address.hex(":")
+
+
+def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) -> bool:
+    """Whether the device is hardware: it has a parent device, and is no IPoIB child."""
+    if arp_type == INFINIBAND and LOWER in link:
+        return False
+    return BUS in link or _has_parent_device(name, index)
 
 
 def _mac_before_bonding(info: wire.Attributes) -> bytes:

@@ -18,7 +18,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from neuca_tools.backends import hostid
 from neuca_tools.errors import ObserveError
+from neuca_tools.model.ports import INFINIBAND
 
 _CONTROL = Path("/run/udev/control")
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
@@ -183,15 +185,35 @@ def serves(
 
 
 def hardware() -> list[tuple[str, str]]:
-    """The name and current MAC of every Ethernet interface with a parent device, from sysfs."""
+    """The name and current MAC of every Ethernet interface with a parent device, from sysfs.
+
+    Of InfiniBand ports, the GUID.
+    """
     found = []
     for name in _sysfs():
         with contextlib.suppress(OSError):
-            node = _SYSFS / name
-            kind = (node / "type").read_text(encoding="ascii").strip()
-            if kind == _ETHERNET and (node / "device").exists():
-                found.append((name, (node / "address").read_text(encoding="ascii").strip()))
+            address = _address(_SYSFS / name)
+            if address:
+                found.append((name, address))
     return found
+
+
+def _address(node: Path) -> str:
+    """What identifies the NIC of this directory of sysfs; empty if it is no NIC. Raises OSError."""
+    kind = (node / "type").read_text(encoding="ascii").strip()
+    if not (node / "device").exists():
+        return ""
+    if kind == _ETHERNET:
+        return (node / "address").read_text(encoding="ascii").strip()
+    if kind == str(INFINIBAND) and not _is_child(node):
+        return hostid.port_guid(node.name)
+    return ""
+
+
+def _is_child(node: Path) -> bool:
+    """Whether an InfiniBand interface is a child of another one, for a further P_Key."""
+    links = ((node / one).read_text(encoding="ascii") for one in ("ifindex", "iflink"))
+    return len({*links}) > 1
 
 
 def rules() -> Iterator[tuple[Path, str]]:

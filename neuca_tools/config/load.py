@@ -99,7 +99,7 @@ def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFaul
 
 
 def _mac(text: str) -> str:
-    return values.mac("".join(text.split()))
+    return values.nic("".join(text.split()))
 
 
 def _source(text: str) -> str:

@@ -15,7 +15,9 @@ from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, label
 from neuca_tools.desired.management import ANSWERED
 from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.documents.neuca.link_kinds import is_ipoib
 from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, World
+from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
 PACKAGES = "dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
@@ -26,6 +28,10 @@ UNSERVED = (
 NOT_INSTALLED = (
     "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"
     f" install {PACKAGES}"
+)
+NOT_ON_INFINIBAND = (
+    "it has no DHCP lease, and DHCP on an InfiniBand link is left to other programs: configure a"
+    " DHCP client for it"
 )
 
 
@@ -89,9 +95,10 @@ def assigned(
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
     found = replace(roles, clients=clients)
+    left = platform_roles.leased(requests, found)
     if manager:
-        return found
-    return replace(found, left=platform_roles.leased(requests, found))
+        left = frozenset(filter(is_guid, left))
+    return replace(found, left=left)
 
 
 def _clients(
@@ -103,6 +110,9 @@ def _clients(
     clients: dict[LinkKey, str] = {}
     for key, request in requests.items():
         if key in ports or roles.role_of(key) != "dataplane" or not wants(request):
+            continue
+        if is_ipoib(key):
+            # Our files match MAC addresses, and the programs need a client identifier (RFC 4390).
             continue
         device = here.get(key)
         index = device.index if device else 0
@@ -144,18 +154,34 @@ def unserved(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
     """A problem for each NIC on which no program does the DHCP that is asked for."""
+    yield from _without_leases(requests, roles, world)
     is_missing = world.own_clients.forced and not world.own_clients.program
     if not is_missing and (not world.unmanaged or world.age < ANSWERED):
         return
     for key, request in requests.items():
         device = roles.nics.get(key.mac)
-        if device is None or key.rank or roles.role(key.mac) != "dataplane":
+        if device is None or key.rank or roles.role(key.mac) != "dataplane" or is_ipoib(key):
             continue
         has_lease = any(index == device.index for index, _ in world.leased)
         if key in roles.clients or has_lease or not platform_roles.is_leased(request):
             continue
         if wants(request):
             yield Problem("refused", NOT_INSTALLED if is_missing else UNSERVED, key)
+
+
+def _without_leases(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> Iterator[Problem]:
+    """A problem for each InfiniBand link that other programs should have leased an address for."""
+    if world.age < ANSWERED:
+        return
+    for key, request in requests.items():
+        device = roles.device(key.mac)
+        if device is None or roles.role_of(key) != "dataplane" or not is_ipoib(key):
+            continue
+        has_lease = any(index == device.index for index, _ in world.leased)
+        if platform_roles.is_leased(request) and wants(request) and not has_lease:
+            yield Problem("refused", NOT_ON_INFINIBAND, key)
 
 
 def without_kernel(

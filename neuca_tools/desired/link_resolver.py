@@ -15,9 +15,8 @@ from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Roles, find_links
-from neuca_tools.desired.safety import Fence, mac_reason
-from neuca_tools.desired.virtual_links import deletable, judge
-from neuca_tools.documents.stacking import carriers
+from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
 from neuca_tools.model import (
     Device,
     Link,
@@ -102,7 +101,7 @@ class LinkResolver:
         """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
         if key.vlan_id is not None:
             if key.nic not in links:
-                self.refuse(key, f"{_subject(key)} is on {key.nic}, which cannot be used")
+                self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
             return key.nic in links
         found = self.roles.stacked.get(key.mac)
         if found and self.requests[key].state == "user":
@@ -149,7 +148,7 @@ class LinkResolver:
             code: ProblemCode = "refused"
             if key.mac in self.roles.doubtful:
                 code = "contested"
-            self.refuse(key, f"{_subject(key)} is on the management NIC: {reason}", code)
+            self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
             text = "it is on the list of NICs to ignore"
             if self.record.nics.get(key.mac, NicRecord()).released:
@@ -165,7 +164,7 @@ class LinkResolver:
         if device is None or key.mac in self.roles.tagged:
             return device is not None
         if device.index in self.roles.protected:
-            self.refuse(key, f"{_subject(key)} is tied to a management or ignored NIC")
+            self.refuse(key, f"{subject(key)} is tied to a management or ignored NIC")
             return False
         return True
 
@@ -233,7 +232,7 @@ class LinkResolver:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
         key, found = request.key, self.found_keys.get(request.key)
         parent = links.get(key.nic) or self._carrier(key.nic)
-        refusal = self._vlan_refusal(request, parent)
+        refusal = vlan_reason(request, parent, self.requests, self.world, self.roles)
         if refusal:
             self.refuse(key, refusal)
             return None
@@ -250,7 +249,7 @@ class LinkResolver:
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
-            text = f"{_subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
+            text = f"{subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
             self.refuse(key, text)
             return replace(link, state=None)
         return link
@@ -272,18 +271,9 @@ class LinkResolver:
         device = self.roles.nics[key.mac]
         return Link(key, "physical", "management", device.name, device.index)
 
-    def _vlan_refusal(self, request: LinkRequest, parent: Link) -> Optional[str]:
-        """Why there can be no such VLAN; empty or None if there can."""
-        key = request.key
-        if parent.master and parent.master.kind == "bond":
-            bond = parent.master.given_name
-            return f'{_subject(key)} is on a NIC that is in "{bond}": ask for it there'
-        made_of = {key.mac} | carriers((key.mac,), self.requests)
-        return mac_reason(_own_mac(request), made_of, self.world, self.roles)
-
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that somebody else created: the MAC is set at creation only."""
-        mac = _own_mac(request)
+        mac = own_mac(request)
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
         self.refuse(request.key, f'the MAC {mac} for "{found.name}": somebody else has made it')
@@ -311,7 +301,7 @@ class LinkResolver:
             return name
         self.refuse(
             request.key,
-            f'{_subject(request.key)} should be "{name}", but another interface has that name',
+            f'{subject(request.key)} should be "{name}", but another interface has that name',
             "name",
         )
         if found and self._give(found.name, request.key):
@@ -384,16 +374,3 @@ class LinkResolver:
             txqueuelen=request.txqueuelen,
             addresses=request.addresses,
         )
-
-
-def _own_mac(request: LinkRequest) -> str:
-    """The MAC that is asked for, empty if none is."""
-    if request.virtual is None:
-        return ""
-    return request.virtual.option("mac")
-
-
-def _subject(key: LinkKey) -> str:
-    if key.vlan_id is None:
-        return "it"
-    return f"VLAN {key.vlan_id}"

@@ -25,6 +25,7 @@ from neuca_tools.model import (
     Original,
     Record,
 )
+from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 from neuca_tools.tuning.layer import PROFILE
 
@@ -215,7 +216,7 @@ def _lists(
     networkd = marks.networkd_files(
         dataplane - _clients(resolution, "networkd"),
         patterns,
-        {key.kind for key in resolution.names if key.made},
+        {key.kind for key in resolution.names if key.made} | _port_kinds(dataplane),
     )
     files = {
         str(places.networkd / name): ("networkd", networkd.get(name, b""))
@@ -291,7 +292,8 @@ def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[
 
 
 def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
-    """The names of virtual links, and a pattern for VLANs on each dataplane NIC and virtual link.
+    """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each dataplane
+    NIC and virtual link.
 
     A name that is asked for and not granted is left out: the interface that has it now belongs to
     another manager.
@@ -299,13 +301,18 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     roles, names = resolution.roles, resolution.names
     others = {device.name for mac, device in roles.nics.items() if mac not in dataplane}
     bases = {names.get(LinkKey(mac)) or _recorded_name(mac, record) for mac in dataplane}
-    made: set[str] = set()
+    made = {pinned_name(mac, resolution, record) for mac in dataplane if is_guid(mac)}
     for key, name in names.items():
         if key.made:
             bases.add(key.given_name)
         if key.rank and key.mac not in roles.left:
             made.add(name)
-    return {f"{name}.*" for name in bases - others - {""}} | (made - others)
+    return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})
+
+
+def _port_kinds(dataplane: Iterable[str]) -> set[str]:
+    """The kind of the InfiniBand ports among these NICs: the kernel has the same for children."""
+    return {"ipoib" for mac in dataplane if is_guid(mac)}
 
 
 def _recorded_name(mac: str, record: Record) -> str:

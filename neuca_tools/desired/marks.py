@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
+
 # Names without a number sort after all numbered ones. The last file wins in both directories, and
 # 99-neuca.conf would lose to Debian's 99-sysctl.conf (a link to /etc/sysctl.conf) and to the
 # 99-unmanaged-devices.conf of tutorials.
@@ -26,11 +28,16 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}((:[0-9a-f]{2}){2})?")
+# A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
+_NAMES = re.compile(
+    r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
+    r'.*\bNAME:?="(?P<name>[^"]+)"'
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 # The kinds whose devices have the type of a NIC.
 _UNTYPED = ("macvlan", "vrf")
+_TYPES = {"ipoib": "infiniband"}  # where Type= of networkd is another word than the kind
 _PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
@@ -58,11 +65,17 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "
     properties are set on every event: the master may be set only after `add` (azure-vm-utils #106),
     and networkd reads ID_NET_MANAGED_BY (systemd 255, NetworkManager 1.46) on each event.
 
+    Of the address of an InfiniBand port, only the GUID at its end is compared. An IPoIB child has
+    the GUID of its port, but no parent device (ipoib_parent_init).
+
     >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
+    kind, address = 1, _checked(mac)
+    if is_guid(mac):
+        kind, address = INFINIBAND, f"*:{address}"
     nic = (
-        f'DRIVERS=="?*", ATTR{{type}}=="1", ATTR{{address}}=="{_checked(mac)}",'
+        f'DRIVERS=="?*", ATTR{{type}}=="{kind}", ATTR{{address}}=="{address}",'
         ' ENV{DEVTYPE}!="?*", TEST!="master"'
     )
     lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
@@ -96,7 +109,8 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
     >>> rule_mac("15-neuca-persistent-fe163e006daf.rules", "neuca-persistent")
     'fe:16:3e:00:6d:af'
     """
-    found = re.fullmatch(rf"[0-9]+-{re.escape(substring)}-([0-9a-f]{{12}})\.rules", filename)
+    pattern = rf"[0-9]+-{re.escape(substring)}-([0-9a-f]{{12}}(?:[0-9a-f]{{4}})?)\.rules"
+    found = re.fullmatch(pattern, filename)
     return ":".join(re.findall("..", found.group(1))) if found else None
 
 
@@ -113,13 +127,14 @@ def names_given(rules: str) -> dict[str, str]:
 def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> bytes:
     """A conf.d file that keeps NetworkManager away from these NICs and VLANs; empty for none.
 
-    NICs are matched by their permanent MAC.
+    NICs are matched by their permanent MAC. Of the addresses of InfiniBand ports, NetworkManager
+    compares only the GUIDs (nm_utils_hwaddr_matches).
 
     `+=` appends to the administrator's list (NetworkManager.conf(5)). An `except:` in that list,
     such as the `except:type:ethernet` that Ubuntu users are told to add, takes precedence; the
     second section is independent of it.
     """
-    specs = [f"mac:{_checked(mac)}" for mac in sorted(set(macs))]
+    specs = [f"mac:{_address(mac)}" for mac in sorted(set(macs))]
     specs += [f"interface-name:{pattern}" for pattern in _plain(vlan_patterns)]
     if not specs:
         return b""
@@ -145,13 +160,15 @@ def networkd_files(
     There is none for an empty list: a [Match] section without a condition matches every interface
     (systemd.network(5)). A VLAN has no permanent MAC. `Type=` lists DEVTYPEs, which every networkd
     knows; `Kind=` is newer (version 251). A macvlan or VRF has no DEVTYPE (drivers/net/macvlan.c,
-    vrf.c) and the type of a NIC; an older networkd matches it by its name only.
+    vrf.c) and the type of a NIC; an older networkd matches it by its name only. An InfiniBand port
+    is matched by name too, because networkd compares the whole address, of which a part changes.
     """
-    nics = [f"PermanentMACAddress={_checked(mac)}" for mac in sorted(set(macs))]
+    ethernet = sorted({mac for mac in macs if not is_guid(mac)})
+    nics = [f"PermanentMACAddress={_checked(mac)}" for mac in ethernet]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
     known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    words = [kind for kind in known if kind not in _UNTYPED]
-    if len(words) < len(known):
+    words = [_TYPES.get(kind, kind) for kind in known if kind not in _UNTYPED]
+    if any(kind in _UNTYPED for kind in known):
         words.append("ether")
     types = [f"Type={' '.join(words)}"]
     if "ether" in words:
@@ -215,6 +232,13 @@ def _checked(mac: str) -> str:
     if not _MAC.fullmatch(mac):
         raise ValueError(f'"{mac}" is not a MAC address in canonical form')
     return mac
+
+
+def _address(mac: str) -> str:
+    """A whole address of a NIC: that of an InfiniBand port with zeros before its GUID."""
+    if is_guid(mac):
+        return "00:" * (ADDRESS_BYTES - GUID_BYTES) + _checked(mac)
+    return _checked(mac)
 
 
 def _comment(text: str) -> str:

@@ -9,18 +9,17 @@ are used.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
+from neuca_tools.desired.bindings import bound
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
-from neuca_tools.documents.neuca.links import combine, overlay
-from neuca_tools.documents.platform.drafts import BY_NAME
+from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.stacking import lower_of, users
 from neuca_tools.model import (
     Address,
@@ -34,12 +33,11 @@ from neuca_tools.model import (
     Record,
     Role,
     RouteRequest,
-    Virtual,
     World,
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import RuleRequest
-from neuca_tools.model.topology import VIRTUAL_NICS, identity, is_nic
+from neuca_tools.model.topology import VIRTUAL_NICS
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
 _UNTIL = (
@@ -213,92 +211,3 @@ def stacked(
         on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
         found.update(dict.fromkeys(found.keys() & on_such, role))
     return replace(roles, stacked_roles=found)
-
-
-def bound(
-    platform: PlatformDocument, world: World, record: Record
-) -> tuple[PlatformDocument, list[Problem]]:
-    """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
-    known = {mac for mac in _macs(platform) if mac.startswith(BY_NAME)}
-    if not known:
-        return platform, []
-    found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
-    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
-    problems = [Problem("absent", f'no NIC is called "{name}"') for name in unknown]
-    bound_document = replace(
-        platform,
-        links=_bound_links(platform.links, found),
-        routes=tuple(_bound_routes(platform.routes, found)),
-        rules=tuple(_bound_rules(platform.rules, found)),
-        management=tuple(
-            hint._replace(mac=mac)
-            for hint in platform.management
-            for mac in found.get(hint.mac, (hint.mac,))
-        ),
-    )
-    return bound_document, problems
-
-
-def _bound_rules(
-    rules: Iterable[RuleRequest], found: Mapping[str, Collection[str]]
-) -> Iterator[RuleRequest]:
-    for rule in rules:
-        link = rule.link
-        if link is not None:
-            for mac in found.get(link.mac, (link.mac,)):
-                yield replace(rule, link=LinkKey(mac, link.vlan_id))
-
-
-def _bound_links(
-    requests: Iterable[LinkRequest], found: Mapping[str, Collection[str]]
-) -> tuple[LinkRequest, ...]:
-    links: dict[LinkKey, LinkRequest] = {}
-    for request in requests:
-        for mac in found.get(request.key.mac, (request.key.mac,)):
-            key = LinkKey(mac, request.key.vlan_id)
-            moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
-            links[key] = overlay(moved, links[key]) if key in links else moved
-    return tuple(links.values())
-
-
-def _bound_routes(
-    routes: Iterable[RouteRequest], found: Mapping[str, Collection[str]]
-) -> Iterator[RouteRequest]:
-    for route in routes:
-        macs = found.get(route.link.mac, (route.link.mac,)) if route.link else ()
-        for mac in macs:
-            yield replace(route, link=route.link and LinkKey(mac, route.link.vlan_id))
-
-
-def _with_macs(
-    virtual: Optional[Virtual], found: Mapping[str, Collection[str]]
-) -> Optional[Virtual]:
-    if virtual is None:
-        return None
-    members = tuple(
-        LinkKey(mac, key.vlan_id)
-        for key in virtual.members
-        for mac in found.get(key.mac, (key.mac,))
-    )
-    parent = virtual.parent
-    if parent is not None:
-        macs = [*found.get(parent.mac, ()), parent.mac]
-        parent = LinkKey(macs[0], parent.vlan_id)
-    return replace(virtual, members=members, parent=parent)
-
-
-def _macs(platform: PlatformDocument) -> Iterable[str]:
-    yield from (request.key.mac for request in platform.links)
-    yield from (hint.mac for hint in platform.management)
-
-
-def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
-    """The NICs whose present or recorded name matches the pattern.
-
-    A recorded name counts because another NIC may have the name now.
-    """
-    names = {}
-    for device in filter(is_nic, world.devices.values()):
-        mac = identity(device)
-        names[mac] = record.nics.get(mac, NicRecord()).name or device.name
-    return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Optional, Protocol
 
 from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.model import (
     Device,
     Link,
     LinkKey,
     LinkRequest,
+    Original,
     ProblemCode,
     Record,
     Virtual,
@@ -23,6 +25,22 @@ from neuca_tools.tuning.layer import PROFILE
 
 LEAST_IPV6_MTU = 1280  # RFC 8200, section 5
 USUAL_MTU = 1500  # ETH_DATA_LEN, what the kernel gives a new bond or bridge
+
+
+# With the four bytes of IPoIB's own header (RFC 4391, 6): the largest and the smallest packet that
+# the kernel takes (ipoib.h, ipoib_change_mtu), and the largest InfiniBand MTU, 4096.
+DATAGRAM_MTU, CONNECTED_MTU, LEAST_IPOIB_MTU = 4092, 65520, 72
+
+
+def _most(mode: str, port: Device) -> int:
+    """The largest MTU of IPoIB in this mode. A port of Omni-Path has a larger datagram than others,
+    from the start.
+    """
+    if mode == "connected":
+        return CONNECTED_MTU
+    if port.mode == "connected":
+        return DATAGRAM_MTU
+    return max(DATAGRAM_MTU, port.mtu)
 
 
 class Refuse(Protocol):
@@ -67,13 +85,17 @@ class Sizes:
         """
         if mtu is None:
             return None
-        if device.max_mtu and mtu > device.max_mtu:
+        least, most, why = device.min_mtu, device.max_mtu, ""
+        if device.infiniband:
+            mode = self._mode(key, device)
+            least, most, why = LEAST_IPOIB_MTU, _most(mode, device), f" in {mode} mode"
+        if most and mtu > most:
             self.refuse(
-                key, f'MTU {mtu} asked, but "{device.name}" takes at most {device.max_mtu}', "mtu"
+                key, f'MTU {mtu} asked, but "{device.name}" takes at most {most}{why}', "mtu"
             )
-        elif mtu < device.min_mtu:
+        elif mtu < least:
             self.refuse(
-                key, f'MTU {mtu} asked, but "{device.name}" takes at least {device.min_mtu}', "mtu"
+                key, f'MTU {mtu} asked, but "{device.name}" takes at least {least}{why}', "mtu"
             )
         else:
             foreign = self._foreign_above(device, mtu)
@@ -113,12 +135,35 @@ class Sizes:
             mtu = self._bond(key, virtual, links, mtu)
         elif key.kind == "bridge" and mtu:
             mtu = self._bridge(key, virtual, links, mtu)
+        elif key.kind == "ipoib" and virtual.parent:
+            mtu = self._child(key, virtual, links[virtual.parent], mtu)
         elif virtual.parent:
             parent, size = links[virtual.parent], self.of(virtual.parent, links)
             mtu = self._over(key, virtual, parent, size, mtu)
         if mtu and found:
             return self.with_ipv6(key, mtu, found)
         return mtu
+
+    def _mode(self, key: LinkKey, device: Device) -> str:
+        """The mode of IPoIB that a port will have."""
+        request = self.requests.get(key, LinkRequest(key))
+        asked = dict(request.device).get(IPOIB_MODE)
+        if asked and IPOIB_MODE not in self.record.declined.get(key, {}):
+            return asked
+        original = self.record.originals.get(key, Original())
+        return original.device.get(IPOIB_MODE) or device.mode or "datagram"
+
+    def _child(
+        self, key: LinkKey, virtual: Virtual, parent: Link, mtu: Optional[int]
+    ) -> Optional[int]:
+        """The MTU of an IPoIB child, which has a mode of its own."""
+        mode = virtual.option("mode")
+        most = _most(mode, self.found[parent.key])
+        if mtu is None or mtu <= most:
+            return mtu
+        text = f"MTU {mtu} asked, but an IPoIB child takes at most {most} in {mode} mode"
+        self.refuse(key, text, "mtu")
+        return None
 
     def _bridge(
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: int
@@ -194,7 +239,8 @@ class Sizes:
         to set.
         """
         for child in self.children[device.index]:
-            if child.mtu > mtu and not self._is_set_by_us(child):
+            # That of an IPoIB child does not depend on its port's.
+            if child.mtu > mtu and child.kind != "ipoib" and not self._is_set_by_us(child):
                 return child
         return None
 

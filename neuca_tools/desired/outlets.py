@@ -18,6 +18,7 @@ from neuca_tools.desired.management import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
+from neuca_tools.model.ports import forms
 from neuca_tools.model.topology import below, identity, is_nic
 
 RA = 9  # RTPROT_RA (linux/rtnetlink.h)
@@ -44,9 +45,11 @@ class _Candidate:
 def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
     """Whether the configuration rules out by now that metadata comes through that NIC."""
     mac = origin.mac.partition(".")[0]
-    elsewhere = bool(policy.management) and mac not in policy.management
-    dataplane = mac in configured and mac not in policy.management
-    return bool(mac) and (elsewhere or mac in policy.ignored or dataplane)
+    own = forms([mac])
+    is_management = bool(own & policy.management)
+    elsewhere = bool(policy.management) and not is_management
+    dataplane = bool(own & {*configured}) and not is_management
+    return bool(mac) and (elsewhere or bool(own & policy.ignored) or dataplane)
 
 
 def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:

@@ -14,7 +14,7 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.neuca.values import mac as mac_of
+from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
 from neuca_tools.model import (
     OWN,
@@ -28,6 +28,7 @@ from neuca_tools.model import (
     RouteRequest,
 )
 from neuca_tools.model.links import KINDS
+from neuca_tools.model.ports import forms
 
 
 def merge(
@@ -82,7 +83,9 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
         if fault.severity == "error":
             doubtful.update(_macs_of(fault))
     return frozenset(
-        key for key, request in requests.items() if key.mac not in doubtful and request.origins
+        key
+        for key, request in requests.items()
+        if not forms([key.mac]) & doubtful and request.origins
     )
 
 
@@ -107,7 +110,7 @@ def _macs_of(fault: Fault) -> Iterable[str]:
     for word in (fault.key, *words):
         for part in (word, word.rpartition(".")[0]):
             with suppress(UnusableError):
-                yield mac_of(part)
+                yield nic_of(part)
 
 
 NONE: Mapping[str, str] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.desired import coverage, dhcp, forwarding, policy_routing, vrfs
+from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
@@ -97,6 +97,7 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
+    document, settings = _bound(document, settings, world, record)
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
@@ -109,8 +110,7 @@ def resolve(
     routed = _gateways(tuned.requests, settings, world, roles)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
-    router = _router(document, settings)
-    forwards, refused = forwarding.allowed(router, roles, world)
+    forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
@@ -123,7 +123,7 @@ def resolve(
         problems=(*problems, *work.problems, *routing.problems, *refused),
         digests=digests(requests, layers.addresses, layers.routes, forwards),
         hostname=document.hostname if document else None,
-        router=router,
+        router=_router(document, settings),
         complete=complete,
         left_alone=_left_alone(layers.routes),
         loose=routing.loose,
@@ -132,6 +132,21 @@ def resolve(
         tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
+    )
+
+
+def _bound(
+    document: Optional[Document], settings: Settings, world: World, record: Record
+) -> tuple[Optional[Document], Settings]:
+    """Both with the GUID of each InfiniBand port that they name by six bytes."""
+    found = bindings.aliases(world, record)
+    return (
+        document and bindings.bound_document(document, found),
+        replace(
+            settings,
+            links=bindings.bound_links(settings.links, found),
+            policy=bindings.bound_policy(settings.policy, world, record),
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Optional
 
 from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
+from neuca_tools.model.ports import short
 from neuca_tools.model.topology import (
     above,
     base,
@@ -167,6 +168,12 @@ def _unusable(
             f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched',
             key,
         )
+    every = filter(is_nic, world.devices.values())
+    ports = [device.name for device in every if short(identity(device)) == mac]
+    if len(ports) > 1 and not found and not held:
+        names = ", ".join(sorted(ports))
+        text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): none is touched'
+        return Problem("contested", f"{text}; their GUIDs tell them apart", key)
     if not found and held:
         master = world.devices.get(held.master)
         holder = f'"{master.name}"' if master else "another device"

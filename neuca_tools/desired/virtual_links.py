@@ -19,7 +19,7 @@ from neuca_tools.desired.routes import Networks
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
-from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Virtual, World
+from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Record, Virtual, World
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,8 @@ class _Judge:
             return f"{lower} cannot be made"
         if request.state in ("down", "user"):
             return f'{lower} is asked to be "{request.state}"'
+        if key.kind == "ipoib" and lower.mac in self.roles.nics and not link_kinds.is_ipoib(lower):
+            return f"{lower} is no InfiniBand port"
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
         if lower not in request_members(self.requests[key]) or key.kind == vrfs.KIND:
@@ -211,6 +213,38 @@ class _Judge:
 
     def _is_there(self, lower: LinkKey) -> bool:
         return bool(lower.made) or lower.mac in self.roles.nics
+
+
+def vlan_reason(
+    request: LinkRequest,
+    parent: Link,
+    requests: Mapping[LinkKey, LinkRequest],
+    world: World,
+    roles: Roles,
+) -> Optional[str]:
+    """Why there can be no such VLAN on its parent; empty or None if there can."""
+    key = request.key
+    if link_kinds.is_ipoib(key.nic):
+        return link_kinds.no_ethernet(key.nic, subject(key))
+    if parent.master and parent.master.kind == "bond":
+        bond = parent.master.given_name
+        return f'{subject(key)} is on a NIC that is in "{bond}": ask for it there'
+    made_of = {key.mac} | carriers((key.mac,), requests)
+    return mac_reason(own_mac(request), made_of, world, roles)
+
+
+def own_mac(request: LinkRequest) -> str:
+    """The MAC that is asked for, empty if none is."""
+    if request.virtual is None:
+        return ""
+    return request.virtual.option("mac")
+
+
+def subject(key: LinkKey) -> str:
+    """The subject of a message about a link, which names the link itself."""
+    if key.vlan_id is None:
+        return "it"
+    return f"VLAN {key.vlan_id}"
 
 
 def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:

@@ -186,6 +186,8 @@ class Device:
     VRF. `hardware`: it has a parent device on a bus. `max_mtu` is 0 if no limit is known. `qdisc`
     is the kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`; `primary`
     is the index of the primary member of a bond. `port` are the settings of a bridge's port.
+    `infiniband`: its addresses are port GUIDs (`ports`). The IPoIB interface of a port has no
+    `kind`, but `options`; a child has the kind `ipoib`.
     """
 
     index: int
@@ -209,6 +211,12 @@ class Device:
     options: tuple[tuple[str, str], ...] = ()
     port: tuple[tuple[str, str], ...] = ()
     primary: int = 0
+    infiniband: bool = False
+
+    @property
+    def mode(self) -> str:
+        """The mode of a bond, macvlan or IPoIB interface; empty if it has none."""
+        return dict(self.options).get("mode", "")
 
 
 @dataclass(frozen=True)

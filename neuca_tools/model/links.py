@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Optional
 
-KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf")
+KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
 _RANKS = {
     "physical": 0,
     "bond": 1,
     "vlan": 2,
+    "ipoib": 2,
     "vxlan": 3,
     "macvlan": 3,
     "bridge": 4,
@@ -111,7 +112,7 @@ class LinkKey(tuple[Any, ...]):
 
 
 class Nic(LinkKey):
-    """A NIC, by its permanent MAC."""
+    """A NIC, by its permanent MAC, or by its GUID if it is an InfiniBand port."""
 
     __slots__ = ()
 
@@ -128,7 +129,7 @@ class Nic(LinkKey):
 
 
 class VirtualLink(LinkKey):
-    """A bond, bridge, VXLAN, macvlan or VRF, by its kind and name."""
+    """A bond, bridge, VXLAN, macvlan, VRF or IPoIB child, by its kind and name."""
 
     __slots__ = ()
 
@@ -234,8 +235,8 @@ class Virtual:
     """The composition of a virtual link, and the options of its kind.
 
     `members` are the members of a bond or VRF or the ports of a bridge, `parent` is the lower
-    device of a VXLAN or macvlan. `options` are as in `documents.neuca.link_kinds`: (`mode`,
-    `802.3ad`).
+    device of a VXLAN, macvlan or IPoIB child. `options` are as in `documents.neuca.link_kinds`:
+    (`mode`, `802.3ad`).
     """
 
     members: tuple[LinkKey, ...] = ()

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 
 from neuca_tools.model import Device, Host, Route, World
 from neuca_tools.model.links import KINDS
+from neuca_tools.model.ports import GUID_LENGTH
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
@@ -21,15 +22,21 @@ MAC_LENGTH = len("00:00:00:00:00:00")
 
 
 def is_nic(device: Device) -> bool:
-    """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link."""
+    """Whether a device is hardware, a veth or a tap, and not a VLAN or virtual link.
+
+    Hardware with addresses of another length, such as IEEE 802.15.4, is no NIC.
+    """
     is_candidate = device.hardware
     if device.kind:
         is_candidate = device.kind in VIRTUAL_NICS
-    return is_candidate and len(identity(device)) == MAC_LENGTH
+    length = MAC_LENGTH
+    if device.infiniband:
+        length = GUID_LENGTH
+    return is_candidate and len(identity(device)) == length
 
 
 def identity(device: Device) -> str:
-    """The MAC that identifies a NIC: the permanent one if there is one."""
+    """The MAC or GUID that identifies a NIC: the permanent one if there is one."""
     return device.permanent_mac or device.mac
 
 

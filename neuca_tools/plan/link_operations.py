@@ -17,6 +17,7 @@ TITLES = {
     "vxlan": "VXLAN",
     "macvlan": "macvlan",
     "vrf": "VRF",
+    "ipoib": "IPoIB child",
 }
 
 

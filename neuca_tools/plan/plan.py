@@ -15,7 +15,7 @@ from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import labelled
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
-from neuca_tools.documents.neuca.link_settings import SETTINGS
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
@@ -39,6 +39,8 @@ from neuca_tools.plan.operations import (
 from neuca_tools.plan.sides import Sides, renamed
 
 NOTHING = Owned()
+# Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
+MTU_LATER = ("bridge", "ipoib")
 
 
 def plan(
@@ -229,8 +231,16 @@ def _grow(sides: Sides) -> Iterator[Operation]:
             yield _create(sides, key, wanted)
         if key.kind in MEMBERS:
             yield from _joined(sides, key)
-        yield from _raised_mtu(sides, key, found, wanted)
-        yield from _queue_and_device(sides, key, found, wanted)
+        settings = list(_queue_and_device(sides, key, found, wanted))
+        modes = [one for one in settings if _sets_mtu(one)]
+        yield from modes
+        yield from _raised_mtu(sides, key, found, wanted, any_mtu=bool(modes))
+        yield from (one for one in settings if one not in modes)
+
+
+def _sets_mtu(operation: Operation) -> bool:
+    """Whether the kernel changes the MTU with this, as it does with the mode of IPoIB."""
+    return isinstance(operation, SetDevice) and operation.group == IPOIB_MODE
 
 
 def _grow_phase(key: LinkKey) -> Phase:
@@ -239,12 +249,19 @@ def _grow_phase(key: LinkKey) -> Phase:
     return Phase.NIC
 
 
-def _raised_mtu(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> Iterator[Operation]:
-    """A new link is created with its MTU, except for a bridge."""
+def _raised_mtu(
+    sides: Sides, key: LinkKey, found: Link, wanted: Link, *, any_mtu: bool
+) -> Iterator[Operation]:
+    """A new link is created with its MTU, if the kernel takes one then.
+
+    `any_mtu`: it is set even if the link has it, because it will have changed by then.
+    """
     if not wanted.mtu:
         return
     if not sides.is_present(key):
-        is_raised = key.kind == "bridge"
+        is_raised = key.kind in MTU_LATER
+    elif any_mtu:
+        is_raised = True
     else:
         is_raised = found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key)
     if is_raised:
@@ -263,12 +280,12 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
-    """Create the link with its MTU. A bridge gets it after its ports, each of which changes it."""
+    """Create the link with its MTU, unless it has to get it later."""
     virtual, mtu = wanted.virtual or Virtual(), wanted.mtu
     below = virtual.parent
     if key.vlan_id is not None:
         below = key.nic
-    if key.kind == "bridge":
+    if key.kind in MTU_LATER:
         mtu = None
     parent = None
     if below is not None:
@@ -304,8 +321,8 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         is_up = found.state == "up"
         if wanted.state == "down":
-            # The kernel sets every VLAN up with its NIC.
-            if key.vlan_id is not None and sides.comes_up(key.nic):
+            # The kernel sets every VLAN up with its NIC, and every IPoIB child with its port.
+            if sides.carrier(key) != key and sides.comes_up(sides.carrier(key)):
                 yield SetState(sides.target(key), False, Phase.UP)
         elif (is_up and sides.bounces(key)) or (wanted.state == "up" and not is_up):
             yield SetState(sides.target(key), True)

@@ -106,16 +106,27 @@ class Sides:
             return False
         return self.found(nic).state != "up" or self.bounces(nic) or self.cycles(nic)
 
+    def carrier(self, key: LinkKey) -> LinkKey:
+        """The link that the kernel takes up and down together with this one, or else itself.
+
+        It is that of a VLAN, or the port of an IPoIB child (ipoib_open, ipoib_stop).
+        """
+        if key.kind != "ipoib":
+            return key.nic
+        virtual = self.wanted(key).virtual or self.found(key).virtual or Virtual()
+        return virtual.parent or key
+
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down, even for a moment.
 
         It then loses its routes and IPv6 addresses.
         """
-        if self.bounces(key) or self.is_taken_down(key.nic) or self.is_taken_down(key):
+        carrier = self.carrier(key)
+        if self.bounces(key) or self.is_taken_down(carrier) or self.is_taken_down(key):
             return True
-        if self.cycles(key) or self.cycles(key.nic):
+        if self.bounces(carrier) or self.cycles(key) or self.cycles(carrier):
             return True
-        follows = key.vlan_id is not None and self.comes_up(key.nic)
+        follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
 
     def is_taken_down(self, key: LinkKey) -> bool:

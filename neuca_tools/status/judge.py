@@ -10,10 +10,11 @@ from typing import Any, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.neuca.values import mac as mac_of
+from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
 from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem, ProblemCode
 from neuca_tools.model.links import Virtual
+from neuca_tools.model.ports import forms
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 
@@ -352,7 +353,7 @@ def _wanted_name(
 def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
     """The link with this current name, this MAC in any notation, or this `MAC.VLAN_ID`, if any.
 
-    A name takes precedence over a MAC.
+    A name takes precedence over a MAC, and a MAC over the GUID that it may be the short form of.
     """
     by_name = {name: key for key, name in names.items()}
     known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
@@ -361,12 +362,14 @@ def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -
     candidates = [by_name.get(text), by_text.get(text), _key(text, None)]
     if vlan.isdecimal():
         candidates.append(_key(nic, int(vlan)))
-    return next((key for key in candidates if key in known), None)
+    asked = {key.mac for key in candidates if key is not None}
+    ports = sorted(key for key in known if not key.rank and forms([key.mac]) & asked)
+    return next((key for key in (*candidates, *ports) if key in known), None)
 
 
 def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
     """None if the text is not a MAC."""
     try:
-        return LinkKey(mac_of(mac), vlan_id)
+        return LinkKey(nic_of(mac), vlan_id)
     except UnusableError:
         return None

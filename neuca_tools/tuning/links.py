@@ -124,8 +124,13 @@ def _highest_mtu(
     tuned: Mapping[LinkKey, LinkRequest],
     devices: Mapping[LinkKey, Device],
 ) -> _Limit:
-    """The highest MTU in bytes."""
+    """The highest MTU in bytes.
+
+    In datagram mode, only the subnet manager knows that of an InfiniBand port.
+    """
     nic = devices[key.nic]
+    if nic.infiniband and nic.mode != "connected":
+        return _Limit(nic.mtu, f'"{nic.name}" is an InfiniBand port in datagram mode')
     if key.vlan_id is not None:
         most = tuned[key.nic].mtu or nic.mtu
         return _Limit(most, f'its NIC "{nic.name}" has {most}')

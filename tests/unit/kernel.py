@@ -33,7 +33,9 @@ GEAR = {
     "offloads.tso": "on",
     "wake-on-lan": "off",
 }
-ATTRIBUTES = ("mac", "path-cost", "port-priority", "bond-primary")
+ATTRIBUTES = ("mac", "path-cost", "port-priority", "bond-primary", "infiniband-mode")
+# IPoIB (drivers/infiniband/ulp/ipoib, Linux 5.10): the largest MTU in each mode, and that of the broadcast group.
+IPOIB_MOST, GROUP_MTU = {"datagram": 4092, "connected": 65520}, 2044
 NEW_PORT = (("path-cost", "100"), ("port-priority", "32"))
 WITH_PRIMARY = ("active-backup", "balance-tlb", "balance-alb")
 MOST_RINGS = {"rings.rx": "1024", "rings.tx": "512"}
@@ -68,6 +70,7 @@ class Kernel:
         self.bare = set()  # addresses whose network has no route (IFA_F_NOPREFIXROUTE)
         self.before_bond = {}  # what a member of a bond gets back: MTU, MAC and permanent MAC
         self.written = []
+        self.group_mtu, self.modes = GROUP_MTU, tuple(IPOIB_MOST)
 
     def __repr__(self):
         links = ", ".join(
@@ -172,7 +175,16 @@ class Kernel:
                 errno.ERANGE if device.kind == "vlan" else errno.EINVAL,
                 "above the MTU of the device below",
             )
+        if device.infiniband:
+            mtu = self._ipoib_mtu(device, mtu)
         self._mtu(index, mtu)
+
+    def _ipoib_mtu(self, device, mtu):
+        """ipoib_change_mtu: in datagram mode, no more than that of the broadcast group."""
+        mode = device.mode
+        if mtu > IPOIB_MOST[mode] or mtu < 72:
+            refuse(errno.EINVAL, "Invalid argument")
+        return min(mtu, self.group_mtu) if mode == "datagram" else mtu
 
     def _room(self, device):
         six = any(":" in value for name, value in device.options if name in ("local", "remote"))
@@ -182,8 +194,9 @@ class Kernel:
         before = self.devices[index].mtu
         self.devices[index] = replace(self.devices[index], mtu=mtu)
         for child in self.stacked(index):
-            if (
-                child.mtu > mtu and child.kind != "vxlan"
+            if child.mtu > mtu and child.kind not in (
+                "vxlan",
+                "ipoib",
             ):  # no such notifier in vxlan.c, measured on 6.18
                 self._mtu(child.index, mtu)
         for member in self.members(index) if self.devices[index].kind == "bond" else ():
@@ -214,6 +227,12 @@ class Kernel:
         master = self.devices.get(device.master)
         if group == "mac":
             self.devices[index] = replace(device, mac=value)
+        elif group == "infiniband-mode":
+            if value not in self.modes:  # IPOIB_CM_SUPPORTED
+                refuse(errno.EINVAL, "Invalid argument")
+            options = tuple({**dict(device.options), "mode": value}.items())
+            self.devices[index] = replace(device, options=options)
+            self._mtu(index, 65520 if value == "connected" else min(self.group_mtu, device.mtu))
         elif group == "bond-primary":
             if master is None or dict(master.options).get("mode") not in WITH_PRIMARY:
                 refuse(errno.EACCES, "Permission denied")
@@ -243,7 +262,7 @@ class Kernel:
             self.routes = [route for route in self.routes if route.index != index]
             self._drop_ipv6(index)
         for child in self.stacked(index):
-            if child.kind == "vlan" and child.up != up:
+            if child.kind in ("vlan", "ipoib") and child.up != up:
                 self._state(child.index, up)
 
     def rename(self, index, name):
@@ -293,8 +312,27 @@ class Kernel:
             self.allowed.add(index)
 
     def create_link(self, kind, name, parent, options, mtu):
-        make = self._create_vlan if kind == "vlan" else self._create_made
+        make = {"vlan": self._create_vlan, "ipoib": self._create_child}.get(kind, self._create_made)
         make(kind, name, parent, options, mtu)
+
+    def _create_child(self, kind, name, parent, options, mtu):
+        """ipoib_new_child_link; ipoib_ndo_init sets the MTU, whatever the request says."""
+        port = self._device(parent)
+        if not port.infiniband or port.kind:
+            refuse(errno.ENODEV if not port.infiniband else errno.EINVAL, "Invalid argument")
+        if any(name in (one.name, *one.altnames) for one in self.devices.values()):
+            refuse(errno.EEXIST, "File exists")
+        index = max(self.devices) + 1
+        known = tuple(sorted({"mac": port.mac, **options}.items()))
+        self.devices[index] = replace(
+            Device(index, name, kind, port.mac, lower=parent, infiniband=True, options=known),
+            mtu=65520 if options["mode"] == "connected" else self.group_mtu,
+            max_mtu=65520,
+            txqueuelen=256,
+        )
+        assert mtu is None
+        if self.allowed is not None:
+            self.allowed.add(index)
 
     def _create_made(self, kind, name, parent, options, mtu):
         if any(name in (one.name, *one.altnames) for one in self.devices.values()):

@@ -43,6 +43,7 @@ TEXTS = [
     TWO,
     TWO + f"[vlan {mac(2)}.7]\n[interface {mac(9)}]\n[interface {mac(1)}]\nmtu = 9\n",
     f"[bond bond0]\nmembers = {mac(2)}, {mac(3)}\nmode = 802.3ad\n[bridge br0]\nmembers = {mac(4)}\n",
+    f"[ipoib part1]\nparent = {mac(2)}\npkey = 0x8001\n[interface ec0d9a030015e2c1]\ninfiniband-mode = connected\n",
     f"[vrf red]\ntable = 100\nmembers = {mac(2)}\n[macvlan m0]\nparent = {mac(3)}\n",
 ]
 

@@ -29,7 +29,6 @@ LIMITS = (
         (LINK, "members"),
         "Other kinds of links",
     ),
-    Limit("this kind of link is left to other programs", (LINK, "members"), "Other kinds of links"),
     Limit(
         "its NIC is left to other programs, and so is it", (LINK, "members"), "Other kinds of links"
     ),

@@ -25,7 +25,7 @@ def key(line: Line) -> LinkKey:
         raise UnusableError(
             'a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
         )
-    return Nic(values.mac(line.key))
+    return Nic(values.nic(line.key))
 
 
 def read(line: Line) -> Read:

@@ -14,6 +14,7 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, VirtualLink, Vlan
+from neuca_tools.model.ports import is_guid
 
 MOST_MEMBERS = 256
 # BOND_MAX_ARP_TARGETS of the kernel.
@@ -55,6 +56,7 @@ WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("bond", "primary-reselect"): ("always", "better", "failure"),
     ("bond", "all-slaves-active"): ("no", "yes"),
     ("bridge", "stp"): ("no", "yes"),
+    ("ipoib", "mode"): values.IPOIB_MODES,
 }
 # Seconds, with the spanning tree protocol (IEEE 802.1D).
 LEAST_FORWARD_DELAY = 2
@@ -68,8 +70,9 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     # The kernel's default, VEPA, needs a switch that sends frames back.
     "macvlan": {"mode": "bridge"},
     "vrf": {},
+    "ipoib": {"mode": "datagram"},
 }
-MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan")
+MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan", "ipoib")
 
 
 def link_key(kind: str, name: str) -> LinkKey:
@@ -81,8 +84,8 @@ def link_key(kind: str, name: str) -> LinkKey:
 
 
 def vlan(lower: LinkKey, number: str) -> LinkKey:
-    """The key of a VLAN on a virtual link; raises UnusableError for a VRF, which can have none."""
-    if lower.kind == "vrf":
+    """The key of a VLAN on a virtual link; raises UnusableError for one that can have none."""
+    if lower.kind in ("vrf", "ipoib"):
         raise UnusableError(f'there can be no VLAN on "{lower}"')
     return Vlan(lower, values.vlan_id(number))
 
@@ -98,13 +101,13 @@ def reference(text: str) -> LinkKey:
         return _virtual_reference(kind, rest)
     base, dot, number = name.rpartition(".")
     try:
-        return Nic(values.mac(name))
+        return Nic(values.nic(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
             raise UnusableError(
                 f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like'
             ) from None
-    return Vlan(Nic(values.mac(base)), values.vlan_id(number))
+    return Vlan(Nic(values.nic(base)), values.vlan_id(number))
 
 
 def _virtual_reference(kind: str, text: str) -> LinkKey:
@@ -197,6 +200,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     },
     "macvlan": {"mode": _word(MACVLAN_MODES, numbers=False), "mac": values.mac},
     "vrf": {"table": lambda text: str(values.vrf_table(text))},
+    "ipoib": {"pkey": values.pkey, "mode": _word(WORDS["ipoib", "mode"], numbers=False)},
     "vlan": {"mac": values.mac},
 }
 
@@ -237,11 +241,14 @@ def shown(virtual: Virtual, name: str) -> str:
     return virtual.option(name)
 
 
+# A bond of InfiniBand links is possible in one mode only, and is not supported.
+_ETHERNET_ONLY = ("bond", "bridge", "macvlan")
 _NEEDED = {
     "bond": ("mode", "members"),
     "vxlan": ("id",),
     "macvlan": ("parent",),
     "vrf": ("table",),
+    "ipoib": ("parent", "pkey"),
 }
 
 
@@ -258,7 +265,19 @@ def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
     for lower in virtual.lower:
         if not _can_be_below(lower, key):
             return f"a {key.kind} cannot be made of {lower}"
+        if is_ipoib(lower) and key.kind in _ETHERNET_ONLY:
+            return no_ethernet(lower, f"a {key.kind}")
     return None
+
+
+def is_ipoib(link: LinkKey) -> bool:
+    """Whether the link carries IP over InfiniBand: a port by its GUID, or a child of one."""
+    return link.kind == "ipoib" or is_guid(link.mac)
+
+
+def no_ethernet(lower: LinkKey, upper: str) -> str:
+    """Why no link with Ethernet frames can be on an InfiniBand link (RFC 4391: IP and ARP only)."""
+    return f"{lower} is an InfiniBand link, which carries no Ethernet frames: {upper} needs them"
 
 
 def _contradiction(virtual: Virtual) -> Optional[str]:
@@ -291,7 +310,7 @@ def _is_on(virtual: Virtual, interval: str) -> bool:
 
 def _can_be_below(lower: LinkKey, upper: LinkKey) -> bool:
     """Whether a link may be a lower device of another; the members of a bond are NICs."""
-    if upper.kind == "bond":
+    if upper.kind in ("bond", "ipoib"):
         return lower.rank == 0
     return lower.rank < upper.rank
 

@@ -50,6 +50,7 @@ _PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "ope
 METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
+IPOIB_MODE = "infiniband-mode"
 # wol_mode_names of the kernel without magicsecure, which needs a password.
 WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
@@ -298,6 +299,7 @@ def _of_port(key: str, limits: Limits) -> Setting:
 _TABLE = (
     Setting("mtu", values.mtu, "link", values.MTU_LIMITS),
     Setting("txqueuelen", values.txqueuelen, "link", values.TXQUEUELEN_LIMITS),
+    Setting(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES), "attribute"),
     # Drivers create at most one queue for each CPU.
     Setting(
         "channels",

@@ -50,7 +50,7 @@ def section_key(section: str) -> LinkKey:
     _, _, name = section.partition(" ")
     kind = link_kind(section)
     if kind == "interface":
-        return Nic(values.mac(name))
+        return Nic(values.nic(name))
     if kind != "vlan":
         return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
@@ -59,7 +59,7 @@ def section_key(section: str) -> LinkKey:
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
         return link_kinds.vlan(link_kinds.link_key(kind_below, name_below), vlan)
-    return Vlan(Nic(values.mac(below)), values.vlan_id(vlan))
+    return Vlan(Nic(values.nic(below)), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:

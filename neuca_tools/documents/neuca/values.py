@@ -19,8 +19,20 @@ _MAC = re.compile(
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
     r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
 )
+# The GUID of an InfiniBand port, or 20 bytes that end with one: an IPoIB address, or a DHCP client
+# identifier as Ironic has it.
+_GUID = re.compile(
+    r"(?:0x)?[0-9a-f]{16}(?:[0-9a-f]{24})?"
+    r"|[0-9a-f]{4}(?:(?P<four>[:-])[0-9a-f]{4})(?:(?P=four)[0-9a-f]{4}){2}"
+    r"|[0-9a-f]{2}(?P<two>[:-])(?:[0-9a-f]{2}(?P=two)){6}[0-9a-f]{2}"
+    r"|[0-9a-f]{2}(?P<all>[:-])(?:[0-9a-f]{2}(?P=all)){18}[0-9a-f]{2}"
+)
+_PKEY = re.compile(r"0x([0-9a-f]{1,4})")
+_FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = re.compile(r"[0-9]{1,10}")
 MTU_LIMITS = (68, 65535)
+# The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
+IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -65,6 +77,33 @@ def mac(text: str) -> str:
         kind = {"f" * 12: "broadcast"}.get(digits, "multicast")
         raise UnusableError(f"the {kind} MAC address names no NIC")
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def nic(text: str) -> str:
+    """What identifies a NIC: a MAC address, or the GUID of an InfiniBand port.
+
+    A GUID can be given by itself, or as the end of an IPoIB address or client identifier.
+    """
+    lower = text.strip().lower()
+    if not _GUID.fullmatch(lower):
+        return mac(text)
+    digits = re.sub("0x|[:-]", "", lower)[-16:]
+    if digits in ("0" * 16, "f" * 16):
+        raise UnusableError(f'"{clip(text)}" has no GUID of an InfiniBand port')
+    return ":".join(digits[at : at + 2] for at in range(0, 16, 2))
+
+
+def pkey(text: str) -> str:
+    """A P_Key as `0x8001`, always with the bit for full membership, which the kernel sets.
+
+    The `0x` is required: ip-link(8) takes digits without it for a decimal number.
+    """
+    found, number = _PKEY.fullmatch(text.strip().lower()), 0
+    if found:
+        number = int(found.group(1), 16)
+    if not number & ~_FULL_MEMBER:
+        raise UnusableError(f'"{clip(text)}" is not a P_Key from 0x0001 to 0xffff')
+    return f"0x{number | _FULL_MEMBER:04x}"
 
 
 def word(text: str, allowed: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ def read(root: Part) -> PlatformDocument:
         tag = _role_tag(device)
         if not tag:
             continue
-        mac = device.read("mac", values.mac)
+        mac = device.read("mac", values.nic)
         if mac is None:
             continue
         if tag in _MANAGEMENT:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
@@ -91,7 +92,7 @@ KEYS = (
     | frozenset(
         "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
         " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode primary path-cost port-priority".split()
+        " parameters mode primary path-cost port-priority infiniband-mode".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -255,6 +256,9 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
             draft.offloads[ours] = _SWITCH[link.true(theirs)]
     if link.true("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
+    mode = link.read(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES))
+    if mode is not None:
+        draft.device[IPOIB_MODE] = mode
     _mac(draft)
     return _common(draft, draft.part)
 
@@ -277,7 +281,7 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
     match = link.child("match")
     present = match.text("name") or name
     if match.text("macaddress"):
-        mac = match.read("macaddress", values.mac)
+        mac = match.read("macaddress", values.nic)
         # The MAC address is enough: no two NICs that are not slaves of one device have the same.
         match.use("driver")
         if mac is None:

@@ -56,7 +56,8 @@ KEYS = (
 _STATIC = ("static", "static4", "static6")
 _UNUSABLE = "its NIC cannot be used, nor can it"
 _FOR_OTHERS = ("nameserver", "loopback")
-_KINDS = ("physical", "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
+_NICS = ("physical", "infiniband")
+_KINDS = (*_NICS, "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
 
 
 def read(top: Part) -> PlatformDocument:
@@ -113,7 +114,7 @@ def _has_addresses(link: Part) -> bool:
 def _base(name: str, link: Part) -> Optional[Draft]:
     """A NIC, bond or bridge; None for everything else."""
     kind = link.text("type") or ""
-    if kind == "physical":
+    if kind in _NICS:
         return _physical(name, link)
     if kind in MEMBERS:
         return _virtual(kind, name, link)
@@ -128,7 +129,7 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     link.use("name")
     if link.text("mac_address") is None:
         return _common(Draft(by_name(name), link), link)
-    mac = link.read("mac_address", values.mac)
+    mac = link.read("mac_address", values.nic)
     if mac is None:
         return None
     link = link.about(mac)

@@ -24,7 +24,7 @@ NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
 _PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
-    " hostdev_physical".split()
+    " hostdev_physical ib_hostdev infiniband".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "what it is on cannot be used, nor can it"
@@ -96,7 +96,7 @@ def _physical(link: Part) -> Optional[Draft]:
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
         return _named(link, severity)
-    mac = link.read("ethernet_mac_address", values.mac)
+    mac = link.read("ethernet_mac_address", values.nic)
     if mac is None:
         return None
     draft = _draft(link.about(mac), LinkKey(mac))

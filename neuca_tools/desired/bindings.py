@@ -1,0 +1,198 @@
+"""Which NIC of this host a document means: by the pattern of a name, or by six bytes of a GUID.
+
+After this, every key of a request has the identity of a NIC, as far as one is known.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Optional
+
+from neuca_tools.desired.management import Policy
+from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.documents.platform.drafts import BY_NAME
+from neuca_tools.model import (
+    Document,
+    LinkKey,
+    LinkRequest,
+    NicRecord,
+    PlatformDocument,
+    Problem,
+    Record,
+    RouteRequest,
+    Virtual,
+    World,
+)
+from neuca_tools.model.ports import forms, is_guid
+from neuca_tools.model.routing import RuleRequest
+from neuca_tools.model.topology import identity, is_nic
+
+# --- Names ----------------------------------------------------------------------------------------
+
+
+def bound(
+    platform: PlatformDocument, world: World, record: Record
+) -> tuple[PlatformDocument, list[Problem]]:
+    """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
+    known = {mac for mac in _macs(platform) if mac.startswith(BY_NAME)}
+    if not known:
+        return platform, []
+    found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
+    unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
+    problems = [Problem("absent", f'no NIC is called "{name}"') for name in unknown]
+    return _bound_platform(platform, found), problems
+
+
+def _bound_platform(
+    platform: PlatformDocument, found: Mapping[str, Collection[str]]
+) -> PlatformDocument:
+    return replace(
+        platform,
+        links=bound_links(platform.links, found),
+        routes=tuple(_bound_routes(platform.routes, found)),
+        rules=tuple(_bound_rules(platform.rules, found)),
+        management=tuple(
+            hint._replace(mac=mac)
+            for hint in platform.management
+            for mac in found.get(hint.mac, (hint.mac,))
+        ),
+    )
+
+
+def _bound_rules(
+    rules: Iterable[RuleRequest], found: Mapping[str, Collection[str]]
+) -> Iterator[RuleRequest]:
+    for rule in rules:
+        link = rule.link
+        if link is None:
+            yield rule
+            continue
+        for mac in found.get(link.mac, (link.mac,)):
+            yield replace(rule, link=LinkKey(mac, link.vlan_id))
+
+
+def bound_links(
+    requests: Iterable[LinkRequest], found: Mapping[str, Collection[str]]
+) -> tuple[LinkRequest, ...]:
+    """The requests with each MAC of `found` replaced; requests for the same link are merged."""
+    if not found:
+        return tuple(requests)
+    links: dict[LinkKey, LinkRequest] = {}
+    for request in requests:
+        for mac in found.get(request.key.mac, (request.key.mac,)):
+            key = LinkKey(mac, request.key.vlan_id)
+            moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
+            if key in links:
+                moved = overlay(moved, links[key])
+            links[key] = moved
+    return tuple(links.values())
+
+
+def _bound_routes(
+    routes: Iterable[RouteRequest], found: Mapping[str, Collection[str]]
+) -> Iterator[RouteRequest]:
+    for route in routes:
+        link = route.link
+        if link is None:
+            yield route
+            continue
+        for mac in found.get(link.mac, (link.mac,)):
+            yield replace(route, link=LinkKey(mac, link.vlan_id))
+
+
+def _with_macs(
+    virtual: Optional[Virtual], found: Mapping[str, Collection[str]]
+) -> Optional[Virtual]:
+    if virtual is None:
+        return None
+    members = tuple(
+        LinkKey(mac, key.vlan_id)
+        for key in virtual.members
+        for mac in found.get(key.mac, (key.mac,))
+    )
+    parent = virtual.parent
+    if parent is not None:
+        macs = [*found.get(parent.mac, ()), parent.mac]
+        parent = LinkKey(macs[0], parent.vlan_id)
+    return replace(virtual, members=members, parent=parent)
+
+
+def _macs(platform: PlatformDocument) -> Iterable[str]:
+    yield from (request.key.mac for request in platform.links)
+    yield from (hint.mac for hint in platform.management)
+
+
+def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
+    """The NICs whose present or recorded name matches the pattern.
+
+    A recorded name counts because another NIC may have the name now.
+    """
+    names = {}
+    for device in filter(is_nic, world.devices.values()):
+        mac = identity(device)
+        names[mac] = record.nics.get(mac, NicRecord()).name or device.name
+    return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))
+
+
+# --- GUIDs of InfiniBand ports --------------------------------------------------------------------
+
+
+def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
+    """The GUID of each InfiniBand port that is present or recorded, by its short form.
+
+    A short form that a NIC has as its MAC address means that NIC. One that several ports have means
+    the one that is configured already, or none of them.
+    """
+    ports = defaultdict(set)
+    for guid, also in _ports(world, record):
+        for one in also:
+            ports[one].add(guid)
+    nics = list(filter(is_nic, world.devices.values()))
+    macs = {mac for device in nics for mac in (identity(device), device.mac)}
+    macs |= {mac for mac, nic in record.nics.items() if nic.name}
+    for one, guids in ports.items():
+        if len(guids) > 1:
+            ports[one] = {guid for guid in guids if record.nics.get(guid, NicRecord()).applied}
+    return {one: tuple(ports[one]) for one in ports.keys() - macs if len(ports[one]) == 1}
+
+
+def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]:
+    """The GUID of each InfiniBand port, and its other forms."""
+    for mac in filter(is_guid, record.nics):
+        yield mac, forms([mac]) - {mac}
+    for device in filter(is_nic, world.devices.values()):
+        if device.infiniband:
+            yield identity(device), forms([identity(device), device.mac]) - {identity(device)}
+
+
+def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> Document:
+    """The document with the GUIDs of ports in place of their short forms."""
+    if not found:
+        return document
+    platform = document.platform
+    if platform is not None:
+        platform = _bound_platform(platform, found)
+    return replace(
+        document,
+        links=bound_links(document.links, found),
+        routes=tuple(_bound_routes(document.routes, found)),
+        rules=tuple(_bound_rules(document.rules, found)),
+        platform=platform,
+    )
+
+
+def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
+    """The policy with the GUIDs of all ports that are listed in another form."""
+    ports = list(_ports(world, record))
+    ignored = {guid for guid, also in ports if also & policy.ignored}
+    management = {guid for guid, also in ports if also & policy.management}
+    return replace(
+        policy,
+        ignored=policy.ignored | ignored,
+        management=policy.management | management,
+    )
