@@ -1,4 +1,4 @@
-"""What is known of the streams of a test: their algorithm, and whether the path has room for them."""
+"""What is known of a test's streams: their algorithm, and whether the path has room for them."""
 
 # SPDX-License-Identifier: MIT
 
