@@ -77,7 +77,7 @@ def kept(folder: Path) -> list[Judged]:
 
 def _kept(path: Path) -> Iterator[Judged]:
     row = json.loads(path.read_text())
-    if "report" not in row:
+    if "report" not in row or row.get("unplayed"):
         return
     if "wanted" in row:
         wanted = [name for names in row["wanted"] for name in names]

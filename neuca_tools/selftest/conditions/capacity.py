@@ -20,9 +20,10 @@ from neuca_tools.selftest.conditions.datagrams import (
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
-from neuca_tools.selftest.conditions.window import IDLE, is_bbr, is_lossy, is_unbounded
+from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 

@@ -12,7 +12,8 @@ from neuca_tools.selftest.conditions.base import HIGH, LIMIT, LOW, MEDIUM, Hit, 
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
-from neuca_tools.selftest.conditions.window import is_bbr, is_lossy, loss_ceiling
+from neuca_tools.selftest.conditions.streams import is_bbr
+from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
 

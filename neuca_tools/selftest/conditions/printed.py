@@ -19,6 +19,7 @@ OF_FAST_LINE = (0.985, 1.005)
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE = (2.5e9, 5e9)
+BLOCK = 128 * 1024  # bytes: iperf's write over TCP, without -l
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 OF_CAP = (0.952, 1.005)
@@ -133,8 +134,15 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
 
 
 def as_asked(look: Look) -> bool:
-    """Whether the rate is the one that was requested (-b): that is no capacity."""
-    return bool(look.asked and look.rate and look.rate >= NEARLY * look.asked)
+    """Whether the rate is the one that was requested (-b): that is no capacity.
+
+    iperf writes whole blocks, and may have one less to write than was asked for.
+    """
+    if not look.asked or not look.rate:
+        return False
+    seconds = sum(one.seconds for one in look.throughput.steady)
+    missing = (look.asked - look.rate) * seconds / 8
+    return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
 
 
 def tcp_printed(look: Look) -> Optional[Printed]:

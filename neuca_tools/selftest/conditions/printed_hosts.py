@@ -130,7 +130,7 @@ def is_flat_for_another_reason(look: Look) -> bool:
         return False
     if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
         return True
-    return one.is_loopback or explained_by_a_host(look)
+    return one.is_loopback or as_asked(look) or explained_by_a_host(look)
 
 
 def explained_by_a_host(look: Look) -> bool:

@@ -38,6 +38,9 @@ SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
+# A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
+OF_SHAPER = (OF_LINE_UDP[0], 0.98)
+EXACTLY = 1.004  # of a shaper's rate: iperf's text has three digits
 LOST = 0.02  # of the datagrams
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
@@ -98,10 +101,22 @@ def _token_bucket(one: Printed) -> Optional[Hit]:
     )
 
 
+def _exceeds(one: Printed, cap: float) -> bool:
+    """Whether a quarter of the intervals went beyond what a shaper of this rate lets through.
+
+    In between, iperf may count a block more or less.
+    """
+    beyond = [each for each in one.rates if each > cap * EXACTLY]
+    return len(beyond) * 4 >= len(one.rates)
+
+
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
     if one.share >= HEAVY or explained_by_a_host(look):
         return None
     cap = cap_of(one.rate)
+    # What is dropped shows a bucket, which lets bursts pass.
+    if cap is not None and not one.retransmits and _exceeds(one, cap):
+        cap = None
     share = _share_of_cap(one) if cap else 0.0
     if not share and not is_window(one):
         share = _share_of_steadiness(one)
@@ -143,7 +158,9 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST:
         return None
     arrived = mean(one.arrivals or [one.rate])
-    if not _are_few(one, arrived) or not (_is_level(one.arrivals) or _fills_line(arrived)):
+    if not _are_few(one, arrived):
+        return None
+    if not _is_level(one.arrivals) and not _fills_line(arrived, OF_SHAPER):
         return None
     return Hit(
         0.8,
@@ -200,8 +217,8 @@ def line_of_datagrams(look: Look) -> Optional[Hit]:
     )
 
 
-def _fills_line(rate: float) -> bool:
-    lowest, highest = OF_LINE_UDP
+def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
+    lowest, highest = part
     return any(lowest <= rate / speed <= highest for speed in SPEEDS)
 
 

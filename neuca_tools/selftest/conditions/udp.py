@@ -11,7 +11,7 @@ from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, f
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
-from neuca_tools.selftest.evidence.run import Flow
+from neuca_tools.selftest.evidence.run import Flow, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
 SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
@@ -195,7 +195,7 @@ def fragments(look: Look) -> Optional[Hit]:
 
 
 def sender_too_slow(look: Look) -> Optional[Hit]:
-    sent = flow_of(look).sent.rate
+    sent = _sent_rate(look)
     if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
         return None
     load = look.sender_load
@@ -209,6 +209,14 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "sender",
         severity=LIMIT,
     )
+
+
+def _sent_rate(look: Look) -> Optional[float]:
+    """bit/s; of the sender's rows, where these are all that is known."""
+    flow = flow_of(look)
+    if flow.sent.rate is None and flow.received == Total() and look.loss is None:
+        return look.rate
+    return flow.sent.rate
 
 
 def lost_while_not_listening(look: Look) -> Optional[Hit]:

@@ -13,6 +13,7 @@ from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import Rule, sysctl_max
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
 
@@ -42,8 +43,6 @@ IDLE = 0.5  # of the time with nothing in flight (D04)
 LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
 NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
 UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
-FEW = 4  # packets in flight, see `is_crowded`
-DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 NOTHING_TO_SEND = "the sending application had nothing to send"
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
@@ -64,24 +63,6 @@ def is_lossy(look: Look) -> bool:
     if look.left < NETWORK or (look.loss or 0) <= LOSSY or is_crowded(look):
         return False
     return sender_buffer(look) is None
-
-
-def is_bbr(look: Look) -> bool:
-    """Whether the sender uses BBR, as far as is known."""
-    return {one.congestion for one in steady_sockets(look)} - {None} == {"bbr"}
-
-
-def is_crowded(look: Look) -> bool:
-    """Whether the path holds only a few packets of each of several streams.
-
-    None of them can send less, and with fewer than four in flight a loss ends in a timeout
-    (RFC 5681, section 3.2, needs three acknowledgements after it).
-    """
-    streams = (look.phase.run and look.phase.run.streams) or 1
-    if streams < 2 or not look.rate or not look.round_trip.shortest:
-        return False
-    share = look.rate * look.round_trip.shortest / 8 / streams
-    return share < FEW * (look.windows.mss or DEFAULT_MSS)
 
 
 def receiver_window(look: Look) -> Optional[Hit]:

@@ -13,7 +13,8 @@ from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
 from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
-from neuca_tools.selftest.conditions.window import DEFAULT_MSS, LOSSY, RMEM, WMEM
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS
+from neuca_tools.selftest.conditions.window import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Look
 

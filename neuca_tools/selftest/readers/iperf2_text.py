@@ -48,7 +48,8 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words = text.words
-    udp = words.udp or "UDP port" in document or "datagrams" in document
+    named = words.udp or "UDP port" in document or "datagrams" in document
+    udp = named or any(parse_losses(row.rest) for row in text.rows)
     ids = {name for name, _ in text.connections}
     error = _error(text, document)
     return Run(

@@ -1,0 +1,28 @@
+"""What is known of a test's streams: their algorithm, and whether the path has room for them."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.selftest.evidence.look import Look, steady_sockets
+
+DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
+FEW = 4  # packets in flight, see `is_crowded`
+
+
+def is_bbr(look: Look) -> bool:
+    """Whether the sender uses BBR, as far as is known."""
+    return {one.congestion for one in steady_sockets(look)} - {None} == {"bbr"}
+
+
+def is_crowded(look: Look) -> bool:
+    """Whether the path holds only a few packets of each of several streams.
+
+    None of them can send less, and with fewer than four in flight a loss ends in a timeout
+    (RFC 5681, section 3.2, needs three acknowledgements after it).
+    """
+    streams = (look.phase.run and look.phase.run.streams) or 1
+    if streams < 2 or not look.rate or not look.round_trip.shortest:
+        return False
+    share = look.rate * look.round_trip.shortest / 8 / streams
+    return share < FEW * (look.windows.mss or DEFAULT_MSS)

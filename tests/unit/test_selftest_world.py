@@ -1,0 +1,227 @@
+"""What set-ups of tests/world taught the rules: classes of evidence, with figures of this file's own."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from selftest_runs import flow_of, tcp, udp_phase
+
+from neuca_tools.selftest.diagnosis.diagnose import diagnose
+from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
+from neuca_tools.selftest.evidence.route import OneWay
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence.trace import Trace
+from neuca_tools.selftest.readers.documents import evidence_of
+
+ROOMY = {"snd_cwnd": 300, "unacked": 200, "snd_wnd": 3_000_000}
+
+
+def flow(rates, name="tcp", direction="forward", streams=1, **socket) -> Evidence:
+    """A test that was sampled, with the rates of each second in Mbit/s; 100 Mbit/s are expected."""
+    one = tcp(flow_of(1e6 * sum(rates) / len(rates), **{**ROOMY, **socket}))
+    intervals = tuple(Interval(at, at + 1, rate=rate * 1e6) for at, rate in enumerate(rates))
+    run = Run("iperf3", protocol="tcp", flows=(Flow(direction, intervals),), streams=streams)
+    phase = replace(one.phases[0], name=name, direction=direction, run=run)
+    return replace(one, phases=(phase,), expect=100e6)
+
+
+def beside_others(one: Evidence) -> Evidence:
+    """The same while other programs fill the CPU of the sender: iperf uses 2% of it."""
+    (phase,) = one.phases
+    samples = tuple(
+        replace(sample, cpus=(Cpu(user=float(at)),)) for at, sample in enumerate(phase.sender)
+    )
+    return replace(
+        one, phases=(replace(phase, sender=samples, run=replace(phase.run, cpu_local=2.0)),)
+    )
+
+
+def traced(one: Evidence, *round_trips: float) -> Evidence:
+    """With the round trips of a trace, in milliseconds, ten times a second."""
+    (phase,) = one.phases
+    begin = phase.sender[0].time
+    values = tuple(value / 1e3 for value in round_trips) * 10
+    times = tuple(begin + 3 + at / 10 for at in range(len(values)))
+    trace = Trace(time=(begin, *times), rtt=(values[0], *values))
+    return replace(one, phases=(replace(phase, sender_trace=trace),))
+
+
+def told(evidence: Evidence) -> list[str]:
+    return [one.id for one in diagnose(evidence).findings if one.severity != "info"]
+
+
+# --- Round trips of busy hosts -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_delays_the_shortest_round_trips_and_a_busy_host_only_some():
+    steady = flow([40, 40.4] * 5, rtt=9_500, min_rtt=2_000, retrans=0.02)
+    noisy = beside_others(steady)
+    assert told(traced(noisy, 7, 8, 9, 11, 14))[0] == "D18"
+    assert told(traced(noisy, 2.4, 2.9, 9, 11, 14))[0] == "D17"
+
+
+# --- Loss that says nothing ----------------------------------------------------------------------------------------------
+
+
+def test_loss_of_many_streams_on_a_short_path_is_their_own():
+    few = flow(
+        [9, 9.5] * 5, name="tcp-parallel", streams=2, rtt=21_000, min_rtt=20_000, retrans=0.2
+    )
+    assert set(told(few)) & {"D05", "D17"}
+    many = replace(few.phases[0], run=replace(few.phases[0].run, streams=64))
+    assert not set(told(replace(few, phases=(many,)))) & {"D05", "D17"}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "loss", "named"), [("reno", 0.02, True), ("bbr", 0.02, False), ("bbr", 0.2, True)]
+)
+def test_bbr_does_not_slow_down_for_a_little_loss(algorithm, loss, named):
+    one = flow([5, 9] * 5, rtt=21_000, min_rtt=20_000, retrans=loss, congestion=algorithm)
+    assert ("D05" in [each.id for each in diagnose(one).findings]) is named
+
+
+def test_loss_in_one_direction_does_not_explain_the_other():
+    there = flow([30, 30.2] * 5, rtt=40_000, min_rtt=10_000, retrans=0.01)
+    back = flow([29, 26] * 5, direction="reverse", rtt=10_500, min_rtt=10_000, retrans=0.01)
+    found = diagnose(replace(there, phases=(*there.phases, *back.phases))).findings
+    named = {(one.id, one.direction) for one in found if one.severity != "info"}
+    assert {("D18", "forward"), ("D17", "reverse")} <= named
+
+
+# --- Datagrams in both directions ----------------------------------------------------------------------------------------
+
+
+def one_way(direction: str, *losses: int, sent: int = 600) -> OneWay:
+    return OneWay(direction, 1e6, sent, sent, sum(losses), 0, losses)
+
+
+def reverse_loss() -> Evidence:
+    there = flow([95] * 10, rtt=10_500, min_rtt=10_000)
+    back = flow([20, 30] * 5, direction="reverse", rtt=10_500, min_rtt=10_000, retrans=0.03)
+    return replace(there, phases=(*there.phases, *back.phases))
+
+
+def test_loss_at_random_is_seen_by_gentle_datagrams_in_either_direction():
+    ways = (one_way("forward", 0, 0, 0, 0, 0), one_way("reverse", 4, 3, 5, 3, 4))
+    first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]
+    assert (first.id, first.direction, first.confidence) == ("D19", "reverse", "medium")
+    assert first.text.startswith("3.2% is lost even at 1.00 Mbit/s: not a queue that overflows")
+
+
+def test_what_only_tcp_loses_is_dropped_from_its_bursts():
+    ways = (one_way("reverse", 0, 0, 0, 0, 0, sent=4000),)
+    first = diagnose(replace(reverse_loss(), one_way=ways)).findings[0]
+    assert (first.id, first.direction) == ("D17", "reverse")
+
+
+def test_datagrams_lost_in_one_burst_are_those_of_a_busy_sender():
+    ways = (one_way("reverse", 0, 19, 0, 0, 0),)
+    assert "D19" not in told(replace(reverse_loss(), one_way=ways))
+
+
+def test_a_policer_below_the_lowest_rate_is_no_loss_at_random():
+    slow = replace(flow([0.2, 0.25] * 5, rtt=5_100, min_rtt=5_000, retrans=0.3), expect=2e6)
+    ladder = (udp_phase(1e6, 1e6, 0.3e6), udp_phase(0.15e6, 0.15e6, 0.15e6))
+    assert told(replace(slow, phases=(*slow.phases, *ladder)))[0] == "D17"
+
+
+# --- Queues --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt", "min_rtt", "named"),
+    [
+        (20, 450_000, 200_000, True),  # 250 ms more on a long path: people notice
+        (20, 230_000, 200_000, False),
+        (1, 101_000, 1_000, False),  # the ten packets that every queue has to hold
+        (100, 101_000, 1_000, True),
+    ],
+)
+def test_a_queue_is_deep_by_what_it_adds_beyond_a_few_packets(rate, rtt, min_rtt, named):
+    one = replace(flow([rate] * 10, rtt=rtt, min_rtt=min_rtt), expect=rate * 1e6)
+    assert ("D14" in told(one)) is named
+
+
+def test_a_full_path_is_slow_and_its_queue_comes_second():
+    one = flow([30, 30.2] * 5, rtt=70_000, min_rtt=10_000)
+    assert told(one) == ["D18", "D14"]
+
+
+def test_several_streams_that_carry_no_more_than_one_share_the_path():
+    one = flow([47, 45, 49] * 3, rtt=101_000, min_rtt=100_000)
+    many = flow([48, 46] * 5, name="tcp-parallel", streams=4, rtt=104_000, min_rtt=100_000)
+    both = diagnose(replace(one, phases=(*one.phases, *many.phases))).findings[0]
+    assert (both.id, both.confidence, both.direction) == ("D18", "medium", "forward")
+    more = flow([88, 86] * 5, name="tcp-parallel", streams=4, rtt=104_000, min_rtt=100_000)
+    assert "D18" not in told(replace(one, phases=(*one.phases, *more.phases)))
+
+
+# --- What is printed -----------------------------------------------------------------------------------------------------
+
+
+def rows(*cells: str, command: str = "") -> bytes:
+    head = [f"$ {command}"] if command else []
+    head += ["Connecting to host 192.0.2.9, port 5201"]
+    head += ["[ ID] Interval           Transfer     Bandwidth       Retr  Cwnd"]
+    lines = [f"[  4]   {at}.00-{at + 1}.00   sec  {cell}" for at, cell in enumerate(cells)]
+    return ("\n".join([*head, *lines]) + "\n").encode()
+
+
+def test_a_block_less_than_what_was_asked_for_is_as_asked():
+    cells = ["256 KBytes  2.10 Mbits/sec    0   64.0 KBytes"] * 5
+    cells += ["128 KBytes  1.05 Mbits/sec    0   64.0 KBytes"]
+    assert told(evidence_of(rows(*cells, command="iperf3 -c 192.0.2.9 -b 2m"))) == []
+
+
+def test_a_sender_without_a_summary_tells_what_it_offered():
+    head = "$ iperf3 -u -l8K -b8G -c 192.0.2.9\n[ ID] Interval           Transfer     Bandwidth       Total Datagrams\n"
+    text = head + "".join(
+        f"[  4]   {at}.00-{at + 1}.00   sec   477 MBytes  4.00 Gbits/sec  6105{at}\n"
+        for at in range(6)
+    )
+    assert told(evidence_of(text.encode())) == ["D20"]
+
+
+def test_rows_with_lost_datagrams_are_those_of_udp():
+    text = "".join(
+        f"[  5] {at}.00-{at + 10}.00 sec  596 MBytes  500 Mbits/sec  0.005 ms  {at // 7}/431000 (0%)\n"
+        for at in range(100, 150, 10)
+    )
+    (phase,) = evidence_of(text.encode()).phases
+    assert phase.run.protocol == "udp"
+    assert told(evidence_of(text.encode())) == []
+
+
+def test_a_rate_that_is_exceeded_now_and_then_is_no_shapers():
+    text = "Client connecting to 192.0.2.9, TCP port 5001\n" + "".join(
+        f"[  3]  {at}.0- {at + 1}.0 sec  {rate / 8.59:.2f} GBytes  {rate} Gbits/sec\n"
+        for at, rate in enumerate((19.3, 20.4, 19.5, 20.2, 19.2, 20.3, 19.6))
+    )
+    assert told(evidence_of(text.encode())) == []
+
+
+# --- Readers -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_being_closed_does_not_hide_the_others_figures():
+    one = flow([20] * 10, rtt=50_000, min_rtt=50_000, rwnd=0.9, snd_wnd=125_000, unacked=86)
+    (phase,) = one.phases
+    last = phase.sender[-1]
+    closing = replace(
+        last.sockets[0], mss=None, busy_time=None, rwnd_limited=None, bytes_acked=None
+    )
+    late = replace(last, time=last.time + 1, sockets=(closing,))
+    ended = replace(one, phases=(replace(phase, sender=(*phase.sender, late)),))
+    assert told(ended)[0] == told(one)[0] == "D01"
+
+
+def test_late_answers_of_programs_are_no_queue_of_the_path():
+    one = replace(
+        flow([95] * 10, rtt=10_300, min_rtt=10_000),
+        idle=Latency(100, 0, 0.060),
+        loaded=Latency(100, 0, 0.400),
+    )
+    assert told(one) == []
