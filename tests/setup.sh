@@ -19,7 +19,7 @@ packages_of() {
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
-                 rpmlint shellcheck systemd util-linux openssh-client sudo ;;
+                 rpmlint shellcheck systemd util-linux openssh-client sudo acl xz-utils ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
         # Ubuntu's chromium is a snap, which cannot be used here: the tests are skipped there.

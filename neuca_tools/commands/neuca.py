@@ -23,7 +23,7 @@ class Command(NamedTuple):
     """One subcommand.
 
     The function `run` of `module` takes the parsed arguments and returns the exit code. `options`
-    names keys of `_OPTIONS`, separated by spaces; `positional` names a key of `_POSITIONALS`.
+    names keys of `_OPTIONS` and `positional` keys of `_POSITIONALS`, both separated by spaces.
     """
 
     name: str
@@ -51,6 +51,7 @@ _ROWS = (
         "change",
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
     ),
+    ("image", "image", "write a clean copy of this guest to a tar file", "", "verb destination"),
     ("clean", "clean", "remove what clones of an image must not inherit", "keep-identity dry-run"),
     (
         *("tune", "tune", "show, apply or revert the tuning of this host"),
@@ -107,6 +108,8 @@ _POSITIONALS: dict[str, Keywords] = {
     "stage": {"choices": ("document", "desired", "observed"), "help": "what to show"},
     "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
+    "verb": {"choices": ("capture",), "help": "copy the root file system as it is now, cleaned"},
+    "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
     "words": value("FIELD", "a field of [global], or a section followed by a field", nargs="+"),
 }
@@ -162,6 +165,6 @@ def _parser() -> argparse.ArgumentParser:
         row = rows.add_parser(command.name, help=command.purpose, description=sentence)
         add_options(row, CONFIG)
         add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
-        if command.positional:
-            row.add_argument(command.positional, **_POSITIONALS[command.positional])
+        for name in command.positional.split():
+            row.add_argument(name, **_POSITIONALS[name])
     return parser

@@ -35,6 +35,7 @@ exec chroot . /bin/bash -eu /tmp/script
 
 # For bash, and for whoever reads reports.
 SHARED = {
+    "/usr/share/bash-completion/completions/neuca",
     "/usr/share/bash-completion/completions/neuca-selftest",
     "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
 }
