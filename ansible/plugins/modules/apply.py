@@ -65,7 +65,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.neuca.guest.plugins.module_utils.neuca import program, shown, where
 
-OK, PENDING = 0, 3
+OK = 0
+PENDING = 3
 
 
 def main() -> None:
@@ -81,8 +82,7 @@ def main() -> None:
     words = where(module)
     if module.params["source"]:
         words += ["--source", module.params["source"]]
-    _, plan = shown(module, "plan", *words)
-    before = plan["operations"]
+    before = operations(module, words)
     if not before or module.check_mode:
         module.exit_json(
             changed=bool(before), operations=before, remaining=before, diff=_diff(before, [])
@@ -91,12 +91,17 @@ def main() -> None:
     if code != OK and not (code == PENDING and module.params["pending"]):
         text = err.strip() or out.strip()
         module.fail_json(msg=f"neuca apply: {text}", rc=code, stdout=out, stderr=err)
-    _, plan = shown(module, "plan", *words)
-    after = plan["operations"]
+    after = operations(module, words)
     done = before != after
     module.exit_json(
         changed=done, operations=before, remaining=after, stdout=out, diff=_diff(before, after)
     )
+
+
+def operations(module: AnsibleModule, words: list[str]) -> list[dict[str, Any]]:
+    """What a pass would do now."""
+    plan = shown(module, "plan", *words)[1]
+    return plan["operations"]
 
 
 def _diff(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> dict[str, str]:

@@ -164,7 +164,7 @@ def _validate(module: AnsibleModule, path: str, text: str) -> None:
         with open(trial, "w", encoding="utf-8") as stream:  # noqa: PTH123
             stream.write(text)
         words = ["show", "document", "--source", "none", "--config", trial]
-        _, _, err = module.run_command([neuca, *words])
+        err = module.run_command([neuca, *words])[2]
     finally:
         shutil.rmtree(directory)
     faults = [

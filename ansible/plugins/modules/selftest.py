@@ -60,7 +60,8 @@ options:
     default: [pass]
 attributes:
   check_mode:
-    description: Sends nothing in check mode, and is skipped.
+    description: Can run in check mode.
+    details: Sends nothing then, and is skipped.
     support: partial
   diff_mode:
     description: Changes nothing.
