@@ -118,6 +118,15 @@ def test_the_sanity_tests_of_ansible_are_content(ansible):
         pytest.fail(done.stdout[-8000:], pytrace=False)
 
 
+@pytest.mark.long
+@LINT
+def test_the_integration_tests_of_the_collection_pass(ansible):
+    words = ("integration", "--python", "default", "--color", "no", "config")
+    done = ansible("ansible-test", *words)
+    if done.returncode:
+        pytest.fail(done.stdout[-8000:], pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def package(tmp_path_factory):
     place = tmp_path_factory.mktemp("package")
