@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from neuca_tools.agent import first_boot, mtu_probe
+from neuca_tools.agent import first_boot, mtu_probe, trial_file
 from neuca_tools.agent.pass_report import log_pass, removed, report_of
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
@@ -59,6 +59,7 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
     first_boot.record_machine(config, handles.intake)
+    trial_file.remove(config)  # of a trial that was killed: this pass returns to another document
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))

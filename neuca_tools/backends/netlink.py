@@ -173,6 +173,19 @@ class Netlink(AbstractContextManager["Netlink"]):
             **more,
         )
 
+    def lease_address(self, index: int, address: Address, seconds: int) -> None:
+        """Add an address for this time, or prolong it. Its network gets no route."""
+        self._run(
+            "addr",
+            "replace",
+            index=index,
+            address=str(address.ip),
+            prefixlen=address.network.prefixlen,
+            family=_family(address),
+            flags=IFA_F_NOPREFIXROUTE,
+            cacheinfo={"ifa_preferred": seconds, "ifa_valid": seconds},
+        )
+
     def delete_address(self, index: int, address: Address) -> None:
         self._run(
             "addr",

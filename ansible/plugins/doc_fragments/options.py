@@ -109,6 +109,27 @@ options:
               - >-
                 Default: 10.
             type: "int"
+          dhcp_client:
+            description:
+              - >-
+                The program that the agent starts for DHCP on dataplane links that no network
+                manager serves; see DHCP without a network manager in neucad(8).
+              - >-
+                With auto, it is dhclient(8), or else dhcpcd(8), if it is installed.
+              - >-
+                A name or the path of one of the two is used even if a network manager runs, or
+                with managers = none.
+              - >-
+                Under systemd, run-directory must have its default. Default: auto.
+            type: "str"
+            choices: ["auto", "none", "dhclient", "dhcpcd", "path"]
+          dhcp_helper:
+            description:
+              - >-
+                The program of this package that such a client tells of its leases.
+              - >-
+                Default: /usr/libexec/neuca-guest-tools/dhcp-helper.
+            type: "path"
           managers:
             description:
               - >-
@@ -496,9 +517,11 @@ options:
               - >-
                 If several set the same number, the highest is used.
               - >-
-                auto is exogeni, or only its sysctls in a virtual machine or container.
+                auto sets few sysctls, each of which has a measured effect.
               - >-
-                See neuca-profile(5). Default: auto.
+                See neuca-profile(5).
+              - >-
+                Default: auto.
             type: "list"
             elements: "str"
           profile_directory:

@@ -40,6 +40,19 @@ OPTIONS = {
             "data_udev_priority": {
                 "type": "int"
             },
+            "dhcp_client": {
+                "type": "str",
+                "choices": [
+                    "auto",
+                    "none",
+                    "dhclient",
+                    "dhcpcd",
+                    "path"
+                ]
+            },
+            "dhcp_helper": {
+                "type": "path"
+            },
             "managers": {
                 "type": "str",
                 "choices": [
