@@ -82,7 +82,7 @@ def capture(config: Config, root: Path, found: Findings, destination: Path) -> C
     destination = destination.parent.resolve() / destination.name
     results = _results(destination)
     begun = [path.with_name(path.name + NEW) for path in results]
-    with _removed(begun), applying(f'write "{destination}"'):
+    with applying(f'write "{destination}"'), _temporary(begun):
         with _staged(replacements(root, found)) as (place, staged):
             absent = [*excluded(config, found), *results, *begun, place]
             words = arguments(root, begun[0], absent, staged)
@@ -172,7 +172,7 @@ def arguments(
     root: Path, archive: Path, absent: Iterable[Path], staged: Mapping[str, Path]
 ) -> list[str]:
     """The command line of tar, without the directories to read from."""
-    words = ["--create", "--auto-compress", f"--file={archive}", "--force-local", *FORMAT]
+    words = ["--create", f"--file={archive}", "--force-local", *FORMAT]
     words += ["--xattrs-include=*", "--atime-preserve=system", "--warning=no-file-ignored"]
     if archive.name.endswith((".gz" + NEW, ".xz" + NEW)):
         words.append({".gz": "--gzip", ".xz": "--xz"}[archive.name[-len(NEW) - 3 : -len(NEW)]])
@@ -208,7 +208,7 @@ def _tar(root: Path, place: Path, words: list[str], archive: Path, destination: 
     code = subprocess.run(
         command, check=False, env=programs.ENVIRONMENT, cwd="/", stdin=subprocess.DEVNULL
     ).returncode
-    if code not in (0, CHANGED) or not archive.exists():
+    if code not in (0, CHANGED) or not archive.stat().st_size:
         full = os.statvfs(archive.parent)
         if full.f_bavail * full.f_frsize < CHUNK:
             raise ApplyError(f'write "{destination}": {os.strerror(errno.ENOSPC)}', errno.ENOSPC)
@@ -264,12 +264,15 @@ def _line(digest: str, name: str) -> bytes:
 
 
 @contextmanager
-def _removed(paths: Iterable[Path]) -> Iterator[None]:
-    """Remove what an earlier capture has left under these names, and what this one leaves."""
+def _temporary(paths: Iterable[Path]) -> Iterator[None]:
+    """Empty files in place of what an earlier capture has left; remove what this one leaves."""
     paths = list(paths)
     try:
         for path in paths:
             path.unlink(missing_ok=True)
+            # The archive has the host's secrets. Nobody else can put a link in its place.
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
         yield
     finally:
         for path in paths:

@@ -136,6 +136,7 @@ def test_the_copy_has_every_attribute_and_is_clean_and_the_host_is_as_before(
     code, out, err = captured(root, destination)
     assert (code, err) == (0, "")
     assert contents(root) == before
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("image*")] == [0o600] * 3
     files = out.splitlines()
     assert f'in the copy: remove "{root / RULE}"' in files
     assert f'in the copy: empty "{root}/etc/machine-id"' in files
