@@ -19,6 +19,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "docs" / "schema" / "selftest-report-1.json"
+MESH_PATH = PATH.with_name("selftest-mesh-1.json")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 WORDS = {int: "integer", float: "number", str: "string", bool: "boolean"}
 TITLE = "Report of neuca-selftest, version 1"
@@ -84,6 +85,67 @@ def schema() -> dict[str, object]:
     }
 
 
+MESH_ABOUT = (
+    "The output of neuca-selftest mesh report --json and mesh run --json. Within a version, keys may be added but not removed. Rates"
+    " are in bit/s, or shares of the reference. A value that is not known is null or left out, never zero."
+)
+
+
+def mesh_schema() -> dict[str, object]:
+    """What is published of a mesh."""
+    from neuca_tools.selftest.codes import FAULTY
+    from neuca_tools.selftest.codes import WORDS as VERDICTS
+    from neuca_tools.selftest.mesh.report import VERSION, Rates
+    from neuca_tools.selftest.mesh.verdict import (
+        CONFIRMED,
+        KINDS,
+        NOT_REPEATED,
+        SUSPECTED,
+        MeshFinding,
+    )
+
+    definitions: dict[str, dict] = {}
+    texts, numbers = {"type": "string"}, {"type": "integer"}
+    properties = {
+        "version": {"const": VERSION},
+        "verdict": {"enum": [*VERDICTS.values(), FAULTY]},
+        "exit_code": {"enum": [int(code) for code in VERDICTS]},
+        "plan": {**texts, "description": "what tells this plan from others"},
+        "began": {"type": ["number", "null"], "description": "seconds since 1970"},
+        "seed": numbers,
+        "rounds": numbers,
+        "reference": {
+            "type": ["number", "null"],
+            "description": "the rate that every path should carry, in bit/s",
+        },
+        "tested": {**numbers, "description": "tests with a result"},
+        "planned": numbers,
+        "silent": {
+            "type": "array",
+            "items": texts,
+            "description": "hosts that reported nothing and were in no test",
+        },
+        "findings": {"type": "array", "items": _of(MeshFinding, definitions)},
+        "hosts": {"type": "array", "items": _of(Rates, definitions)},
+        "groups": {"type": "array", "items": _of(Rates, definitions)},
+    }
+    finding = definitions["MeshFinding"]["properties"]
+    finding["kind"]["enum"] = sorted(KINDS)
+    finding["state"]["enum"] = [CONFIRMED, SUSPECTED, NOT_REPEATED]
+    finding["direction"]["enum"] = ["out", "in", "both"]
+    finding["symptom"]["enum"] = ["identity", "reach", "mtu", "rate"]
+    return {
+        "$schema": DRAFT,
+        "$id": "https://neuca-guest-tools.invalid/schema/selftest-mesh-1.json",
+        "title": "Report of neuca-selftest mesh, version 1",
+        "description": MESH_ABOUT,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
 def _of(kind: object, definitions: dict[str, dict], optional: bool = False) -> dict[str, object]:
     """The schema of a type; the dataclasses in it are added to `definitions`."""
     origin, inner = get_origin(kind), get_args(kind)
@@ -125,24 +187,25 @@ def _object(kind: type, definitions: dict[str, dict]) -> dict[str, object]:
     }
 
 
-def published() -> str:
-    """The text of the file."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+def published(made=schema) -> str:
+    """The text of a file."""
+    return json.dumps(made(), indent=1, ensure_ascii=False) + "\n"
 
 
 @cache
-def _strict():
+def _strict(path=PATH):
     from jsonschema import Draft202012Validator
 
-    known = json.loads(PATH.read_text(encoding="utf-8"))
-    for one in (known, known["properties"]["subject"], *known["$defs"].values()):
+    known = json.loads(path.read_text(encoding="utf-8"))
+    subject = known["properties"].get("subject", {})
+    for one in (known, subject, *known["$defs"].values()):
         one["additionalProperties"] = False
     return Draft202012Validator(known)
 
 
-def validated(report):
+def validated(report, path=PATH):
     """The same report. Fails if the published schema does not describe it."""
-    wrong = sorted(_strict().iter_errors(report), key=lambda error: list(error.absolute_path))
+    wrong = sorted(_strict(path).iter_errors(report), key=lambda error: list(error.absolute_path))
     if wrong:
         raise AssertionError([f"{one.json_path}: {one.message[-200:]}" for one in wrong[:5]])
     return report
@@ -151,3 +214,4 @@ def validated(report):
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
     PATH.write_text(published(), encoding="utf-8")
+    MESH_PATH.write_text(published(mesh_schema), encoding="utf-8")

@@ -65,6 +65,12 @@ def _compare_paths(words: Sequence[str]) -> int:
     return guarded(run_paths, paths_parser().parse_args(words))
 
 
+def _mesh(words: Sequence[str]) -> int:
+    from neuca_tools.commands.selftest_mesh import mesh, parsed
+
+    return guarded(mesh, parsed(words))
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "run": _run,
     "serve": _serve,
@@ -72,4 +78,5 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "compare": _compare,
     "history": _history,
     "compare-paths": _compare_paths,
+    "mesh": _mesh,
 }

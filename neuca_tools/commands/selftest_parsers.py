@@ -89,6 +89,12 @@ TEXTS = {
         " ,interface=NAME or ,port=PORT.",
         f"compare-paths {_SECRET} host=172.16.0.1 vxlan=10.9.0.1",
     ),
+    "mesh": Text(
+        "test the paths between many hosts, and name the host, group or pair at fault",
+        "Plan tests between all HOSTS of a list, run them, and report what is at fault. Each"
+        " command describes itself with --help; see neuca-selftest-mesh(1).",
+        "mesh plan --rate 1G hosts",
+    ),
 }
 
 
@@ -184,6 +190,11 @@ def paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
     _add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
     parser.set_defaults(at_boot=False, label=None, interface=None)
     return parser
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of a command whose options are defined elsewhere."""
+    return _parser(name)
 
 
 class _Formatter(argparse.HelpFormatter):

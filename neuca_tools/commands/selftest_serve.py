@@ -51,13 +51,14 @@ def _log(text: str) -> None:
     print(f"neuca: {plain(text)}", file=sys.stderr, flush=True)
 
 
-def _devices_by_address() -> dict[Address, Device]:
+def devices_by_address() -> dict[Address, Device]:
+    """The devices of this host by their addresses. Raises OSError."""
     devices = kernel.devices()
     return {address: devices[index] for index, address in kernel.addresses() if index in devices}
 
 
 def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
-    held = _devices_by_address()
+    held = devices_by_address()
     found = [(address, held[address]) for address in addresses if address in held]
     return [LocalAddress(address, device.name, device.index) for address, device in found]
 
@@ -66,9 +67,9 @@ def _addresses_to_serve(
     requested: Sequence[Address], interface: Optional[str], planned: Outlook
 ) -> list[Address]:
     """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
-    held = _devices_by_address()
+    held = devices_by_address()
     for address in requested:
-        _check_servable(address, held.get(address), interface, planned)
+        check_servable(address, held.get(address), interface, planned)
     found = list(requested)
     for address, device in held.items():
         if not requested and _is_served_by_default(address, device, interface, planned):
@@ -96,7 +97,7 @@ def _is_served_by_default(
     return bool(interface) or not managed or device.name in managed
 
 
-def _check_servable(
+def check_servable(
     address: Address,
     device: Optional[Device],
     interface: Optional[str],

@@ -8,6 +8,7 @@ conditions  the 47 conditions, a small rule each; `causes` says which explains w
 diagnosis   from Evidence to ranked findings and the limits after them; comparison with earlier
             tests, and of several paths with the first of them
 report      text, JSON, HTML with charts, OpenMetrics, Nagios, entries of the archive, the live line
+mesh        tests between many hosts: their plan, what is at fault, and its reports
 measure     runs the tests and fills in the evidence: the only part that is not pure
 codes       the exit codes; amounts writes rates, sizes and times
 """

@@ -40,6 +40,7 @@ SHARED = {
     "/usr/share/neuca-guest-tools/schema/check-1.json",
     "/usr/share/neuca-guest-tools/schema/plan-1.json",
     "/usr/share/neuca-guest-tools/schema/report-1.json",
+    "/usr/share/neuca-guest-tools/schema/selftest-mesh-1.json",
     "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
     "/usr/share/neuca-guest-tools/schema/status-1.json",
     "/usr/share/neuca-guest-tools/schema/user-data-1.json",

@@ -21,6 +21,7 @@ from neuca_tools.commands import (
     agent,
     neuca,
     selftest,
+    selftest_mesh,
     selftest_options,
     selftest_parsers,
     selftest_paths,
@@ -427,6 +428,7 @@ PARSERS = {
     "explain": selftest_parsers.explain_parser,
     "compare": selftest_parsers.compare_parser,
     "history": selftest_parsers.history_parser,
+    "mesh": selftest_mesh.mesh_parser,
 }
 
 
@@ -444,6 +446,26 @@ def test_every_command_of_the_self_test_is_in_its_synopsis():
     synopsis = parts("neuca-selftest.1", "Sh")["SYNOPSIS"]
     assert re.findall(r"^\.Cm (\S+)$", synopsis, re.MULTILINE) == list(selftest_parsers.TEXTS)
     assert list(selftest.COMMANDS) == list(selftest_parsers.TEXTS)
+
+
+@pytest.mark.parametrize("command", selftest_mesh.PURPOSES)
+def test_every_option_of_a_mesh_is_documented(command):
+    """What report shares with run is named in its text."""
+    text = parts("neuca-selftest-mesh.1", "Ss")[command.capitalize()] if command != "stop" else ""
+    lines = re.findall(r"^\.It (Fl .*)", text, re.MULTILINE)
+    documented = [name for line in lines for name in re.findall(r"Fl -([\w-]+)", line)]
+    help_text = selftest_mesh.parser_for(command).format_help()
+    options = re.findall(r"^  --([\w-]+)", help_text, re.MULTILINE)
+    if command == "report":
+        assert set(options) == {"json", "nagios", "html", "prometheus"}
+    else:
+        assert documented == options
+
+
+def test_the_kinds_of_findings_of_a_mesh_are_documented():
+    from neuca_tools.selftest.mesh.verdict import KINDS
+
+    assert sorted(items(parts("neuca-selftest-mesh.1", "Ss")["Report"])) == sorted(KINDS)
 
 
 def test_the_exit_codes_of_the_self_test_are_documented():

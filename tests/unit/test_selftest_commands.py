@@ -13,6 +13,7 @@ import pytest
 
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.neuca import main
+from neuca_tools.commands.selftest_mesh import mesh_parser
 from neuca_tools.commands.selftest_paths import paths_parser
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ PARSERS = {
     "compare": parsers.compare_parser,
     "history": parsers.history_parser,
     "compare-paths": paths_parser,
+    "mesh": mesh_parser,
 }
 # neuca-selftest(1), README.md, the unit and the ssh command of the first builds, which had no "run" and no "serve".
 FORMER_TESTS = """\

@@ -197,3 +197,28 @@ def test_the_hosts_of_an_ipv6_network_count_together():
     one, other = map(ip_address, ("fd00:16::1", "fd00:16::ffff:1"))
     assert network(one) == network(other) != network(ip_address("fd00:17::1"))
     assert network(ip_address("10.0.0.1")) != network(ip_address("10.0.0.2"))
+
+
+def test_only_the_clients_that_are_named_are_accepted():
+    """As in a slot of a mesh: another host that knows the secret is turned away."""
+    script = SERVE.replace("print)", 'print, clients=frozenset({ip_address("127.0.0.7")}))')
+    base = free_ports()
+    process = subprocess.Popen(
+        [sys.executable, "-uc", script, HOST, str(base), SECRET.decode()],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        while process.stdout.readline() != "serving\n":
+            assert process.poll() is None
+        with pytest.raises(ChannelError):
+            peer.connect(ip_address(HOST), base + 1, SECRET, ip_address(HOST))
+        helper = peer.connect(ip_address(HOST), base + 1, SECRET, ip_address("127.0.0.7"))
+        helper.close()
+        assert len(helper.token) == 16
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -50,17 +50,17 @@ def _default(one: Field[Any]) -> object:
     return one.default
 
 
-def decode(kind: type[T], data: object, version: int) -> T:
+def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:
     """The dataclass `kind` from its JSON.
 
-    Raises SelftestError if the version differs, or with the path of what is wrong.
+    `what` it is, in one word. Raises SelftestError if the version differs, or with the path of what
+    is wrong.
     """
     if isinstance(data, dict) and data.get("version") != version:
         known = f"this program knows {version}"
-        raise SelftestError(
-            f"read the evidence: its version is {data.get('version')!r}, and {known}"
-        )
-    return cast(T, _decode(kind, data, "evidence"))
+        found = str(data.get("version"))[:40]
+        raise SelftestError(f"read the {what}: its version is {found}, and {known}")
+    return cast(T, _decode(kind, data, what))
 
 
 def _decode(kind: object, data: object, path: str) -> object:
@@ -86,7 +86,7 @@ def _object(kind: type[T], data: dict[str, object], path: str) -> T:
     parts = fields(cast(Any, kind))
     missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]
     if missing:
-        raise SelftestError(f'read the evidence: {path} has no "{missing[0]}"')
+        raise SelftestError(f'{_reading(path)}: {path} has no "{missing[0]}"')
     known = [one.name for one in parts if one.name in data]
     return kind(**{name: _decode(hints[name], data[name], f"{path}.{name}") for name in known})
 
@@ -110,5 +110,10 @@ def _checked(kind: type[T], data: object, path: str) -> T:
 
 def _wrong(kind: type, data: object, path: str) -> SelftestError:
     return SelftestError(
-        f"read the evidence: {path} is {str(data)[:40]!r}, and should be {NAMES[kind]}"
+        f"{_reading(path)}: {path} is {str(data)[:40]!r}, and should be {NAMES[kind]}"
     )
+
+
+def _reading(path: str) -> str:
+    """What was tried, from the first word of a path."""
+    return f"read the {path.partition('.')[0].partition('[')[0]}"

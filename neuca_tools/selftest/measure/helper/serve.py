@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
@@ -37,7 +37,8 @@ class Server:
     """Serves every client that knows the secret, on these addresses.
 
     `log` is called with each line to log. `places` are the addresses and devices on which
-    broadcasts are answered. The constructor raises OSError if it cannot listen.
+    broadcasts are answered. Only hosts in `clients` are accepted, unless that is None. The
+    constructor raises OSError if it cannot listen.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Server:
         secret: bytes,
         log: Callable[[str], None],
         places: Sequence[LocalAddress] = (),
+        clients: Optional[frozenset[Address]] = None,
     ) -> None:
-        self._port, self._log = port, log
+        self._port, self._log, self._clients = port, log, clients
         self._lobby = Lobby(secret, log)
         self._filtered = can_filter(addresses[0], log)
         self._session: Optional[ServerSession] = None
@@ -109,10 +111,14 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         with suppress(OSError):
             for _ in range(BACKLOG):
-                self._lobby.add(listener.accept()[0])
+                connection, address = listener.accept()
+                if self._clients is None or _host_of(address) in self._clients:
+                    self._lobby.add(connection)
+                else:
+                    connection.close()
 
     def _begin(self, proven: Proven) -> None:
-        ours = ip_address(proven.connection.getsockname()[0].partition("%")[0])
+        ours = _host_of(proven.connection.getsockname())
         self._log(f"{proven.address}: a test begins")
         self._session = ServerSession(
             proven.channel,
@@ -122,6 +128,11 @@ class Server:
             peer=proven.address,
             connection=proven.connection,
         )
+
+
+def _host_of(address: tuple[Any, ...]) -> Address:
+    """The address in that of a socket."""
+    return ip_address(str(address[0]).partition("%")[0])
 
 
 def serve_pipes(address: Address, port: int, seconds: float, log: Callable[[str], None]) -> None:

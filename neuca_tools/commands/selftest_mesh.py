@@ -1,0 +1,365 @@
+"""`neuca-selftest mesh`: plan, run and report tests between many hosts."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.context import configuration
+from neuca_tools.commands.selftest_agent import outlook
+from neuca_tools.commands.selftest_options import (
+    REPORT_OPTIONS,
+    port_number,
+    rate,
+    secret,
+    whole,
+)
+from neuca_tools.commands.selftest_parsers import parser_of
+from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
+from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.files import write_files
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import NAGIOS, ExitCode
+from neuca_tools.selftest.measure.mesh import results
+from neuca_tools.selftest.measure.mesh.coordinate import (
+    PATIENCE,
+    Coordinator,
+    Engine,
+    StoppedError,
+    on_signals,
+)
+from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
+from neuca_tools.selftest.measure.mesh.lines import Lines
+from neuca_tools.selftest.mesh import report
+from neuca_tools.selftest.mesh.hosts import read_hosts
+from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_record
+from neuca_tools.selftest.mesh.page import page
+from neuca_tools.selftest.mesh.schedule import PER_HYPERVISOR, PER_UPLINK, Wanted, budget, make_plan
+from neuca_tools.selftest.mesh.verdict import judge
+
+ENGINE = "clush"
+REMOTE = "neuca-selftest mesh join -"
+# How many hosts clush starts at a time: all of them, so that they are ready together.
+FANOUT = 1000
+# Bytes of a list of hosts.
+MOST_TEXT = 4 * 2**20
+PURPOSES = {
+    "plan": "print a plan: who tests whom in which slot",
+    "run": "run a plan on all hosts, or continue it, and report",
+    "join": "take part in a mesh on this host; run starts it",
+    "report": "report the results of a run",
+    "stop": "stop a run",
+}
+
+
+def seconds(low: float, high: float) -> object:
+    """A reader of seconds within these bounds."""
+
+    def read(word: str) -> float:
+        try:
+            found = float(word)
+        except ValueError:
+            found = -1.0
+        if not low <= found <= high:
+            raise argparse.ArgumentTypeError(f'"{word}" is not from {low:g} to {high:g} seconds')
+        return found
+
+    return read
+
+
+PLAN_OPTIONS: Options = {
+    "rate": value("RATE", "the highest rate of each transfer (e.g. 1G)", type=rate, required=True),
+    "expect": value("RATE", "the rate that every path should carry", type=rate),
+    "rounds": value(
+        *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
+        type=whole("a number of rounds", 1, 4096),
+    ),
+    "seed": value(
+        *("NUMBER", "the seed of the plan (default: %(default)d)"),
+        type=whole("a seed", 1, 10**9),
+        default=1,
+    ),
+    "group": value("LABEL", "the label that tells groups apart, such as rack"),
+    "per-uplink": value(
+        *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
+        type=whole("a number of tests", 1, 4096),
+        default=PER_UPLINK,
+    ),
+    "per-hypervisor": value(
+        *("NUMBER", "tests at a time on a hypervisor (default: %(default)d)"),
+        type=whole("a number of tests", 1, 4096),
+        default=PER_HYPERVISOR,
+    ),
+    "time": value(
+        *("SECONDS", "duration of each transfer (default: %(default)g)"),
+        type=seconds(1, 60),
+        default=2.0,
+    ),
+    "guard": value(
+        *("SECONDS", "how far clocks may differ, twice (default: %(default)g)"),
+        type=seconds(0.5, 60),
+        default=3.0,
+    ),
+    "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
+}
+OUTPUT: Options = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
+RUN_OPTIONS: Options = {
+    "output": value("FILE", "the results, and what an interrupted run is continued from",
+                    type=Path, required=True),
+    "remote": value("COMMAND", "what takes part on a host (default: %(default)s)", default=REMOTE),
+    "patience": value(
+        *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
+        type=seconds(1, 3600),
+        default=PATIENCE,
+    ),
+}  # fmt: skip
+JOIN_OPTIONS: Options = {
+    "name": value("NAME", "the name of this host in the plan (default: its host name)"),
+    "start": value("SECONDS", "when the first slot begins, in seconds since 1970", type=float),
+    "secret-file": value("FILE", "file with the secret shared by all hosts"),
+    **CONFIG,
+}
+
+
+POSITIONAL: Mapping[str, Options] = {
+    "plan": {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
+    "run": {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
+    "join": {"plan": value("PLAN", "the plan; - for messages on standard input")},
+    "report": {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
+    "stop": {"file": value("FILE", "the output of the run", type=Path)},
+}
+TABLES: Mapping[str, Options] = {
+    "plan": PLAN_OPTIONS,
+    "run": {**RUN_OPTIONS, **OUTPUT, **REPORT_OPTIONS},
+    "join": JOIN_OPTIONS,
+    "report": {**OUTPUT, **REPORT_OPTIONS},
+    "stop": {},
+}
+
+
+def mesh_parser() -> argparse.ArgumentParser:
+    parser = parser_of("mesh")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, purpose in PURPOSES.items():
+        one = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
+        _fill(one, name)
+    return parser
+
+
+def parser_for(command: str) -> argparse.ArgumentParser:
+    """The parser of one subcommand."""
+    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}")
+    _fill(parser, command)
+    return parser
+
+
+def _fill(parser: argparse.ArgumentParser, command: str) -> None:
+    actions = {"plan": _plan, "run": _run, "join": _join, "report": _report, "stop": _stop}
+    for word, keywords in POSITIONAL[command].items():
+        parser.add_argument(word, **keywords)
+    add_options(parser, TABLES[command])
+    parser.set_defaults(act=actions[command])
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments; `engine` are the words after "--"."""
+    own = list(words)
+    engine: list[str] = []
+    if "--" in own:
+        place = own.index("--")
+        own, engine = own[:place], own[place + 1 :]
+    arguments = mesh_parser().parse_args(own)
+    arguments.engine = engine
+    if engine and arguments.act is not _run:
+        raise SystemExit(_misplaced())
+    return arguments
+
+
+def _misplaced() -> int:
+    _log("only mesh run takes options of clush")
+    return ExitCode.USAGE
+
+
+def mesh(arguments: argparse.Namespace) -> int:
+    """Run a subcommand. Raises UsageError, SelftestError."""
+    code: int = arguments.act(arguments)
+    return code
+
+
+# --- plan ------------------------------------------------------------------------------------
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    hosts = read_hosts(_text(arguments.hosts))
+    if arguments.group and not any(arguments.group in host.labels for host in hosts):
+        raise UsageError(f'neuca-selftest mesh plan: no host has the label "{arguments.group}"')
+    wanted = Wanted(
+        arguments.rate,
+        rounds=arguments.rounds,
+        seed=arguments.seed,
+        group=arguments.group,
+        per_uplink=arguments.per_uplink,
+        per_hypervisor=arguments.per_hypervisor,
+        seconds=arguments.time,
+        guard=arguments.guard,
+        port=arguments.port,
+        expect=arguments.expect,
+    )
+    plan = make_plan(hosts, wanted)
+    print(json.dumps(plan_record(plan), separators=(",", ":")))
+    print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
+    return ExitCode.PASS
+
+
+def budget_line(plan: MeshPlan) -> str:
+    """What a plan takes, in one line."""
+    cost, tests = budget(plan), sum(map(len, plan.slots))
+    return (
+        f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
+        f" at most {cost.seconds / 60:.0f} min before retests, {amounts.size(cost.bytes)} in all,"
+        f" {amounts.size(cost.most_of_a_host)} of one host"
+    )
+
+
+def _text(name: str) -> str:
+    try:
+        if name == "-":
+            return sys.stdin.read(MOST_TEXT)
+        with Path(name).open(encoding="utf-8", errors="replace") as stream:
+            return stream.read(MOST_TEXT)
+    except OSError as error:
+        raise SelftestError(f'read "{name}": {error.strerror}') from error
+
+
+# --- run -------------------------------------------------------------------------------------
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    given = results.read([arguments.plan]).plan
+    with results.opened(arguments.output) as output:
+        recorded = output.recorded()
+        if recorded is None:
+            output.plan(given)
+            recorded = results.Recorded(given, (), time.time())
+        elif not results.continues(recorded.plan, given):
+            raise UsageError(f'continue "{arguments.output}": it is the output of another plan')
+        _log(budget_line(given))
+        plan, rows, stopped = _coordinated(arguments, recorded, output)
+    found = report.MeshResult(plan, rows, judge(plan, rows), recorded.began)
+    code = _show(arguments, found)
+    if stopped:
+        _log(f"stopped; the same command continues it: {arguments.output}")
+        return ExitCode.INCONCLUSIVE
+    return code
+
+
+Outcome = tuple[MeshPlan, Sequence[Row], bool]
+
+
+def _coordinated(
+    arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
+) -> Outcome:
+    """The plan with its retests, all rows, and whether the run was stopped."""
+    if recorded.complete:
+        return recorded.plan, recorded.rows, False
+    names = ",".join(host.name for host in recorded.plan.hosts)
+    command = [ENGINE, "-w", names, "-f", str(FANOUT), *arguments.engine]
+    on_signals()
+    engine = Engine([*command, arguments.remote])
+    run = Coordinator(recorded.plan, recorded.rows, engine, output, _log)
+    stopped = False
+    try:
+        run.run(arguments.patience)
+    except (StoppedError, KeyboardInterrupt):
+        stopped = True
+    finally:
+        engine.end()
+    return run.plan, run.rows, stopped
+
+
+def _log(text: str) -> None:
+    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+
+
+# --- join ------------------------------------------------------------------------------------
+
+
+def _join(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments, quiet=True)
+    name = arguments.name or os.uname().nodename.partition(".")[0]
+    lines: Optional[Lines] = None
+    if arguments.plan == "-":
+        lines = Lines(0, int(LONGEST))
+        plan, key = invited(lines, PATIENCE)
+    else:
+        plan = results.read([Path(arguments.plan)]).plan
+        shared = secret(arguments, config)
+        if shared is None or arguments.start is None:
+            raise UsageError("neuca-selftest mesh join PLAN: it needs --start and --secret-file")
+        key = shared
+    if name not in {host.name for host in plan.hosts}:
+        raise UsageError(f'join a mesh: "{name}" is not in the plan', hint="--name NAME")
+    planned = outlook(config)
+    address = next(ip_address(host.address) for host in plan.hosts if host.name == name)
+    try:
+        check_servable(address, devices_by_address().get(address), None, planned)
+    except UsageError as error:
+        # Its hint names an option that a mesh does not have: a management NIC is never used.
+        raise UsageError(f"join a mesh: {error.text}") from None
+    member = Member(plan, name, planned, key, _tell, lines)
+    if lines is not None:
+        member.announce()
+        member.run()
+    else:
+        member.follow(tuple(enumerate(plan.slots)), arguments.start)
+    return ExitCode.PASS
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+# --- report, stop ----------------------------------------------------------------------------
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    recorded = results.read(arguments.files)
+    verdict = judge(recorded.plan, recorded.rows)
+    return _show(
+        arguments, report.MeshResult(recorded.plan, recorded.rows, verdict, recorded.began)
+    )
+
+
+def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
+    """Write the files, print what was asked for, and return the exit code."""
+    if arguments.json and arguments.nagios:
+        raise UsageError("neuca-selftest mesh: --json and --nagios exclude each other")
+    wanted = {arguments.html: page, arguments.prometheus: report.metrics}
+    files = {path: make(found).encode() for path, make in wanted.items() if path}
+    try:
+        write_files(files)
+    except ApplyError as error:
+        raise SelftestError(error.text) from error
+    if arguments.nagios:
+        print(report.nagios(found))
+        return NAGIOS[found.verdict.exit_code]
+    print(report.document(found) if arguments.json else report.listing(found))
+    return found.verdict.exit_code
+
+
+def _stop(arguments: argparse.Namespace) -> int:
+    if not results.stop(arguments.file):
+        _log(f'no run is writing "{arguments.file}"')
+        return ExitCode.ERROR
+    return ExitCode.PASS

@@ -1,0 +1,288 @@
+"""The coordinator of a mesh: one launch on all hosts, slot after slot, retests, and the results."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import select
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
+from neuca_tools.selftest.measure.mesh.results import Results
+from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row, plan_record, read_row
+from neuca_tools.selftest.mesh.retest import with_retests
+
+# Seconds for all hosts to start, and for them to end.
+PATIENCE, ENDING = 60.0, 15.0
+# Seconds for the engine to end once its outputs have, and after each signal.
+AT_ONCE = 1.0
+# How clush(1) says that the command on a host has ended, and how many of its messages are shown.
+GONE = re.compile(rb"clush: ([A-Za-z0-9._-]+): (?:exited with exit code|command timeout)")
+MOST_ERRORS = 100
+# Bytes of a line of a host, and lines of it in addition to its tests.
+LINE, MORE_LINES = 4096, 10
+# Seconds for the engine to accept a message.
+SENDING = 60.0
+Tell = Callable[[str], None]
+
+
+class StoppedError(Exception):
+    """A signal asked for the end of the run."""
+
+
+class Engine:
+    """The program that starts a command on all hosts, and connects our input to theirs.
+
+    It puts "NAME: " before each line of a host, as clush(1) does. Raises SelftestError.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        pipe = subprocess.PIPE
+        try:
+            # In a session of its own: a terminal's SIGINT is for the coordinator.
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", start_new_session=True
+            )
+        except OSError as error:
+            text = f'start "{command[0]}": {error.strerror}'
+            raise SelftestError(text, hint="install clustershell") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._input = self._process.stdin.fileno()
+        os.set_blocking(self._input, False)
+        self.lines = Lines(self._process.stdout.fileno(), LINE)
+        self.errors = Lines(self._process.stderr.fileno(), LINE)
+
+    @property
+    def open(self) -> list[Lines]:
+        """The outputs that have not ended."""
+        return [one for one in (self.lines, self.errors) if not one.ended]
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to all hosts."""
+        content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        deadline = time.monotonic() + SENDING
+        while content:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([], [self._input], [], left)[1]:
+                raise SelftestError("send to the hosts: the engine accepts nothing")
+            try:
+                content = content[os.write(self._input, content[:65536]) :]
+            except OSError as error:
+                raise SelftestError(f"send to the hosts: {error.strerror}") from error
+
+    def end(self) -> None:
+        """Close the input of all hosts, which ends them, and then the engine."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        deadline = time.monotonic() + ENDING
+        while self.open and time.monotonic() < deadline:
+            for one in readable(self.open, deadline):
+                one.raw()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                self._process.wait(AT_ONCE)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, number)
+        self._process.wait()
+        self._process.stdout.close()
+        self._process.stderr.close()
+
+
+@dataclass
+class _Hosts:
+    """What is known of the hosts during a run."""
+
+    names: frozenset[str]
+    ready: set[str] = field(default_factory=set)
+    # Those that took longer than a slot: they are not waited for again.
+    slow: set[str] = field(default_factory=set)
+    # Why a host takes no part.
+    refused: dict[str, str] = field(default_factory=dict)
+    # Those on which the command has ended.
+    gone: set[str] = field(default_factory=set)
+    errors: int = 0
+    lines: Counter[str] = field(default_factory=Counter)
+
+
+class Coordinator:
+    """Runs what is left of a plan, then the retests. `tell` is called with lines for a person."""
+
+    def __init__(
+        self, plan: MeshPlan, rows: Sequence[Row], engine: Engine, results: Results, tell: Tell
+    ) -> None:
+        self.plan, self._engine, self._results, self._tell = plan, engine, results, tell
+        self._rows = {(row.slot, row.client): row for row in rows}
+        self._hosts = _Hosts(frozenset(host.name for host in plan.hosts))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(self._rows[key] for key in sorted(self._rows))
+
+    def run(self, patience: float = PATIENCE) -> None:
+        """Raises SelftestError if no two hosts can be started."""
+        record = {**plan_record(self.plan), "slots": []}
+        self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
+        self._gather(patience)
+        self._slots()
+        if self.plan.retests is None:
+            self._retest()
+
+    def _retest(self) -> None:
+        plan = with_retests(self.plan, self.rows, localise(self.plan, self.rows))
+        if plan.retests is not None:
+            self.plan = plan
+            self._results.plan(plan)
+            self._tell(f"retests in {len(plan.slots) - plan.retests} slots")
+            self._slots()
+
+    def _gather(self, patience: float) -> None:
+        """Wait until all hosts are ready; those that are not in time are byes in every slot."""
+        deadline, hosts = time.monotonic() + patience, self._hosts
+        while self._expected() - hosts.ready and time.monotonic() < deadline:
+            if not self._read(deadline):
+                break
+        for name, reason in sorted(hosts.refused.items()):
+            self._tell(f"{name}: {reason}")
+        missing = sorted(hosts.names - hosts.ready - hosts.refused.keys())
+        if missing:
+            shown = ", ".join(missing[:10])
+            self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
+        if len(hosts.ready) < 2:
+            raise SelftestError("run the mesh: fewer than two hosts could be started")
+        self._tell(f"{len(hosts.ready)} of {len(hosts.names)} hosts are ready")
+
+    def _expected(self) -> set[str]:
+        """The hosts that may still report."""
+        hosts = self._hosts
+        return set(hosts.names - hosts.refused.keys() - hosts.gone)
+
+    def _left(self) -> list[tuple[int, list[tuple[int, ...]]]]:
+        """The tests without a result whose hosts are both there, by the number of their slot."""
+        found = []
+        there = self._hosts.ready & self._expected()
+        ready = [host.name in there for host in self.plan.hosts]
+        for number, slot in enumerate(self.plan.slots):
+            pairs = [
+                pair
+                for pair in slot
+                if all(ready[one] for one in pair)
+                and (number, self.plan.hosts[pair[0]].name) not in self._rows
+            ]
+            if pairs:
+                found.append((number, pairs))
+        return found
+
+    def _slots(self) -> None:
+        """Run the slots that are left. A slot ends when all of its clients have reported."""
+        left = self._left()
+        if left:
+            self._engine.send({"slots": left})
+        for place, (number, pairs) in enumerate(left):
+            now = time.time()
+            self._engine.send({"next": place, "start": now + self.plan.guard, "clock": now})
+            clients = {self.plan.hosts[pair[0]].name for pair in pairs}
+            deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds
+            self._await(number, clients, deadline)
+            self._tell(f"slot {place + 1} of {len(left)}: {self._summary(number, clients)}")
+
+    def _await(self, number: int, clients: set[str], deadline: float) -> None:
+        hosts = self._hosts
+
+        def missing() -> set[str]:
+            return {one for one in clients if (number, one) not in self._rows}
+
+        while missing() - hosts.slow - hosts.gone and time.monotonic() < deadline:
+            if not self._read(deadline):
+                raise SelftestError("run the mesh: the engine has ended")
+        hosts.slow |= missing()
+
+    def _summary(self, number: int, clients: set[str]) -> str:
+        found = [self._rows.get((number, one)) for one in clients]
+        good = sum(one is not None and one.error is None for one in found)
+        return f"{good} of {len(clients)} tests worked"
+
+    # --- What hosts say --------------------------------------------------------------------------
+
+    def _read(self, deadline: float) -> bool:
+        """Handle what has arrived; False if the engine has ended."""
+        ready = readable(self._engine.open, deadline)
+        if self._engine.lines in ready:
+            for line in self._engine.lines.raw():
+                self._hear(line)
+        if self._engine.errors in ready:
+            for line in self._engine.errors.raw():
+                self._complain(line)
+        return not self._engine.lines.ended
+
+    def _hear(self, line: bytes) -> None:
+        """One line. A host is heard for itself only, and not more often than it has to say."""
+        name, _, text = line.decode("utf-8", "replace").partition(": ")
+        if name not in self._hosts.names:
+            return
+        self._hosts.lines[name] += 1
+        if self._hosts.lines[name] > len(self.plan.slots) + MORE_LINES or len(text) > LINE:
+            return
+        message = parsed(text.encode())
+        if message is not None and message.get("mesh") == VERSION:
+            self._obey(name, message)
+
+    def _complain(self, line: bytes) -> None:
+        """A line of the engine's standard error, which begins with a name if it is of a host."""
+        found = GONE.match(line)
+        if found is not None:
+            self._hosts.gone.add(found[1].decode())
+        self._hosts.errors += 1
+        if self._hosts.errors <= MOST_ERRORS:
+            self._tell(line.decode("utf-8", "replace")[:200])
+
+    def _obey(self, name: str, message: dict[str, Any]) -> None:
+        if "ready" in message:
+            self._arrived(name, message.get("clock"))
+        elif "behind" in message:
+            self._hosts.ready.discard(name)
+            self._tell(f"{name}: its clock is behind, it has no tests")
+        else:
+            row = read_row(message, self.plan)
+            if row is not None and row.client == name and (row.slot, name) not in self._rows:
+                self._rows[row.slot, name] = row
+                self._results.row(row)
+
+    def _arrived(self, name: str, clock: object) -> None:
+        """A host is ready, unless its clock is ahead even of the time at which this arrived."""
+        ahead: Optional[float] = None
+        if isinstance(clock, (int, float)) and not isinstance(clock, bool):
+            ahead = clock - time.time()
+        if ahead is None or not ahead < self.plan.guard / 2:
+            self._hosts.refused[name] = "its clock is ahead, it has no tests"
+        else:
+            self._hosts.ready.add(name)
+
+
+def on_signals() -> None:
+    """Make SIGTERM and SIGHUP raise StoppedError, as SIGINT raises KeyboardInterrupt."""
+
+    def stop(_number: int, _frame: object) -> None:
+        raise StoppedError
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

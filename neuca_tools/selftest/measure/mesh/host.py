@@ -1,0 +1,265 @@
+"""The part of one host in a mesh: in each slot it is a client, a server or neither."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import NamedTuple, Optional
+
+from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.measure.helper.serve import Server
+from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.measure.mesh.lines import Lines
+from neuca_tools.selftest.measure.mesh.pair import measure, mine
+from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
+from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.mesh.model import (
+    MOST_SLOTS,
+    VERSION,
+    MeshPlan,
+    Row,
+    check_slot,
+    read_plan,
+    row_record,
+)
+
+# Seconds without a message after which a host gives up, if no slot is left.
+IDLE = 600.0
+# Bytes of a message of the coordinator: the slots of 4096 hosts.
+LONGEST = 16 * 2**20
+# The part of the guard interval by which a clock may differ.
+TOLERATED = 0.5
+Slot = tuple[int, tuple[tuple[int, ...], ...]]
+
+
+class _Child(NamedTuple):
+    """The process of a slot; `row` is what a client of it has to fill in, None for a server."""
+
+    process: int
+    reading: int
+    row: Optional[Row]
+
+
+@dataclass
+class _Schedule:
+    """The slots, which of them is next, and when it begins, in seconds since 1970."""
+
+    slots: Sequence[Slot] = ()
+    place: int = 0
+    start: Optional[float] = None
+
+    @property
+    def next(self) -> Optional[Slot]:
+        if self.start is None or self.place >= len(self.slots):
+            return None
+        return self.slots[self.place]
+
+
+class Member:
+    """A host of a mesh. `tell` is called with each line of output.
+
+    `lines` are the messages of the coordinator; None if the schedule is known in advance.
+    """
+
+    def __init__(
+        self,
+        plan: MeshPlan,
+        name: str,
+        agent: AgentPlan,
+        secret: bytes,
+        tell: Callable[[str], None],
+        lines: Optional[Lines] = None,
+    ) -> None:
+        self._plan, self._name, self._agent, self._secret = plan, name, agent, secret
+        self._tell, self._lines = tell, lines
+        self._schedule = _Schedule()
+        self._child: Optional[_Child] = None
+        self._output = b""
+        # When the slot of the child ends, by the monotonic clock.
+        self._end = 0.0
+        self._heard = time.monotonic()
+
+    def announce(self) -> None:
+        self._say({"mesh": VERSION, "ready": self._name, "clock": time.time()})
+
+    def follow(self, slots: Sequence[Slot], start: float) -> None:
+        """Run these slots from `start` on, in seconds since 1970, and return after the last."""
+        self._schedule = _Schedule(slots, 0, start)
+        self.run()
+
+    def run(self) -> None:
+        """Return when the coordinator ends, or the slots. Raises SelftestError for a message."""
+        try:
+            while self._turn():
+                pass
+        finally:
+            self._end_slot(report=False)
+
+    def _say(self, message: dict[str, object]) -> None:
+        self._tell(json.dumps(message, separators=(",", ":")))
+
+    def _turn(self) -> bool:
+        """Wait for what comes next and handle it; False after the end."""
+        if self._schedule.next is None and self._child is None and self._lines is None:
+            return False
+        sources = [one for one in (self._lines, self._child and self._child.reading) if one]
+        ready = readable(sources, self._due())
+        if self._child and self._child.reading in ready:
+            self._take(self._child)
+        if self._lines is not None and self._lines in ready:
+            self._heard = time.monotonic()
+            for message in self._lines.take():
+                if not self._obey(message):
+                    return False
+            if self._lines.ended:
+                return False
+        if self._child and time.monotonic() >= self._end:
+            self._end_slot()
+        self._begin_if_due()
+        busy = self._child is not None or self._schedule.next is not None
+        return busy or time.monotonic() < self._heard + IDLE
+
+    def _due(self) -> float:
+        """When something has to be done in any case, by the monotonic clock."""
+        due = self._heard + IDLE
+        if self._child:
+            due = self._end
+        if self._schedule.next is not None and self._schedule.start is not None:
+            due = min(due, time.monotonic() + self._schedule.start - time.time())
+        return due
+
+    # --- Messages of the coordinator -----------------------------------------------------------
+
+    def _obey(self, message: dict[str, object]) -> bool:
+        """Do what a message says; False if this host cannot take part."""
+        if "slots" in message:
+            self._schedule = _Schedule(read_slots(message["slots"], len(self._plan.hosts)))
+        if "next" in message:
+            place, start, clock = (message.get(one) for one in ("next", "start", "clock"))
+            if not all(isinstance(one, (int, float)) for one in (place, start, clock)):
+                raise SelftestError("follow the coordinator: a message without its times")
+            # It was sent before it was received: a clock that is behind even then is wrong.
+            behind = float(str(clock)) - time.time()
+            if behind > TOLERATED * self._plan.guard:
+                self._say({"mesh": VERSION, "behind": round(behind, 3)})
+                return False
+            self._end_slot()
+            self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
+        return True
+
+    # --- Slots ---------------------------------------------------------------------------------
+
+    def _begin_if_due(self) -> None:
+        slot, start = self._schedule.next, self._schedule.start
+        if slot is None or start is None or time.time() < start:
+            return
+        self._end_slot()
+        self._schedule.place += 1
+        self._schedule.start = start + self._plan.slot_seconds
+        number, pairs = slot
+        names = mine(self._plan, pairs, self._name)
+        if names is None:
+            return
+        # Later slots keep to the clock, whenever this one began.
+        left = self._plan.slot_seconds - (time.time() - start) - self._plan.guard / 2
+        self._end = time.monotonic() + max(1.0, left)
+        row = Row(number, *names) if names[0] == self._name else None
+        self._output = b""
+        self._child = self._started(row, names[0], max(1.0, left))
+
+    def _started(self, row: Optional[Row], client: str, seconds: float) -> _Child:
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        parent, process = os.getpid(), os.fork()
+        if process:
+            os.close(writing)
+            return _Child(process, reading, row)
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            if os.getppid() == parent:
+                self._work(row, client, seconds, writing)
+        finally:
+            # Without the parent's exit handlers.
+            os._exit(0)
+
+    def _work(self, row: Optional[Row], client: str, seconds: float, writing: int) -> None:
+        """What the process of a slot does."""
+        addresses = {host.name: ip_address(host.address) for host in self._plan.hosts}
+        if row is None:
+            server = Server(
+                [addresses[self._name]],
+                self._plan.port,
+                self._secret,
+                lambda _: None,
+                clients=frozenset({addresses[client]}),
+            )
+            server.run(seconds)
+            return
+        try:
+            row = measure(self._plan, row, self._agent, self._secret)
+        except Exception as error:  # noqa: BLE001 - one test that fails is not the end of a mesh
+            row = replace(row, error="local", text=repr(error)[:200])
+        os.write(writing, json.dumps(row_record(row), separators=(",", ":")).encode())
+
+    def _take(self, child: _Child) -> None:
+        """Read what the process of a slot wrote; at its end, report it."""
+        piece = os.read(child.reading, 65536)
+        self._output += piece
+        if not piece:
+            self._end_slot()
+
+    def _end_slot(self, report: bool = True) -> None:
+        """End the process of a slot, and report its row; one without a result was too late."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        os.close(child.reading)
+        late = not self._output
+        if late or child.row is None:
+            with suppress(ProcessLookupError):
+                os.kill(child.process, signal.SIGKILL)
+        os.waitpid(child.process, 0)
+        if not report or child.row is None:
+            return
+        if late:
+            self._say(row_record(replace(child.row, error="late")))
+        else:
+            self._tell(self._output.decode())
+
+
+def read_slots(data: object, hosts: int) -> tuple[Slot, ...]:
+    """The slots in a message. Raises SelftestError."""
+    found: list[Slot] = []
+    try:
+        assert isinstance(data, list)
+        for number, pairs in data:
+            found.append((int(number), tuple((int(one), int(two)) for one, two in pairs)))
+    except (AssertionError, TypeError, ValueError):
+        raise SelftestError("follow the coordinator: its slots cannot be read") from None
+    if len(found) > MOST_SLOTS:
+        raise SelftestError(f"follow the coordinator: more than {MOST_SLOTS} slots")
+    for number, slot in found:
+        check_slot(slot, hosts, number)
+    return tuple(found)
+
+
+def invited(lines: Lines, patience: float) -> tuple[MeshPlan, bytes]:
+    """The plan and the secret, which come first. Raises SelftestError."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline and not lines.ended:
+        if readable([lines], deadline):
+            for message in lines.take():
+                plan, secret = read_plan(message.get("plan")), str(message.get("secret"))
+                if len(secret) < 16:
+                    break
+                return plan, secret.encode()
+    raise SelftestError("join a mesh: there is no plan with a secret on standard input")

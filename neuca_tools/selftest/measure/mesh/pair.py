@@ -1,0 +1,137 @@
+"""One test of a mesh: connection, identity, path MTU, and TCP in both directions, as a Row."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from ipaddress import ip_address
+from typing import NamedTuple, Optional
+
+from neuca_tools.errors import NeucaError, SelftestError, UsageError
+from neuca_tools.model import Device
+from neuca_tools.model import Host as Address
+from neuca_tools.selftest.diagnosis.diagnose import phase_results
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.measure.helper.channel import ChannelError
+from neuca_tools.selftest.measure.helper.greeting import ImpostorError
+from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect
+from neuca_tools.selftest.measure.host import kernel
+from neuca_tools.selftest.measure.host.kernel import Way
+from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
+from neuca_tools.selftest.measure.iperf.command import Test
+from neuca_tools.selftest.measure.iperf.conduct import conduct
+from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.mesh.model import MOST_MACS, MOST_TEXT, MeshPlan, Row
+
+# Seconds in addition to the guard interval within which the server has to listen, and between two
+# attempts: its clock may be behind, and its host busy.
+APPEARING, AGAIN = 5.0, 0.2
+# Round trips that are measured, and the seconds for them.
+TRIPS, TRIPS_WITHIN = 5, 1.0
+
+
+class Route(NamedTuple):
+    """The way to the server, and the device that it leads through."""
+
+    peer: Address
+    source: Address
+    way: Way
+    device: Device
+
+
+def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
+    """The row with what was measured, or with the reason why it was not."""
+    address = next(host.address for host in plan.hosts if host.name == row.server)
+    try:
+        route = _route(ip_address(address), agent)
+    except UsageError as error:
+        return _failed(row, "reserved", error)
+    except SelftestError as error:
+        return _failed(row, "wrong-interface", error)
+    except OSError as error:
+        return _failed(row, "unreachable", error)
+    macs: tuple[str, ...] = ()
+    if route.way.gateway is None and route.peer.version == 4:
+        with suppress(OSError):
+            macs = reach.answering(route.peer, route.source, route.device)
+    row = replace(row, macs=macs[:MOST_MACS])
+    try:
+        helper = _connected(route, plan, secret)
+    except AbsentError as error:
+        return _failed(row, error.word, error)
+    except ImpostorError as error:
+        return _failed(row, "wrong-peer", error)
+    except ChannelError as error:
+        return _failed(row, "failed", error)
+    try:
+        return _measured(row, plan, route, helper)
+    except (NeucaError, OSError) as error:
+        return _failed(row, "failed", error)
+    finally:
+        helper.close()
+
+
+def _failed(row: Row, word: str, error: Exception) -> Row:
+    return replace(row, error=word, text=str(error)[:MOST_TEXT])
+
+
+def _route(peer: Address, agent: AgentPlan) -> Route:
+    """Raises UsageError if no test may use it, SelftestError if it is not the planned one."""
+    way = kernel.way_to(peer)
+    device = kernel.devices().get(way.index)
+    if device is None or way.source is None:
+        raise OSError(0, "the route has no device or no source address")
+    planned = permit(peer, way, device, agent, None)
+    if planned != device.name:
+        raise SelftestError(f"the route leaves through {device.name}, not through {planned}")
+    return Route(peer, way.source, way, device)
+
+
+def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
+    """A session with the server, which may begin a little later. Raises ChannelError."""
+    deadline = time.monotonic() + plan.guard + APPEARING
+    while True:
+        try:
+            return connect(route.peer, plan.port + 1, secret, route.source)
+        except AbsentError as error:
+            if error.word != "refused" or time.monotonic() >= deadline:
+                raise
+        readable([], time.monotonic() + AGAIN)
+
+
+def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
+    peer, source, port = route.peer, route.source, plan.port + 1
+    trips = roundtrip.datagrams(peer, port, helper.token, source)
+    rtt = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN).p50
+    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt or 0.0)
+    row = replace(row, rtt=rtt, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
+    out, text = _rate(test, helper)
+    row = replace(row, rate_out=out)
+    if text is None:
+        back, text = _rate(test._replace(direction="reverse"), helper)
+        row = replace(row, rate_back=back)
+    if text is not None:
+        return replace(row, error="failed", text=text[:MOST_TEXT])
+    return row
+
+
+def _rate(test: Test, helper: Helper) -> tuple[Optional[float], Optional[str]]:
+    """The rate of one transfer in bit/s, and why there is none."""
+    phases = conduct("tcp", test, helper)
+    (result,) = phase_results(replace(Evidence(), phases=tuple(phases)))
+    return result.steady or result.rate, result.error
+
+
+def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
+    """The pair of this host in a slot, as (client, server); None if it has none."""
+    for client, server in pairs:
+        names = (plan.hosts[client].name, plan.hosts[server].name)
+        if name in names:
+            return names
+    return None

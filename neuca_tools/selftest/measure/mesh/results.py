@@ -1,0 +1,182 @@
+"""The file of a mesh: its plan, then a line for each test, so that a run can be continued.
+
+It is locked while a run writes it, and the holder of the lock is the process that `stop` ends.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Optional
+
+from neuca_tools.errors import ObserveError, SelftestError, UsageError
+from neuca_tools.files import lock_holder
+from neuca_tools.selftest.measure.mesh.lines import parsed
+from neuca_tools.selftest.mesh.model import (
+    VERSION,
+    MeshPlan,
+    Row,
+    identity,
+    plan_record,
+    read_plan,
+    read_row,
+    row_record,
+)
+
+# Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
+LONGEST, MOST = 32 * 2**20, 2**30
+
+
+class Recorded(NamedTuple):
+    """The last plan in the files, the rows that fit it, the last one of each test, and the time."""
+
+    plan: MeshPlan
+    rows: tuple[Row, ...]
+    began: Optional[float]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to test: retests are planned when the rounds are over."""
+        planned = sum(map(len, self.plan.slots))
+        return len(self.rows) == planned and self.plan.retests is not None
+
+
+class Results:
+    """A file that is open for writing."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor, self._path = descriptor, path
+
+    def recorded(self) -> Optional[Recorded]:
+        """What an earlier run has written; None for a new file. Raises SelftestError."""
+        # Another descriptor of this file would release the lock when it is closed (fcntl(2)).
+        with os.fdopen(self._descriptor, "rb", closefd=False) as stream:
+            stream.seek(0)
+            records = list(_records(stream))
+        if not records:
+            return None
+        return joined({str(self._path): records})
+
+    def plan(self, plan: MeshPlan) -> None:
+        self._write({"mesh": VERSION, "plan": plan_record(plan), "began": round(time.time(), 3)})
+
+    def row(self, row: Row) -> None:
+        self._write(row_record(row))
+
+    def _write(self, record: dict[str, object]) -> None:
+        content = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        try:
+            while content:
+                content = content[os.write(self._descriptor, content) :]
+        except OSError as error:
+            raise SelftestError(f'write "{self._path}": {error.strerror}') from error
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Results]:
+    """The file, locked. Raises SelftestError, and UsageError if another run has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SelftestError(f'write "{path}": {error.strerror}') from error
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f'write "{path}": another run is writing it') from None
+        _end_line(descriptor)
+        yield Results(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _end_line(descriptor: int) -> None:
+    """End a line that a run which was killed has left incomplete."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+
+
+def stop(path: Path) -> bool:
+    """End the run that writes this file; False if there is none. Raises SelftestError."""
+    try:
+        holder = lock_holder(path)
+    except (ObserveError, OSError) as error:
+        raise SelftestError(f"stop the mesh: {error}") from error
+    if holder <= 0:
+        return False
+    try:
+        os.kill(holder, signal.SIGTERM)
+    except OSError as error:
+        raise SelftestError(f"stop the mesh: process {holder}: {error.strerror}") from error
+    return True
+
+
+def read(paths: Iterable[Path]) -> Recorded:
+    """What the files have together. Raises SelftestError if none has a plan."""
+    found: dict[str, Iterable[dict[str, object]]] = {}
+    for path in paths:
+        try:
+            with path.open("rb") as stream:
+                found[str(path)] = list(_records(stream))
+        except OSError as error:
+            raise SelftestError(f'read "{path}": {error.strerror}') from error
+    return joined(found)
+
+
+def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
+    """The plan and the rows in these records. Raises SelftestError."""
+    plan, began = None, None
+    waiting: list[dict[str, object]] = []
+    for name, records in files.items():
+        for record in records:
+            if "plan" not in record:
+                waiting.append(record)
+                continue
+            found = read_plan(record["plan"])
+            if plan is not None and not continues(found, plan):
+                raise SelftestError(f'read "{name}": it has two different plans')
+            plan = found
+            if began is None:
+                began = _time(record.get("began"))
+    if plan is None:
+        raise SelftestError("read the results of a mesh: there is no plan in them")
+    rows = {}
+    for one in waiting:
+        row = read_row(one, plan)
+        if row is not None:
+            rows[row.slot, row.client] = row
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began)
+
+
+def continues(later: MeshPlan, plan: MeshPlan) -> bool:
+    """Whether a plan is the same one, or that with its retests."""
+    if identity(later) == identity(plan):
+        return True
+    return later.hosts == plan.hosts and later.slots[: len(plan.slots)] == plan.slots
+
+
+def _time(value: object) -> Optional[float]:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e11:
+        return None
+    return float(value)
+
+
+def _records(stream: BinaryIO) -> Iterator[dict[str, object]]:
+    """The JSON objects in a file; lines that are none are passed over."""
+    left = MOST
+    while left > 0 and (line := stream.readline(LONGEST)):
+        left -= len(line)
+        record = parsed(line)
+        if record is not None and "hosts" in record and "slots" in record:
+            record = {"plan": record}
+        if record is not None:
+            yield record

@@ -1,0 +1,265 @@
+"""The plan of a mesh and the result of one test, read with bounds from what other hosts sent."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from ipaddress import ip_address
+from typing import Optional, cast
+
+from neuca_tools.errors import SelftestError
+from neuca_tools.selftest.evidence.codec import decode, encode
+
+VERSION = 1
+# Hosts of one mesh; labels of a host; slots of a plan with its retests.
+MOST_HOSTS, MOST_LABELS, MOST_SLOTS = 4096, 8, 20_000
+# Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
+# host, and lost probes of the path MTU time out (path_mtu.PATIENCE).
+SETTLE = 15.0
+# A name goes into command lines and file names of other programs.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
+# What a host may say of itself: MACs of one address, characters of a text.
+MOST_MACS, MOST_TEXT = 4, 200
+# Rates in bit/s, sizes in bytes, times in seconds that a host may report.
+BOUNDS = {
+    "rate_out": 1e13,
+    "rate_back": 1e13,
+    "mtu_out": 65536.0,
+    "mtu_back": 65536.0,
+    "rtt": 3600.0,
+}
+# Why a test has no rate, in words that the localiser knows.
+ERRORS = (
+    "refused",  # nothing listens there, or another host has the address
+    "timeout",
+    "no-route",
+    "unreachable",
+    "wrong-peer",  # it does not know the secret
+    "wrong-interface",  # the route leaves through another device than planned
+    "reserved",  # the route leaves through a management NIC: nothing was sent
+    "failed",  # the test broke off
+    "late",  # it had not ended at the end of its slot
+    "local",  # this host could not test at all
+)
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MeshHost:
+    """A host, the address of its dataplane, and its labels, such as rack=r1."""
+
+    name: str
+    address: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MeshPlan:
+    """Who tests whom in which slot.
+
+    A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
+    `rate` limits each transfer, in bit/s; `seconds` are those of a transfer, `guard` those by which
+    clocks may differ. `expect` is the rate that every path should carry. `group` is the label that
+    tells groups apart, the next two are the most tests at a time of one uplink and one hypervisor.
+    `retests` is the first slot of the retests, None without any.
+    """
+
+    hosts: tuple[MeshHost, ...]
+    slots: tuple[tuple[tuple[int, ...], ...], ...]
+    rate: float
+    seed: int = 0
+    rounds: int = 0
+    seconds: float = 2.0
+    guard: float = 3.0
+    port: int = 45678
+    expect: Optional[float] = None
+    group: Optional[str] = None
+    per_uplink: int = 4
+    per_hypervisor: int = 1
+    retests: Optional[int] = None
+    version: int = VERSION
+
+    @property
+    def slot_seconds(self) -> float:
+        """The longest time that a slot takes."""
+        return 2 * self.guard + 2 * self.seconds + SETTLE
+
+    def group_of(self, host: int) -> str:
+        """The group of a host; empty if it has none."""
+        return self.hosts[host].labels.get(self.group or "", "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of one test, as its client reports it: `out` is from the client to the server.
+
+    Rates in bit/s, MTUs in bytes, `rtt` in seconds. `macs` are those that answer for the server's
+    address. `error` is one of ERRORS. A value that is not known is None.
+    """
+
+    slot: int
+    client: str
+    server: str
+    rate_out: Optional[float] = None
+    rate_back: Optional[float] = None
+    mtu_out: Optional[int] = None
+    mtu_back: Optional[int] = None
+    rtt: Optional[float] = None
+    macs: tuple[str, ...] = ()
+    error: Optional[str] = None
+    text: Optional[str] = None
+
+
+def plan_record(plan: MeshPlan) -> dict[str, object]:
+    """Plain JSON."""
+    return cast("dict[str, object]", encode(plan))
+
+
+def identity(plan: MeshPlan) -> str:
+    """What tells this plan from others, 16 hexadecimal digits."""
+    return sha256(repr(plan_record(plan)).encode()).hexdigest()[:16]
+
+
+def read_plan(data: object) -> MeshPlan:
+    """The plan in this JSON. Raises SelftestError with what is wrong."""
+    if not isinstance(data, dict):
+        raise SelftestError("read the plan: it is not a JSON object")
+    plan = decode(MeshPlan, data, VERSION, "plan")
+    _check_hosts(plan.hosts)
+    _check_numbers(plan)
+    if len(plan.slots) > MOST_SLOTS:
+        raise _wrong(f"it has more than {MOST_SLOTS} slots")
+    for number, slot in enumerate(plan.slots):
+        check_slot(slot, len(plan.hosts), number)
+    return plan
+
+
+def _check_numbers(plan: MeshPlan) -> None:
+    bounds = {
+        "rate": (plan.rate, 1.0, 1e13),
+        "seconds": (plan.seconds, 1.0, 3600.0),
+        "guard": (plan.guard, 0.1, 60.0),
+        "port": (plan.port, 1024, 65533),
+        "per_uplink": (plan.per_uplink, 1, MOST_HOSTS),
+        "per_hypervisor": (plan.per_hypervisor, 1, MOST_HOSTS),
+        "expect": (plan.expect or 1.0, 1.0, 1e13),
+    }
+    for name, (value, low, high) in bounds.items():
+        if not low <= value <= high:
+            raise _wrong(f'"{name}" is not from {low:g} to {high:g}')
+
+
+def _check_hosts(hosts: Sequence[MeshHost]) -> None:
+    if not 2 <= len(hosts) <= MOST_HOSTS:
+        raise _wrong(f"it needs 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
+    for host in hosts:
+        check_host(host)
+    addresses = (str(ip_address(one.address)) for one in hosts)
+    count = Counter([*(one.name for one in hosts), *addresses])
+    for value, times in count.items():
+        if times > 1:
+            raise _wrong(f'two hosts have the name or address "{value}"')
+
+
+def check_host(host: MeshHost) -> None:
+    """Raise SelftestError unless the name, the address and the labels are well-formed."""
+    if not NAME.fullmatch(host.name):
+        raise _wrong(f"a host is called {host.name[:70]!r}: letters, digits and ._- are accepted")
+    try:
+        address = ip_address(host.address)
+    except ValueError:
+        raise _wrong(f'"{host.name}" has the address {host.address[:50]!r}') from None
+    if address.is_multicast or address.is_unspecified or address.is_loopback:
+        raise _wrong(f'"{host.name}": {address} is not the address of a host')
+    words = [*host.labels, *host.labels.values()]
+    if len(host.labels) > MOST_LABELS or not all(NAME.fullmatch(word) for word in words):
+        raise _wrong(f'"{host.name}": its labels are not up to {MOST_LABELS} of NAME=VALUE')
+
+
+def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
+    """Raise SelftestError unless the pairs of a slot are pairs, of known hosts, and disjoint."""
+    busy: set[int] = set()
+    for pair in slot:
+        if len(pair) != 2 or not all(0 <= one < hosts for one in pair):
+            raise _wrong(f"slot {number} has {list(pair)[:4]}, which is no pair of its hosts")
+        if pair[0] == pair[1] or busy & set(pair):
+            raise _wrong(f"slot {number} has a host twice")
+        busy |= set(pair)
+
+
+def _wrong(reason: str) -> SelftestError:
+    return SelftestError(f"read the plan: {reason}")
+
+
+# --- Results ---------------------------------------------------------------------------------
+
+
+def row_record(row: Row) -> dict[str, object]:
+    """Plain JSON, without what is not known."""
+    found = {one.name: getattr(row, one.name) for one in fields(row)}
+    known = {name: value for name, value in found.items() if value not in (None, ())}
+    return {"mesh": VERSION, **known}
+
+
+def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
+    """The result in this JSON; None unless it is one that the plan expects, within its bounds.
+
+    A host may say anything here. What is out of bounds makes the whole row invalid.
+    """
+    if not isinstance(data, dict) or data.get("mesh") != VERSION:
+        return None
+    slot, names = data.get("slot"), (data.get("client"), data.get("server"))
+    if type(slot) is not int or not 0 <= slot < len(plan.slots):
+        return None
+    pairs = {(plan.hosts[one].name, plan.hosts[two].name) for one, two in plan.slots[slot]}
+    if not all(isinstance(one, str) for one in names) or names not in pairs:
+        return None
+    values = {name: data.get(name) for name in BOUNDS}
+    if not all(value is None or _is_within(value, BOUNDS[name]) for name, value in values.items()):
+        return None
+    if not _are_words_valid(data):
+        return None
+    macs, text = data.get("macs") or (), data.get("text")
+    return Row(
+        slot,
+        str(names[0]),
+        str(names[1]),
+        rate_out=values["rate_out"],
+        rate_back=values["rate_back"],
+        mtu_out=_whole(values["mtu_out"]),
+        mtu_back=_whole(values["mtu_back"]),
+        rtt=values["rtt"],
+        macs=tuple(sorted(set(macs))),
+        error=data.get("error"),
+        text=text,
+    )
+
+
+def _whole(value: Optional[float]) -> Optional[int]:
+    if value is None:
+        return None
+    return int(value)
+
+
+def _is_within(value: object, most: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # False for NaN too.
+    return 0 <= value <= most
+
+
+def _are_words_valid(data: Mapping[str, object]) -> bool:
+    macs, error, text = data.get("macs") or [], data.get("error"), data.get("text")
+    if not isinstance(macs, list) or len(macs) > MOST_MACS:
+        return False
+    if not all(isinstance(one, str) and MAC.fullmatch(one) for one in macs):
+        return False
+    if text is not None and (not isinstance(text, str) or len(text) > MOST_TEXT):
+        return False
+    return error is None or error in ERRORS

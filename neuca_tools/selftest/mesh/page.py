@@ -1,0 +1,77 @@
+"""The report of a mesh as one HTML file without scripts or external resources."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from neuca_tools import __version__
+from neuca_tools.model.printable import markup
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.mesh.picture import heat_map, legend
+from neuca_tools.selftest.mesh.report import MeshResult, line
+from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
+from neuca_tools.selftest.report.page import STATES
+from neuca_tools.selftest.report.style import STYLE
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+OWN_STYLE = """
+svg.mesh{font:9px ui-monospace,monospace;margin:0 auto}svg.mesh text{fill:var(--quiet)}
+svg.mesh .border{stroke:var(--ink);stroke-width:.8;fill:none}
+svg.mesh .pixels{image-rendering:pixelated}
+svg.mesh .block{fill:transparent;stroke:var(--rule);stroke-width:.5}
+svg.mesh .block:hover{stroke:var(--ink);stroke-width:1.5}
+"""
+TITLE = "Mesh self-test"
+
+
+def page(result: MeshResult) -> str:
+    """The whole file."""
+    inside = "\n".join(_body(result))
+    return (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{TITLE}: {markup(result.words)}</title>\n"
+        f"<style>{STYLE}{OWN_STYLE}</style></head>\n"
+        f"<body><main>\n{inside}\n</main></body></html>\n"
+    )
+
+
+def _body(result: MeshResult) -> Iterator[str]:
+    verdict, plan = result.verdict, result.plan
+    yield f"<header><h1>{TITLE}</h1>"
+    about = [f"{len(plan.hosts)} hosts", f"{plan.rounds} rounds", f"seed {plan.seed}"]
+    if result.reference:
+        about.append(f"reference {amounts.rate(result.reference)}")
+    yield f"<p class=quiet>{markup(', '.join(about))}</p>"
+    state = STATES.get(verdict.exit_code, "unknown")
+    if verdict.exit_code is ExitCode.PASS:
+        state = "good"
+    yield f'<p class="verdict {state}">{markup(line(result))}</p></header>'
+    yield "<div class=findings>"
+    for finding in verdict.findings:
+        yield from _finding(finding)
+    if verdict.silent:
+        names = markup(", ".join(verdict.silent))
+        yield f'<section class="finding limit"><h2>Silent</h2><p>{names}</p></section>'
+    yield "</div><section><figure><figcaption>Rates: rows send, columns receive</figcaption>"
+    yield legend()
+    yield heat_map(result)
+    yield "</figure></section>"
+    yield f"<footer class=quiet>neuca-guest-tools {markup(__version__)}</footer>"
+
+
+def _finding(one: MeshFinding) -> Iterator[str]:
+    severity = "fault" if one.state == CONFIRMED else "limit"
+    tag = f"<span class=tag>{markup(one.state)}</span>"
+    way = "" if one.direction == "both" else f" ({one.direction})"
+    title = f"<h2>{tag} {markup(one.kind)}: {markup(one.subject + way)}</h2>"
+    yield f'<section class="finding {severity}">{title}<p>{markup(one.text)}.</p>'
+    tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
+    yield f"<p class=quiet>{markup(tests)}</p>"
+    if one.equivalent:
+        yield f"<p>The same tests are evidence of: {markup(', '.join(one.equivalent))}.</p>"
+    yield f"<p><code>{markup(', '.join(one.tests))}</code></p></section>"

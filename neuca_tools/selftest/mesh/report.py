@@ -1,0 +1,245 @@
+"""The verdict of a mesh as one line, a list, a line for Nagios, OpenMetrics and JSON."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from neuca_tools.model import printable
+from neuca_tools.model.printable import plain
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
+from neuca_tools.selftest.evidence.codec import encode
+from neuca_tools.selftest.mesh.localise import RATE, quantile, references
+from neuca_tools.selftest.mesh.model import MeshPlan, Row, identity
+from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
+from neuca_tools.selftest.report.nagios import STATES
+
+VERSION = 1
+# The most findings that are exported as metrics.
+MOST_FINDINGS = 100
+STATES_OF_HOSTS = ("good", "named", "silent")
+METRICS = {
+    "run_info": "The plan of the last mesh, by its seed and what tells it from others.",
+    "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
+    "verdict": "The exit code of the mesh: 0 is a pass.",
+    "hosts": "The hosts that are good, named in a confirmed finding, or silent.",
+    "tests": "The tests with a result, and those that were planned.",
+    "host_rate_ratio": "The median rate of a host's tests, as a share of the reference.",
+    "group_rate_ratio": "The same for what crosses the border of a group.",
+    "finding_score": "The log-likelihood ratio of a finding.",
+}
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The median rates of a host or a group as shares of the reference; None if not known."""
+
+    name: str
+    group: str
+    sent: Optional[float] = None
+    received: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class MeshResult:
+    """A plan, its rows, what they mean, and when the run began, in seconds since 1970."""
+
+    plan: MeshPlan
+    rows: Sequence[Row]
+    verdict: Verdict
+    began: Optional[float] = None
+
+    @property
+    def words(self) -> str:
+        """The exit code in words."""
+        if self.verdict.exit_code is ExitCode.BELOW:
+            return FAULTY
+        return WORDS[self.verdict.exit_code]
+
+    @cached_property
+    def reference(self) -> Optional[float]:
+        """The rate that every path should carry, in bit/s."""
+        return references(self.rows, self.plan.expect)[RATE]
+
+
+def rates_of_hosts(result: MeshResult) -> list[Rates]:
+    """Of each host, in the order of the plan."""
+    sent, received = _shares(result, {host.name: host.name for host in result.plan.hosts}, False)
+    return [
+        Rates(host.name, result.plan.group_of(number), sent.get(host.name), received.get(host.name))
+        for number, host in enumerate(result.plan.hosts)
+    ]
+
+
+def rates_of_groups(result: MeshResult) -> list[Rates]:
+    """Of each group, by its name: of the tests that cross its border."""
+    plan = result.plan
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    sent, received = _shares(result, group, True)
+    names = sorted(set(group.values()) - {""})
+    return [Rates(name, name, sent.get(name), received.get(name)) for name in names]
+
+
+Shares = dict[str, float]
+
+
+def _shares(result: MeshResult, key: Mapping[str, str], crossing: bool) -> tuple[Shares, Shares]:
+    """The median shares of what is sent and received, by key."""
+    sent: dict[str, list[float]] = {}
+    received: dict[str, list[float]] = {}
+    for row in result.rows:
+        one, two = key[row.client], key[row.server]
+        if crossing and one == two:
+            continue
+        for sender, receiver, rate in ((one, two, row.rate_out), (two, one, row.rate_back)):
+            if rate is not None:
+                sent.setdefault(sender, []).append(rate)
+                received.setdefault(receiver, []).append(rate)
+    return _medians(sent, result.reference), _medians(received, result.reference)
+
+
+def _medians(found: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
+    if not reference:
+        return {}
+    return {name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in found.items()}
+
+
+# --- Text ------------------------------------------------------------------------------------
+
+
+def line(result: MeshResult) -> str:
+    """The verdict in one line."""
+    verdict = result.verdict
+    words = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
+    words += [_name(one) for one in verdict.findings[:1]]
+    if len(verdict.findings) > 1:
+        words.append(f"{len(verdict.findings) - 1} more")
+    if verdict.silent:
+        words.append(f"{len(verdict.silent)} hosts silent")
+    return plain(f"MESH {', '.join(words)}")
+
+
+def _name(one: MeshFinding) -> str:
+    way = "" if one.direction == "both" else f" ({one.direction})"
+    return f"{one.kind} {one.subject}{way} {one.state}"
+
+
+def listing(result: MeshResult) -> str:
+    """The findings with their evidence, and the verdict as the last line."""
+    found: list[str] = []
+    for one in result.verdict.findings:
+        found.append(f"{one.state.upper():<13}{_name(one).rpartition(' ')[0]}: {one.text}")
+        tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
+        found.append(f"             {tests}")
+        if one.equivalent:
+            found.append(f"             or: {', '.join(one.equivalent)}")
+        found.append(f"             {', '.join(one.tests[-4:])}")
+    if result.verdict.silent:
+        found.append(f"{'SILENT':<13}{_some(result.verdict.silent)}")
+    if result.reference:
+        found.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
+    return printable.lines([*found, line(result)])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return ", ".join(names[:20]) + more
+
+
+def nagios(result: MeshResult) -> str:
+    """One line with performance data; the exit code is `NAGIOS[verdict.exit_code]`."""
+    verdict = result.verdict
+    state = STATES[NAGIOS[verdict.exit_code]]
+    values = {
+        "tests": f"{verdict.tested};;;0;{verdict.planned}",
+        "confirmed": f"{len(verdict.confirmed)}",
+        "findings": f"{len(verdict.findings)}",
+        "silent": f"{len(verdict.silent)}",
+    }
+    data = " ".join(f"'{name}'={value}" for name, value in values.items())
+    text = line(result).replace("|", "/")
+    return f"{text.replace('MESH', f'MESH {state} -', 1)} | {data}"
+
+
+# --- For programs ----------------------------------------------------------------------------
+
+
+def record(result: MeshResult) -> dict[str, object]:
+    """The JSON of a mesh. Within a version, keys may be added but not removed."""
+    verdict = result.verdict
+    return {
+        "version": VERSION,
+        "verdict": result.words,
+        "exit_code": int(verdict.exit_code),
+        "plan": identity(result.plan),
+        "began": result.began,
+        "seed": result.plan.seed,
+        "rounds": result.plan.rounds,
+        "reference": result.reference,
+        "tested": verdict.tested,
+        "planned": verdict.planned,
+        "silent": list(verdict.silent),
+        "findings": encode(verdict.findings),
+        "hosts": encode(rates_of_hosts(result)),
+        "groups": encode(rates_of_groups(result)),
+    }
+
+
+def document(result: MeshResult) -> str:
+    return printable.document(record(result))
+
+
+def metrics(result: MeshResult) -> str:
+    """OpenMetrics that is also Prometheus' text format; it grows with the hosts, not the pairs."""
+    found: dict[str, list[str]] = {}
+    for name, labels, value in _samples(result):
+        if value is not None:
+            inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+            braces = inside and f"{{{inside}}}"
+            found.setdefault(name, []).append(f"neuca_mesh_{name}{braces} {value:.10g}")
+    lines = []
+    for name, about in METRICS.items():
+        if name in found:
+            full = f"neuca_mesh_{name}"
+            lines += [f"# HELP {full} {about}", f"# TYPE {full} gauge", *found[name]]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+Sample = tuple[str, dict[str, str], Optional[float]]
+
+
+def _samples(result: MeshResult) -> Iterator[Sample]:
+    verdict, plan = result.verdict, result.plan
+    yield "run_info", {"plan": identity(plan), "seed": str(plan.seed)}, 1.0
+    yield "last_run_timestamp_seconds", {}, result.began
+    yield "verdict", {}, float(verdict.exit_code)
+    for state, count in zip(STATES_OF_HOSTS, _states(result)):
+        yield "hosts", {"state": state}, float(count)
+    yield "tests", {"state": "done"}, float(verdict.tested)
+    yield "tests", {"state": "planned"}, float(verdict.planned)
+    rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
+    for kind, rows in rates.items():
+        for one in rows:
+            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "out"}, one.sent
+            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "in"}, one.received
+    for finding in verdict.findings[:MOST_FINDINGS]:
+        names = ("kind", "subject", "direction", "symptom", "state")
+        labels = {name: str(getattr(finding, name)) for name in names}
+        yield "finding_score", labels, finding.score
+
+
+def _states(result: MeshResult) -> tuple[int, int, int]:
+    """The numbers of hosts that are good, named and silent."""
+    silent = set(result.verdict.silent)
+    hosts = {host.name for host in result.plan.hosts}
+    named = {name for one in result.verdict.confirmed for name in one.names} & hosts - silent
+    return len(hosts) - len(named) - len(silent), len(named), len(silent)
+
+
+def _escaped(word: str) -> str:
+    return plain(word).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,137 @@
+"""Which pairs to test again: suspects against hosts that are cleared, in two more rounds."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Optional
+
+from neuca_tools.selftest.mesh.entities import (
+    BETWEEN,
+    HOST,
+    HOST_IN,
+    HOST_OUT,
+    INSIDE,
+    ONE_WAY,
+    PAIR,
+    Entity,
+)
+from neuca_tools.selftest.mesh.localise import Found, observations
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row
+from neuca_tools.selftest.mesh.schedule import packed, shuffled
+
+ROUNDS = 2
+# Tests of a suspected group in each round.
+OF_A_GROUP = 4
+HOSTS = (HOST, HOST_IN, HOST_OUT)
+# The part of its tests that a cleared host may have bad ones in.
+MOSTLY = 0.25
+
+
+def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found) -> MeshPlan:
+    """The plan with slots for the retests of what was found; the same plan if that is nothing."""
+    chosen = _Chosen(plan, rows, found)
+    slots = list(plan.slots)
+    for turn in range(ROUNDS):
+        pairs = chosen.round(turn)
+        slots += packed(plan, pairs)
+    if len(slots) == len(plan.slots):
+        return plan
+    return replace(plan, slots=tuple(slots), retests=len(plan.slots))
+
+
+def cleared(plan: MeshPlan, rows: Sequence[Row], found: Found) -> set[str]:
+    """The hosts that were tested, that no suspect includes, and whose tests are mostly good."""
+    bad: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for seen in observations(plan, rows).values():
+        for one in seen:
+            for name in (one.sender.host, one.receiver.host):
+                every[name] += 1
+                bad[name] += one.bad
+    suspected = {name for one in (*found.suspects, *found.doubtful) for name in one.entity.names}
+    return {name for name in every if name not in suspected and bad[name] <= MOSTLY * every[name]}
+
+
+class _Chosen:
+    """Chooses the pairs of each round; no host is in two of them."""
+
+    def __init__(self, plan: MeshPlan, rows: Sequence[Row], found: Found) -> None:
+        self._plan, self._found = plan, found
+        self._numbers = {host.name: number for number, host in enumerate(plan.hosts)}
+        good = cleared(plan, rows, found)
+        names = [host.name for host in plan.hosts if host.name in good]
+        self._good = shuffled(names, plan.seed, "retest")
+        suspects = (*found.suspects, *found.doubtful)
+        self._suspected = {name for one in suspects for name in one.entity.names}
+        self._met = {frozenset((row.client, row.server)) for row in rows}
+
+    def round(self, turn: int) -> list[Pair]:
+        """The pairs of one round: of the suspects first, then of pairs that were only bad."""
+        self._busy: set[str] = set()
+        found: list[Pair] = []
+        suspects = (*self._found.suspects, *self._found.doubtful)
+        for entity in dict.fromkeys([*(one.entity for one in suspects), *self._found.pairs]):
+            found += self._pairs(entity, turn)
+        return found
+
+    def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
+        if entity.kind in HOSTS:
+            return self._first(
+                ((good, entity.names[0]) for good in self._partners(entity, turn)), 1
+            )
+        if entity.kind == PAIR:
+            one, two = entity.names
+            return self._first([(two, one), (one, two)][turn % 2 :], 1)
+        return self._first(self._of_groups(entity, turn), OF_A_GROUP)
+
+    def _partners(self, entity: Entity, turn: int) -> Iterator[str]:
+        """Cleared hosts, in another order each round, those first that were not met yet."""
+        around = self._good[turn * 7 :] + self._good[: turn * 7]
+        name = entity.names[0]
+        yield from (one for one in around if frozenset((one, name)) not in self._met)
+        yield from around
+
+    def _of_groups(self, entity: Entity, turn: int) -> Iterable[tuple[str, str]]:
+        """Pairs that pass a suspected group, in the order of the round."""
+        if entity.kind == INSIDE:
+            members = self._members(entity.names[0])
+            pairs = list(combinations(members, 2))
+        elif entity.kind in (ONE_WAY, BETWEEN):
+            one, two = map(self._members, entity.names)
+            pairs = list(product(one, two))
+        else:
+            members = self._members(entity.names[0])
+            others = [one for one in self._good if one not in set(members)]
+            pairs = [
+                (others[place % len(others)], one) for place, one in enumerate(members) if others
+            ]
+        return shuffled(pairs, self._plan.seed, f"retest {turn}")
+
+    def _members(self, group: str) -> list[str]:
+        """The members of a group that are not suspected themselves."""
+        return [
+            host.name
+            for number, host in enumerate(self._plan.hosts)
+            if self._plan.group_of(number) == group and host.name not in self._suspected
+        ]
+
+    def _first(self, pairs: Iterable[tuple[str, str]], most: int) -> list[Pair]:
+        """The first pairs whose hosts are both free in this round."""
+        found: list[Pair] = []
+        for client, server in pairs:
+            if len(found) == most:
+                break
+            if client != server and self._busy.isdisjoint((client, server)):
+                self._busy.update((client, server))
+                found.append((self._numbers[client], self._numbers[server]))
+        return found
+
+
+def is_retest(plan: MeshPlan, row: Row) -> bool:
+    first: Optional[int] = plan.retests
+    return first is not None and row.slot >= first

@@ -1,0 +1,237 @@
+"""Hosts and a seed become slots of disjoint pairs: the schedule of a mesh, and that of its retests.
+
+The circle method gives each host one partner in each round, and all of them in M-1 rounds, where M
+is the number of hosts or, if that is odd, one more (R. Kirkman 1847).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple, Optional, TypeVar
+
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
+
+T = TypeVar("T")
+# Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
+# 8 random rounds find the steady fault of a host or a group among any number of hosts: with a share
+# f of bad partners, a host is cleared by ln(N/e)/ln(1/f) tests.
+ALL_UP_TO, RANDOM_ROUNDS = 64, 8
+# The part of these rounds that stays within groups, before uplinks are loaded.
+WITHIN = 0.25
+# Tests at the same time through one uplink, and on one hypervisor.
+PER_UPLINK, PER_HYPERVISOR = 4, 1
+UPLINK, HYPERVISOR = "uplink", "hypervisor"
+# How many of the last slots a pair may still be put into.
+WINDOW = 64
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to plan; see `mesh plan --help`. `rounds` None: as ALL_UP_TO says."""
+
+    rate: float
+    rounds: Optional[int] = None
+    seed: int = 0
+    group: Optional[str] = None
+    per_uplink: int = PER_UPLINK
+    per_hypervisor: int = PER_HYPERVISOR
+    seconds: float = 2.0
+    guard: float = 3.0
+    port: int = 45678
+    expect: Optional[float] = None
+
+
+class _Caps(NamedTuple):
+    """What the slots of a plan depend on."""
+
+    group: Optional[str]
+    per_uplink: int
+    per_hypervisor: int
+
+
+class Budget(NamedTuple):
+    """What a plan takes at most: seconds, and bytes that all hosts send, and the busiest one."""
+
+    seconds: float
+    bytes: float
+    most_of_a_host: float
+
+
+def circle(count: int) -> Iterator[list[Pair]]:
+    """The rounds of the circle method for hosts 0 to count-1."""
+    even = count + count % 2
+    last = even - 1
+    for turn in range(last):
+        steps = range(1, even // 2)
+        pairs = [(last, turn), *(((turn + one) % last, (turn - one) % last) for one in steps)]
+        yield [(one, two) for one, two in pairs if one < count and two < count]
+
+
+def shuffled(items: Iterable[T], seed: int, purpose: str) -> list[T]:
+    """The items in an order that depends on nothing but the items, the seed and the purpose."""
+
+    def key(one: T) -> bytes:
+        return sha256(f"{seed}/{purpose}/{one}".encode()).digest()
+
+    return sorted(items, key=key)
+
+
+def make_plan(hosts: Sequence[MeshHost], wanted: Wanted) -> MeshPlan:
+    """The plan of a mesh. The same arguments give the same plan, whatever the order of the hosts.
+
+    Every host has at most one test in each round; a pair is tested once. Pairs within a group come
+    first.
+    """
+    ordered = tuple(sorted(hosts, key=lambda one: one.name))
+    slots = _Slots(ordered, _Caps(wanted.group, wanted.per_uplink, wanted.per_hypervisor))
+    every = len(ordered) - 1 + len(ordered) % 2
+    rounds = wanted.rounds
+    if rounds is None:
+        rounds = every if len(ordered) <= ALL_UP_TO else RANDOM_ROUNDS
+    rounds = min(rounds, every)
+    met: set[frozenset[int]] = set()
+    inside, across = _rounds(ordered, wanted, rounds, every)
+    for phase in (inside, across):
+        slots.begin()
+        for pairs in phase:
+            for pair in pairs:
+                if frozenset(pair) not in met:
+                    met.add(frozenset(pair))
+                    slots.add(_directed(pair, wanted.seed))
+    return MeshPlan(
+        ordered,
+        slots.pairs(),
+        rate=wanted.rate,
+        seed=wanted.seed,
+        rounds=rounds,
+        seconds=wanted.seconds,
+        guard=wanted.guard,
+        port=wanted.port,
+        expect=wanted.expect,
+        group=wanted.group,
+        per_uplink=wanted.per_uplink,
+        per_hypervisor=wanted.per_hypervisor,
+    )
+
+
+def _directed(pair: Pair, seed: int) -> Pair:
+    """Which of the two is the client, by chance: a client starts later, and reports."""
+    low, high = sorted(pair)
+    if sha256(f"{seed}/client/{low}/{high}".encode()).digest()[0] % 2:
+        return (low, high)
+    return (high, low)
+
+
+def _rounds(
+    hosts: Sequence[MeshHost], wanted: Wanted, rounds: int, every: int
+) -> tuple[list[list[Pair]], list[list[Pair]]]:
+    """The rounds within groups, and those of all hosts."""
+    groups = _groups(hosts, wanted.group)
+    inside: list[list[Pair]] = []
+    if len(groups) > 1:
+        most = every if rounds == every else int(rounds * WITHIN)
+        inside = _joined([_drawn(members, wanted.seed, most) for members in groups])
+    left = rounds
+    if rounds < every:
+        left = rounds - len(inside)
+    return inside, _drawn(list(range(len(hosts))), wanted.seed, left)
+
+
+def _groups(hosts: Sequence[MeshHost], label: Optional[str]) -> list[list[int]]:
+    found: dict[str, list[int]] = {}
+    for place, host in enumerate(hosts):
+        if label and label in host.labels:
+            found.setdefault(host.labels[label], []).append(place)
+    return [found[name] for name in sorted(found)]
+
+
+def _drawn(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
+    """Some rounds of the circle method among these hosts, in the order that the seed gives."""
+    order = shuffled(members, seed, "host")
+    chosen = set(shuffled(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
+    found = {
+        number: [(order[one], order[two]) for one, two in pairs]
+        for number, pairs in enumerate(circle(len(order)))
+        if number in chosen
+    }
+    return [found[number] for number in shuffled(found, seed, "round")]
+
+
+def _joined(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
+    """The rounds of all groups at the same time."""
+    longest = max((len(rounds) for rounds in groups), default=0)
+    return [
+        [pair for rounds in groups if number < len(rounds) for pair in rounds[number]]
+        for number in range(longest)
+    ]
+
+
+class _Slot(NamedTuple):
+    pairs: list[Pair]
+    busy: set[int]
+    load: Counter[str]
+
+
+class _Slots:
+    """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
+
+    def __init__(self, hosts: Sequence[MeshHost], wanted: _Caps) -> None:
+        self._wanted, self._slots = wanted, list[_Slot]()
+        self._from = 0
+        uplink = UPLINK
+        if wanted.group and not any(UPLINK in host.labels for host in hosts):
+            uplink = wanted.group
+        self._uplinks = [host.labels.get(uplink) for host in hosts]
+        self._hypervisors = [host.labels.get(HYPERVISOR) for host in hosts]
+
+    def begin(self) -> None:
+        """Put what follows after all slots so far."""
+        self._from = len(self._slots)
+
+    def add(self, pair: Pair) -> None:
+        caps = self._caps(pair)
+        for slot in self._slots[max(self._from, len(self._slots) - WINDOW) :]:
+            free = slot.busy.isdisjoint(pair)
+            if free and all(slot.load[name] < cap for name, cap in caps):
+                break
+        else:
+            slot = _Slot([], set(), Counter())
+            self._slots.append(slot)
+        slot.pairs.append(pair)
+        slot.busy.update(pair)
+        slot.load.update(name for name, _ in caps)
+
+    def _caps(self, pair: Pair) -> list[tuple[str, int]]:
+        """What a test of this pair loads, with the number of tests that each takes."""
+        uplinks = {self._uplinks[one] for one in pair} - {None}
+        hypervisors = {self._hypervisors[one] for one in pair} - {None}
+        found = [
+            (f"h/{name}", self._wanted.per_hypervisor) for name in sorted(map(str, hypervisors))
+        ]
+        if len(uplinks) > 1:
+            found += [(f"u/{name}", self._wanted.per_uplink) for name in sorted(map(str, uplinks))]
+        return found
+
+    def pairs(self) -> tuple[tuple[Pair, ...], ...]:
+        return tuple(tuple(slot.pairs) for slot in self._slots)
+
+
+def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
+    """Slots for these pairs, under the caps of the plan."""
+    slots = _Slots(plan.hosts, _Caps(plan.group, plan.per_uplink, plan.per_hypervisor))
+    for pair in pairs:
+        slots.add(pair)
+    return slots.pairs()
+
+
+def budget(plan: MeshPlan) -> Budget:
+    """The most that the plan takes: both directions of each test at the highest rate."""
+    tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
+    one = 2 * plan.seconds * plan.rate / 8
+    total = sum(map(len, plan.slots)) * one
+    return Budget(len(plan.slots) * plan.slot_seconds, total, max(tests.values(), default=0) * one)

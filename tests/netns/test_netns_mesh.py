@@ -1,0 +1,185 @@
+"""A mesh of namespaces with real iperf3, started by clush: faults injected for real, hosts that misbehave, and runs that are cut off.
+
+Rates are far below what a busy machine carries, and a fault is far below the rate, so that only the fault decides.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from lab import PATIENCE
+from meshlab import MAIN, MeshLab
+from selftest_schema import MESH_PATH, validated
+
+pytestmark = pytest.mark.skipif(not shutil.which("clush"), reason="clush is not installed")
+
+
+@pytest.fixture
+def made(tmp_path):
+    labs = []
+
+    def make(count, groups=1):
+        labs.append(MeshLab(tmp_path, count, groups))
+        return labs[-1]
+
+    yield make
+    for lab in labs:
+        lab.close()
+
+
+def kinds(report):
+    return [(one["kind"], one["subject"], one["direction"]) for one in report["findings"]]
+
+
+def test_eight_hosts_of_which_one_sends_slowly(made):
+    """Then a plan that is complete has nothing left to do: no test runs again."""
+    lab = made(8)
+    lab.shape("dp1", lab.hosts["n5"], rate="2mbit")
+    plan = lab.plan("--rounds", "3", rate="20M")
+    code, report, err = lab.go(plan)
+    assert validated(report, MESH_PATH)["silent"] == [], err
+    assert kinds(report)[0] == ("slow-egress", "n5", "out"), (report, err)
+    assert report["findings"][0]["state"] == "confirmed", (report, err)
+    assert (code, lab.listening()) == (4, [])
+    before = lab.results.read_bytes()
+    again, same, _ = lab.go(plan)
+    assert (again, same["findings"], lab.results.read_bytes()) == (4, report["findings"], before)
+
+
+@pytest.mark.long
+def test_a_coordinator_that_is_killed_leaves_nothing_and_is_continued(made):
+    lab = made(4)
+    plan = lab.plan(rate="5M")
+    process = lab.start(plan)
+    lab.until(lambda: len(lab.rows()) >= 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait(PATIENCE)
+    lab.until(lambda: not lab.listening())
+    before = lab.rows()
+    assert 2 <= len(before) < 6
+    code, report, err = lab.go(plan)
+    assert (code, report["tested"], report["findings"]) == (0, 6, []), err
+    assert lab.rows()[: len(before)] == before
+    assert len({(row["slot"], row["client"]) for row in lab.rows()}) == 6
+
+
+def test_a_run_is_stopped_by_one_command(made):
+    lab = made(4)
+    plan = lab.plan(rate="5M")
+    process = lab.start(plan)
+    lab.until(lab.rows)
+    assert lab.mesh("stop", lab.results)[0] == 0
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 6, err
+    assert "neuca-selftest: stopped; the same command continues it" in err
+    assert '"exit_code": 6' in out or '"tested"' in out
+    assert lab.listening() == []
+
+
+@pytest.mark.long
+def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoils_its_own(made):
+    lab = made(5)
+    lab.reach("n4")
+    plan = lab.plan(rate="5M")
+    # n3 claims to be another host, reports results of others, garbage without end, and hangs.
+    (lab.folder / "hosts" / "n3").write_text(f"{lab.folder}/liar\n")
+    lab._write("liar", LIAR, 0o755)
+    code, report, err = lab.go(plan, "--patience", "900")
+    assert "1 hosts did not start and have no tests: n4" in err
+    assert "clush: n4: exited with exit code 255" in err
+    named = {name for one in report["findings"] for name in one["names"]}
+    assert named <= {"n3", "n4"}, (report, err)
+    good = [row for row in lab.rows() if not {"n3", "n4"} & {row["client"], row["server"]}]
+    assert len(good) == 3
+    assert all(row.get("error") is None and row["rate_out"] > 4e6 for row in good), good
+    assert code != 0
+
+
+def wrong_bridge(lab):
+    """n2's NIC is in a network of its own."""
+    lab.run("ip", "link", "set", "n2", "nomaster", where=lab.fabric)
+
+
+def small_packets(lab):
+    """The uplink of g1 carries 1400 bytes, and nobody is told: the bridges drop what is larger."""
+    for device in ("up-g1", "down-g1"):
+        lab.run("ip", "link", "set", device, "mtu", "1400", where=lab.fabric)
+
+
+def twice(lab):
+    """n3 has the address of n2 instead of its own."""
+    words = (
+        f"address del {lab.address['n3']}/16 dev dp1\naddress add {lab.address['n2']}/16 dev dp1\n"
+    )
+    lab.run("ip", "-batch", "-", where=lab.hosts["n3"], text=words)
+
+
+FAULTS = {
+    "slow-egress": (lambda lab: lab.shape("dp1", lab.hosts["n2"], "2mbit"), {"n2"}),
+    "slow-ingress": (lambda lab: lab.shape("n2", lab.fabric, "2mbit"), {"n2"}),
+    "group-boundary": (lambda lab: lab.shape("up-g1", lab.fabric, "2mbit"), {"g1"}),
+    "mtu-hole": (small_packets, {"g1", "g0"}),
+    "duplicate-address": (twice, {"n2"}),
+    "unreachable": (wrong_bridge, {"n2"}),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "count"), [*((kind, 12) for kind in FAULTS), ("slow-egress", 64)])
+def test_a_fault_that_is_injected_is_named_first(made, kind, count):
+    """`make test-netns ARGS='-k injected -m long'`: on two processors, 64 hosts take a quarter of an hour."""
+    lab = made(count, 3)
+    inject, names = FAULTS[kind]
+    inject(lab)
+    code, report, err = lab.go(lab.plan("--rounds", "6", rate="5M"), "--patience", "900")
+    first = report["findings"][0]
+    assert (first["kind"], bool(names & set(first["names"])), first["state"]) == (
+        *(kind, True),
+        "confirmed",
+    ), (report["findings"], err)
+    assert code in (4, 8)
+
+
+def test_a_host_does_not_join_at_an_address_of_its_management_nic(made):
+    """The NIC with the default route is for management; neither does it at an address that it does not have."""
+    lab = made(2)
+    plan = lab.plan()
+    join = [sys.executable, "-c", MAIN, "mesh", "join", "--config", lab.config, "--secret-file"]
+    secret = lab._write("secret", "a secret that all hosts share\n")
+    host = lab.hosts["n0"]
+    lab.run("ip", "route", "add", "default", "via", lab.address["n1"], where=host)
+
+    def refusal(name):
+        words = [*host.enter, *map(str, [*join, secret, "--start", "0", "--name", name, plan])]
+        done = subprocess.run(words, env=lab.environment, capture_output=True, text=True, timeout=PATIENCE, check=False)  # fmt: skip
+        return done.returncode, done.stderr
+
+    assert refusal("n0") == (
+        2,
+        f"neuca: join a mesh: serve at {lab.address['n0']}: it is on dp1, the management NIC\n",
+    )
+    assert refusal("n1") == (
+        2,
+        f"neuca: join a mesh: serve at {lab.address['n1']}: this host has no such address\n",
+    )
+
+
+# Ready in the name of a host, results of other hosts and of slots that do not exist, and more than a MB that are no messages.
+LIAR = """#!/bin/sh
+read -r plan
+now=$(date +%s)
+echo '{"mesh":1,"ready":"n3","clock":'$now'}'
+echo '{"mesh":1,"slot":0,"client":"n0","server":"n1","rate_out":1,"rate_back":1}'
+echo '{"mesh":1,"slot":1,"client":"n0","server":"n2","rate_out":1,"rate_back":1}'
+echo '{"mesh":1,"slot":99999,"client":"n3","server":"n2","rate_out":1e400}'
+head -c 1000000 /dev/zero | tr '\\0' '['
+head -c 20000 /dev/zero | tr '\\0' '\\n'
+yes '{"mesh":1,"ready":"n3","clock":0}' | head -c 300000
+exec cat >/dev/null
+"""

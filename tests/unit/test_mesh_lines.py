@@ -1,0 +1,228 @@
+"""What the coordinator of a mesh hears from its hosts: lines, messages and files, within limits, whatever is sent."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from test_mesh_localise import mesh_of, rows_of
+
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.measure.mesh import results
+from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
+from neuca_tools.selftest.measure.mesh.host import read_slots
+from neuca_tools.selftest.measure.mesh.lines import Lines
+from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.model import plan_record, row_record
+from neuca_tools.selftest.mesh.retest import with_retests
+
+
+@pytest.fixture
+def pipe():
+    reading, writing = os.pipe()
+    yield Lines(reading, 100), writing
+    os.close(reading)
+
+
+def heard(lines, writing, *pieces):
+    found = []
+    for piece in pieces:
+        os.write(writing, piece)
+        found += lines.raw()
+    return found
+
+
+def test_lines_may_come_in_pieces(pipe):
+    assert heard(*pipe, b"a", b"b\nc\n", b"d") == [b"ab", b"c"]
+
+
+def test_a_line_that_is_too_long_is_dropped_to_its_end(pipe):
+    assert heard(*pipe, b"x" * 101, b"x" * 50, b"y\ngood\n") == [b"good"]
+
+
+def test_messages_are_objects_and_the_rest_is_passed_over(pipe):
+    lines, writing = pipe
+    os.write(writing, b'7\n[]\n{"a": 1}\n\xff\n{"b"\n')
+    assert lines.take() == [{"a": 1}]
+    os.close(writing)
+    assert (lines.take(), lines.ended) == ([], True)
+
+
+@pytest.mark.parametrize(
+    "data", [7, [[0]], [[0, [[0]]]], [["x", []]], [[0, [["a", "b"]]]], [[0, 7]], {"a": 1}]
+)
+def test_slots_that_are_none_are_an_error(data):
+    with pytest.raises(SelftestError, match="its slots cannot be read"):
+        read_slots(data, 4)
+
+
+def test_slots_with_a_host_twice_are_an_error():
+    with pytest.raises(SelftestError, match="slot 3 has a host twice"):
+        read_slots([[3, [[0, 1], [1, 2]]]], 4)
+
+
+# --- A coordinator whose hosts are one program ---------------------------------------------------------------------------
+
+# It reports as both hosts of a plan, and first says what its argument says.
+HOSTS = """
+import json, sys, time
+plan = json.loads(sys.stdin.readline())["plan"]
+names = [host["name"] for host in plan["hosts"]]
+def say(name, message):
+    print(name + ": " + (message if isinstance(message, str) else json.dumps(message)), flush=True)
+for line in json.loads(sys.argv[1]):
+    print(line, flush=True)
+for name in names:
+    say(name, {"mesh": 1, "ready": name, "clock": time.time()})
+slots = []
+for line in sys.stdin:
+    message = json.loads(line)
+    slots = message.get("slots", slots)
+    if "next" in message:
+        number, pairs = slots[message["next"]]
+        for client, server in pairs:
+            row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server],
+                   "rate_out": 1e9, "rate_back": 1e9}
+            say(names[client], row)
+            say(names[client], {**row, "rate_out": 1})
+"""
+
+
+def coordinated(tmp_path, plan, rows=(), said=()):
+    told = []
+    with results.opened(tmp_path / "run.jsonl") as output:
+        output.plan(plan)
+        engine = Engine([sys.executable, "-c", HOSTS, json.dumps(list(said))])
+        try:
+            run = Coordinator(plan, rows, engine, output, told.append)
+            run.run(60.0)
+        finally:
+            engine.end()
+    return run, told
+
+
+def test_each_test_is_recorded_once_and_what_comes_later_is_ignored(tmp_path):
+    plan = mesh_of(4)
+    run, told = coordinated(tmp_path, plan)
+    assert [row.rate_out for row in run.rows] == [1e9] * 6
+    assert told == [
+        "4 of 4 hosts are ready",
+        *(f"slot {one} of 3: 2 of 2 tests worked" for one in (1, 2, 3)),
+    ]
+    assert results.read([tmp_path / "run.jsonl"]).rows == run.rows
+
+
+def test_only_what_is_left_is_tested(tmp_path):
+    plan = mesh_of(4)
+    done = rows_of(plan)[:4]
+    run, told = coordinated(tmp_path, plan, done)
+    assert (len(run.rows), told[1:]) == (6, ["slot 1 of 1: 2 of 2 tests worked"])
+
+
+def test_a_host_is_heard_for_itself_only(tmp_path):
+    plan = mesh_of(4)
+    client, server = (plan.hosts[one].name for one in plan.slots[0][0])
+    other = next(host.name for host in plan.hosts if host.name not in (client, server))
+    lie = json.dumps({"mesh": 1, "slot": 0, "client": client, "server": server, "rate_out": 1})
+    said = [
+        f"{other}: {lie}",
+        f"nobody: {lie}",
+        lie,
+        f"{server}: {lie}",
+        "n0: garbage",
+        "n0: []",
+        "",
+    ]
+    run, _ = coordinated(tmp_path, plan, said=said)
+    assert [row.rate_out for row in run.rows] == [1e9] * 6
+
+
+def test_a_host_that_says_too_much_is_not_heard_any_more(tmp_path):
+    plan = mesh_of(3)
+    flood = ["n0: x"] * 1000 + ["n0: " + "y" * 5000]
+    run, told = coordinated(tmp_path, plan, said=flood)
+    assert {name for row in run.rows for name in (row.client, row.server)} == {"n1", "n2"}
+    assert "1 hosts did not start and have no tests: n0" in told
+
+
+@pytest.mark.parametrize("clock", [time.time() + 3600, "now", None, True, float("inf")])
+def test_a_host_whose_clock_is_ahead_has_no_tests(tmp_path, clock):
+    plan = mesh_of(3)
+    said = [f"n0: {json.dumps({'mesh': 1, 'ready': 'n0', 'clock': clock})}"]
+    _, told = coordinated(tmp_path, plan, said=said)
+    assert "n0: its clock is ahead, it has no tests" in told
+
+
+def test_an_engine_that_is_not_installed_is_an_error():
+    with pytest.raises(SelftestError) as refused:
+        Engine(["/nowhere/clush"])
+    assert refused.value.text == 'start "/nowhere/clush": No such file or directory'
+
+
+# --- Files --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_that_was_cut_off_costs_one_test(tmp_path):
+    plan, path = mesh_of(4), tmp_path / "run.jsonl"
+    rows = rows_of(plan)
+    with results.opened(path) as output:
+        output.plan(plan)
+        for row in rows[:3]:
+            output.row(row)
+    path.write_bytes(path.read_bytes()[:-10])
+    with results.opened(path) as output:
+        assert output.recorded().rows == tuple(
+            sorted(rows[:2], key=lambda row: (row.slot, row.client))
+        )
+        output.row(rows[2])
+    assert len(results.read([path]).rows) == 3
+
+
+HOLDER = """from pathlib import Path
+from neuca_tools.selftest.measure.mesh import results
+with results.opened(Path("{path}")):
+    print("open", flush=True)
+    input()
+"""
+
+
+def test_two_runs_do_not_write_one_file(tmp_path):
+    path = tmp_path / "run.jsonl"
+    script = HOLDER.format(path=path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "open\n"
+        with pytest.raises(UsageError, match="another run is writing it"), results.opened(path):
+            pass
+        assert results.stop(path)
+        assert holder.wait(60) == -15
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert not results.stop(path)
+
+
+def test_files_of_two_plans_are_an_error(tmp_path):
+    for name, count in (("a", 3), ("b", 4)):
+        (tmp_path / name).write_text(json.dumps(plan_record(mesh_of(count))))
+    with pytest.raises(SelftestError, match="it has two different plans"):
+        results.read([tmp_path / "a", tmp_path / "b"])
+
+
+def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
+    plan = mesh_of(12)
+    rows = rows_of(plan, lambda sender, _: 1e8 if sender == "n3" else 1e9)
+    again = with_retests(plan, rows, localise(plan, rows))
+    path = tmp_path / "run.jsonl"
+    lines = [{"plan": plan_record(plan)}, *map(row_record, rows), {"plan": plan_record(again)}]
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    found = results.read([path])
+    assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)

@@ -1,0 +1,297 @@
+"""The reports of a mesh: one line, a list, JSON by its schema, OpenMetrics, Nagios, and a page whose size is bounded."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+from base64 import b64decode
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+from mesh_simulator import Mesh
+from selftest_schema import MESH_PATH, mesh_schema, published, validated
+from test_mesh_localise import mesh_of, rows_of, slow
+
+from neuca_tools.commands.neuca import main
+from neuca_tools.selftest.mesh.localise import localise
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
+from neuca_tools.selftest.mesh.page import page
+from neuca_tools.selftest.mesh.picture import cells, heat_map, ordered
+from neuca_tools.selftest.mesh.report import (
+    MeshResult,
+    document,
+    line,
+    listing,
+    metrics,
+    nagios,
+    record,
+)
+from neuca_tools.selftest.mesh.retest import with_retests
+from neuca_tools.selftest.mesh.verdict import judge
+
+
+def result_of(plan, rows):
+    return MeshResult(plan, rows, judge(plan, rows), 1.7e9)
+
+
+@pytest.fixture(scope="module")
+def healthy():
+    plan = mesh_of(6, groups=2)
+    return result_of(plan, rows_of(plan))
+
+
+@pytest.fixture(scope="module")
+def faulty():
+    """n3 of twelve hosts sends slowly, and a retest has confirmed that."""
+    plan = mesh_of(12)
+    rows = rows_of(plan, slow("n3"))
+    again = with_retests(plan, rows, localise(plan, rows))
+    return result_of(again, rows + rows_of(again, slow("n3"), len(plan.slots)))
+
+
+@pytest.fixture(scope="module")
+def large():
+    mesh = Mesh(1000, 25, 1, ("group-boundary",))
+    return result_of(mesh.plan, mesh.rows(mesh.plan))
+
+
+def test_a_healthy_mesh_in_one_line(healthy):
+    assert line(healthy) == "MESH pass: 15 of 15 tests"
+    assert listing(healthy) == "REFERENCE    1.00 Gbit/s\nMESH pass: 15 of 15 tests"
+
+
+def test_a_fault_in_one_line_and_in_a_list(faulty):
+    assert line(faulty) == "MESH fault found: 68 of 68 tests, slow-egress n3 (out) confirmed"
+    head, tests, *_ = listing(faulty).splitlines()
+    assert (
+        head == "CONFIRMED    slow-egress n3 (out): what it sends is slow, what it receives is not"
+    )
+    assert tests == "             13 bad, 0 good tests of rate, score 38.0"
+
+
+def test_the_line_for_nagios(healthy, faulty):
+    assert nagios(healthy) == (
+        "MESH OK - pass: 15 of 15 tests | 'tests'=15;;;0;15 'confirmed'=0 'findings'=0 'silent'=0"
+    )
+    assert nagios(faulty).startswith("MESH CRITICAL - fault found: 68 of 68 tests, slow-egress n3")
+
+
+def test_the_published_schema_is_what_the_types_say():
+    assert MESH_PATH.read_text(encoding="utf-8") == published(mesh_schema), (
+        "run python3 tests/selftest_schema.py"
+    )
+    Draft202012Validator.check_schema(mesh_schema())
+
+
+@pytest.mark.parametrize("name", ["healthy", "faulty", "large"])
+def test_the_schema_describes_every_report(name, request):
+    result = request.getfixturevalue(name)
+    assert validated(json.loads(document(result)), MESH_PATH)["tested"] == len(result.rows)
+
+
+def test_a_report_without_results_is_described():
+    plan = mesh_of(3)
+    assert validated(json.loads(document(result_of(plan, []))), MESH_PATH)["reference"] is None
+
+
+def samples(text):
+    return [one for one in text.splitlines() if not one.startswith("#")]
+
+
+def test_the_metrics_are_readable_and_grow_with_the_hosts_only(faulty, large):
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
+
+    for result in (faulty, large):
+        known = {one.name: one for one in families(metrics(result))}
+        rates = known["neuca_mesh_host_rate_ratio"].samples
+        assert len(rates) == 2 * len(result.plan.hosts)
+        assert len(samples(metrics(result))) < 2 * len(result.plan.hosts) + 200
+    assert 'neuca_mesh_hosts{state="named"} 1' in metrics(faulty)
+    assert 'neuca_mesh_host_rate_ratio{host="n3",direction="out"} 0.5' in metrics(faulty)
+
+
+def test_nobody_is_good_and_named_or_silent_at_once(faulty):
+    found = [one.rpartition(" ") for one in samples(metrics(faulty)) if "mesh_hosts{" in one]
+    assert sum(int(value) for _, _, value in found) == 12
+
+
+# --- The page -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_grid_is_sorted_by_group_and_has_outliers_first(faulty):
+    assert ordered(faulty)[0][0] == "n3"
+    plan = mesh_of(6, groups=2)
+    assert [name for name, _ in ordered(result_of(plan, rows_of(plan)))] == [
+        *("n0", "n2", "n4"),
+        *("n1", "n3", "n5"),
+    ]
+
+
+def test_each_direction_of_a_pair_is_a_part_of_its_cell(faulty):
+    text = heat_map(faulty)
+    assert text.count("<title>") == 2 * 12 * 11
+    assert "<title>n3 &gt; n0: 500 Mbit/s</title>" in text
+    assert "<title>n0 &gt; n3: 1.00 Gbit/s</title>" in text
+
+
+def test_what_was_not_tested_is_grey_and_has_no_tooltip():
+    plan = mesh_of(4)
+    text = heat_map(result_of(plan, rows_of(plan)[:1]))
+    assert (text.count("<title>"), text.count('fill="#b8bcc2"')) == (4, 20)
+
+
+def test_a_failed_test_and_small_packets_have_their_own_colours():
+    plan = mesh_of(4)
+    names = [
+        (plan.hosts[one].name, plan.hosts[two].name) for slot in plan.slots for one, two in slot
+    ]
+    rows = [
+        Row(0, *names[0], error="timeout"),
+        Row(0, *names[1], 1e9, 1e9, 1500, 9000),
+        Row(1, *names[2], 1e9, 1e9, 9000, 9000, macs=("02:00:00:00:00:01", "02:00:00:00:00:02")),
+    ]
+    found = cells(result_of(plan, rows))
+    client, server = names[1]
+    assert found[names[0]].colour == found[names[0][::-1]].colour == "#6b1fa8"
+    assert (found[client, server].colour, found[server, client].colour) == ("#2468c2", "#12743a")
+    assert found[names[2]].text.endswith(": 1.00 Gbit/s, MTU 9000, 2 MACs")
+
+
+def test_the_bitmap_of_a_thousand_hosts_is_small_and_has_a_pixel_for_each_direction(large):
+    text = page(large)
+    assert len(text) < 4_000_000
+    data = b64decode(re.search(r"data:image/png;base64,([\w+/=]+)", text)[1])
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack("!II", data[16:24]) == (1000, 1000)
+    place = data.index(b"IDAT")
+    length = struct.unpack("!I", data[place - 4 : place])[0]
+    pixels = zlib.decompress(data[place + 4 : place + 4 + length])
+    assert len(pixels) == 1000 * 1001
+    tested = 1000 * 1001 - pixels.count(0) - 1000
+    assert tested == 2 * len(large.rows)
+    # The blocks of groups, and two strips for each host.
+    assert text.count("<title>") == 25 * 25 + 2 * 1000 + 1
+
+
+def test_the_bitmap_begins_with_64_hosts():
+    for count, bitmap in ((63, False), (64, True)):
+        plan = mesh_of(count, rounds=1)
+        assert ("image/png" in page(result_of(plan, rows_of(plan)))) is bitmap
+
+
+def test_a_page_has_no_script_and_loads_nothing(faulty, large):
+    for result in (faulty, large):
+        text = page(result)
+        assert "<script" not in text
+        assert re.findall(r'(?:src|href)="(?!data:image/png)', text) == []
+
+
+def test_what_hosts_are_called_and_say_is_escaped():
+    """Names are checked when a plan is read; even if they were not, a page shows them as text."""
+    bad = '"><script>\x1b[2J'
+    plan = MeshPlan((MeshHost(bad, "10.0.0.1"), MeshHost("b", "10.0.0.2")), (((0, 1),),), 1e9)
+    result = result_of(plan, [Row(0, bad, "b", 1e9, 1e9, error="failed", text=bad)])
+    for text in (page(result), listing(result), nagios(result), metrics(result)):
+        assert "\x1b" not in text
+    assert "<script" not in page(result)
+
+
+# --- The command --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path, faulty):
+    plan, rows = tmp_path / "plan.json", tmp_path / "rows.jsonl"
+    plan.write_text(json.dumps(plan_record(faulty.plan)))
+    rows.write_text("".join(json.dumps(row_record(row)) + "\n" for row in faulty.rows))
+    return plan, rows
+
+
+def mesh(*words):
+    return main(["mesh", *map(str, words)], "neuca-selftest")
+
+
+def test_report_reads_a_plan_and_the_output_of_every_host(files, tmp_path, capsys, faulty):
+    page_file, metrics_file = tmp_path / "mesh.html", tmp_path / "mesh.prom"
+    code = mesh("report", "--json", "--html", page_file, "--prometheus", metrics_file, *files)
+    found = json.loads(capsys.readouterr().out)
+    assert (code, found) == (4, {**json.loads(document(faulty)), "began": None})
+    assert page_file.read_text().startswith("<!DOCTYPE html>")
+    assert metrics_file.read_text() == metrics(replace(faulty, began=None))
+
+
+def test_report_for_nagios_exits_as_a_plugin_does(files, capsys):
+    assert mesh("report", "--nagios", *files) == 2
+    assert capsys.readouterr().out.startswith("MESH CRITICAL - fault found")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "neuca: read the results of a mesh: there is no plan in them\n"),
+        ("[" * 100_000, "neuca: read the results of a mesh: there is no plan in them\n"),
+        ('{"plan": 7}\n', "neuca: read the plan: it is not a JSON object\n"),
+    ],
+)
+def test_a_file_without_a_plan_is_an_error(tmp_path, capsys, text, reason):
+    (tmp_path / "x").write_text(text)
+    assert mesh("report", tmp_path / "x") == 1
+    assert capsys.readouterr().err == reason
+
+
+def test_lines_that_are_no_results_are_passed_over(files, capsys):
+    with files[1].open("a") as stream:
+        stream.write(
+            'garbage\n[]\n{"mesh": 1, "slot": 0, "client": "n0", "server": "nobody"}\n{"mesh"'
+        )
+    assert mesh("report", *files) == 4
+    assert "68 of 68 tests" in capsys.readouterr().out
+
+
+def test_plan_prints_the_plan_and_what_it_costs(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("a 10.0.0.1 rack=x\nb 10.0.0.2 rack=x\nc 10.0.0.3 rack=y\n")
+    assert mesh("plan", "--rate", "1G", "--group", "rack", tmp_path / "hosts") == 0
+    out, err = capsys.readouterr()
+    assert [host["name"] for host in json.loads(out)["hosts"]] == ["a", "b", "c"]
+    assert err == (
+        "neuca-selftest: 3 hosts, 3 tests in 3 slots: at most 1 min before retests, 1.40 GiB in all, 954 MiB of one host\n"
+    )
+
+
+def test_a_group_that_no_host_has_is_an_error(tmp_path, capsys):
+    (tmp_path / "hosts").write_text("a 10.0.0.1\nb 10.0.0.2\n")
+    assert mesh("plan", "--rate", "1G", "--group", "rack", tmp_path / "hosts") == 2
+    assert capsys.readouterr().err == (
+        'neuca: neuca-selftest mesh plan: no host has the label "rack"\n'
+    )
+
+
+def test_a_plan_needs_a_rate(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        mesh("plan", tmp_path / "hosts")
+    assert ended.value.code == 2
+    assert "the following arguments are required: --rate" in capsys.readouterr().err
+
+
+def test_nothing_is_stopped_where_nothing_runs(tmp_path, capsys):
+    (tmp_path / "run.jsonl").touch()
+    assert mesh("stop", tmp_path / "run.jsonl") == 1
+    assert capsys.readouterr().err == f'neuca-selftest: no run is writing "{tmp_path}/run.jsonl"\n'
+
+
+def test_options_of_clush_are_for_run_only(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        mesh("report", tmp_path, "--", "-l", "root")
+    assert (ended.value.code, capsys.readouterr().err) == (
+        2,
+        "neuca-selftest: only mesh run takes options of clush\n",
+    )
+
+
+def test_a_record_has_every_host_once(large):
+    assert len(record(large)["hosts"]) == 1000
