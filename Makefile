@@ -7,14 +7,14 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 # Each tier is a directory with its own packages (tests/setup.sh).
-TIERS = tests/unit tests/wild tests/dbus tests/netns tests/world tests/attack tests/package tests/machine tests/lanes
+TIERS = tests/unit tests/wild tests/dbus tests/netns tests/world tests/attack tests/package tests/machine tests/lanes tests/fleet
 # One worker more than processors: a test that waits for the kernel or a peer leaves its processor to another.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 # A test that fails is run once more: of 8,500 on a busy machine, one that fails by chance must not hide what the others say. Each
 # such rerun is counted in the closing line, and is a defect of the test.
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
-.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes bench bench-boot \
+.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
         bench-tuning bench-diagnosis fuzz install docs lint clean
 
 help: ## list the targets
@@ -76,6 +76,17 @@ test-machine-all: ## every test in real guests: hours
 test-lanes: ## the tiers above again, with other interpreters and PyPI's libraries: half an hour
 	@tests/setup.sh lanes
 	@$(PYTEST) $(ARGS) tests/lanes
+
+test-fleet: ## the Ansible collection: linters, both ends of Ansible's versions, three hosts that are namespaces
+	@tests/setup.sh fleet
+	@$(PYTEST) $(ARGS) tests/fleet
+
+IMAGE ?= build/image
+
+image: ## a Debian image with the agent in build/image (IMAGE), booted once in QEMU; needs root
+	@tests/setup.sh machine
+	@packaging/images/build $(IMAGE)
+	@packaging/images/boot $(IMAGE)
 
 bench: ## time and memory, as ratios to `ip -batch`
 	@tests/setup.sh bench

@@ -19,7 +19,7 @@ config     the agent's own configuration: options with their bounds
 status     how far the host is from the desired state (`status.judge`), and its texts
 apply      look, decide, transaction: mark, journal, apply, verify, roll back, remember
 guest      what is not network: host name, users, scripts, storage
-agent      the daemon and its worker, passes, boot names, release, image clean
+agent      the daemon and its worker, passes, boot names, release, image clean and capture
 commands   `neucad` and `neuca SUBCOMMAND`: thin
 
 tests/unit/test_layering.py enforces this order, and that pure modules use no files or clocks.

@@ -31,7 +31,7 @@ class Command(NamedTuple):
     """One subcommand.
 
     The function `run` of `module` takes the parsed arguments and returns the exit code. `options`
-    names keys of `_OPTIONS`, separated by spaces; `positional` names a key of `_POSITIONALS`.
+    names keys of `_OPTIONS` and `positional` keys of `_POSITIONALS`, both separated by spaces.
     """
 
     name: str
@@ -79,6 +79,7 @@ _ROWS = (
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
         "dry-run",
     ),
+    ("image", "image", "write a clean copy of this guest to a tar file", "", "verb destination"),
     ("clean", "clean", "remove what clones of an image must not inherit", "keep-identity dry-run"),
     (
         *("tune", "tune", "show, apply or revert the tuning of this host"),
@@ -159,6 +160,8 @@ _POSITIONALS: dict[str, Keywords] = {
     "stage": {"choices": ("document", "desired", "observed"), "help": "what to show"},
     "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
+    "verb": {"choices": ("capture",), "help": "copy the root file system as it is now, cleaned"},
+    "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
@@ -245,6 +248,6 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
         add_options(row, CONFIG)
         add_output_options(row)
         add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
-        if command.positional:
-            row.add_argument(command.positional, **_POSITIONALS[command.positional])
+        for name in command.positional.split():
+            row.add_argument(name, **_POSITIONALS[name])
     return parser, parsers

@@ -8,6 +8,7 @@ anyway. None is followed in any case, and no pipe is waited for.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -96,6 +97,37 @@ def _send(descriptor: int, failed: str, ignored: str) -> None:
     os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
 
 
+# --- As root, which only reads --------------------------------------------------------------------
+
+
+def place(user: pwd.struct_passwd, root: Path) -> Path:
+    """The file with the public keys of a user of the file system at `root`."""
+    return root / user.pw_dir.lstrip("/") / DIRECTORY / FILE
+
+
+def without_ours(user: pwd.struct_passwd, root: Path) -> Optional[bytes]:
+    """The content of that file without our keys; None if the file does not exist.
+
+    Raises ApplyError for what `edit_as` would refuse, since it has no keys of ours then.
+    """
+    home = str(root / user.pw_dir.lstrip("/"))
+    try:
+        with (
+            _opened(home, lambda: os.open(home, READ_DIRECTORY)) as top,
+            _opened(f"{home}/{DIRECTORY}", lambda: _below(top)) as directory,
+        ):
+            content, _ = _read(directory, f"{home}/{DIRECTORY}/{FILE}", user.pw_uid)
+    except ApplyError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+    return None if content is None else blocks.edited(content, ())
+
+
+def _below(home: int) -> int:
+    return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
+
+
 # --- As the user ----------------------------------------------------------------------------------
 
 
@@ -151,13 +183,16 @@ def _edit(directory: int, place: str, keys: Sequence[str]) -> None:
         os.fsync(directory)
 
 
-def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
-    """The content of the file, None if there is none, and its mode."""
+def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Optional[bytes], int]:
+    """The content of the file, None if there is none, and its mode.
+
+    The file has to belong to `owner`, by default to who runs this. Raises ApplyError.
+    """
     try:
         found = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None, 0o600
-    _own(found, place, stat.S_ISREG, "a regular file")
+    _own(found, place, stat.S_ISREG, "a regular file", owner)
     descriptor = os.open(
         FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
     )
@@ -168,13 +203,19 @@ def _read(directory: int, place: str) -> tuple[Optional[bytes], int]:
         return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
 
 
-def _own(found: os.stat_result, place: str, is_kind: Callable[[int], bool], kind: str) -> None:
+def _own(
+    found: os.stat_result,
+    place: str,
+    is_kind: Callable[[int], bool],
+    kind: str,
+    owner: Optional[int] = None,
+) -> None:
     """Raises ApplyError for a link, another kind of file, or a file of another user."""
     if stat.S_ISLNK(found.st_mode):
         raise ApplyError(f'"{place}": it is a link, and none is followed')
     if not is_kind(found.st_mode):
         raise ApplyError(f'"{place}": it is not {kind}')
-    if found.st_uid != os.geteuid():
+    if found.st_uid != (os.geteuid() if owner is None else owner):
         raise ApplyError(f'"{place}": it belongs to another user')
 
 

@@ -161,3 +161,4 @@ def test_completion_offers_every_option_of_a_command(command):
 def test_completion_offers_values():
     assert completed("show", "") == {"document", "desired", "observed"}
     assert completed("status", "--color", "a") == {"auto", "always"}
+    assert completed("image", "") == {"capture"}

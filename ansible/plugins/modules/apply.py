@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: MIT
+"""The Ansible module neuca.guest.apply: make one pass of the agent."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apply
+short_description: Make one pass of the guest network agent
+version_added: 1.0.0
+description:
+  - Runs C(neuca apply) if C(neuca plan) has anything to do, so a second run changes nothing.
+  - The management NIC and ignored NICs are never changed; see neucad(8).
+extends_documentation_fragment:
+  - neuca.guest.command
+options:
+  source:
+    description:
+      - Read the document from this source instead of the configured ones, as in neuca(1).
+        The document becomes the last good one.
+    type: str
+  pending:
+    description:
+      - Whether exit code 3 of C(neuca apply) is accepted. It says that something has to wait, for
+        example a name that can only be given at boot.
+    type: bool
+    default: true
+attributes:
+  check_mode:
+    description: Reports the operations and makes no pass.
+    support: full
+  diff_mode:
+    description: Shows the operations of the plan before and after the pass.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Configure the dataplane as requested
+  neuca.guest.apply:
+"""
+
+RETURN = r"""
+operations:
+  description: What was to be done, as described in neuca-status(7).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{"operation": "set-mtu", "target": "eth1", "from": "1500", "to": "9000"}]
+remaining:
+  description: What is still to be done after the pass; in check mode the same as RV(operations).
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+stdout:
+  description: The output of C(neuca apply).
+  returned: when a pass was made
+  type: str
+  sample: ""
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.neuca.guest.plugins.module_utils.neuca import program, shown, where
+
+OK = 0
+PENDING = 3
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "config": {"type": "path"},
+            "source": {"type": "str"},
+            "pending": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    words = where(module)
+    if module.params["source"]:
+        words += ["--source", module.params["source"]]
+    before = operations(module, words)
+    if not before or module.check_mode:
+        module.exit_json(
+            changed=bool(before), operations=before, remaining=before, diff=_diff(before, [])
+        )
+    code, out, err = module.run_command([program(module), "apply", *words])
+    if code != OK and not (code == PENDING and module.params["pending"]):
+        text = err.strip() or out.strip()
+        module.fail_json(msg=f"neuca apply: {text}", rc=code, stdout=out, stderr=err)
+    after = operations(module, words)
+    done = before != after
+    module.exit_json(
+        changed=done, operations=before, remaining=after, stdout=out, diff=_diff(before, after)
+    )
+
+
+def operations(module: AnsibleModule, words: list[str]) -> list[dict[str, Any]]:
+    """What a pass would do now."""
+    plan = shown(module, "plan", *words)[1]
+    return plan["operations"]
+
+
+def _diff(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> dict[str, str]:
+    return {
+        "before_header": "neuca plan",
+        "after_header": "neuca plan",
+        "before": _lines(before),
+        "after": _lines(after),
+    }
+
+
+def _lines(operations: list[dict[str, Any]]) -> str:
+    return "".join(f"{operation.get('text', '')}\n" for operation in operations)
+
+
+if __name__ == "__main__":
+    main()

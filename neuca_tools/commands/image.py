@@ -1,0 +1,40 @@
+"""`neuca image capture`: writes a clean copy of this guest to a tar file."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from neuca_tools.agent import image_capture, image_clean
+from neuca_tools.commands.clean import KEPT
+from neuca_tools.commands.context import configuration, require_root
+from neuca_tools.config import Config
+from neuca_tools.errors import EXIT_DEGRADED, EXIT_INVALID, EXIT_OK
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    require_root("neuca image capture")
+    return capture(config, Path("/"), Path(arguments.destination))
+
+
+def capture(config: Config, root: Path, destination: Path) -> int:
+    """Copy the file system at `root`, print what the copy does not have; return the exit code."""
+    image_capture.check(destination)
+    found = image_clean.find(config, root, with_identity=True)
+    for item in found.traces:
+        print(f"in the copy: {item.text}")
+    for place in image_capture.other_mounts():
+        print(f'not captured: "{place}", another file system')
+    captured = image_capture.capture(config, root, found, destination)
+    print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
+    if captured.changed:
+        print("neuca: some files changed while they were read, see above", file=sys.stderr)
+    if found.kept:
+        print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
+    if not config.complete:
+        return EXIT_INVALID
+    return EXIT_DEGRADED if captured.changed or found.kept else EXIT_OK

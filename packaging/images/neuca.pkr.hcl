@@ -1,0 +1,62 @@
+# Installs the agent in Debian's cloud image: packer build -var package=neuca-guest-tools_2.0.0_all.deb neuca.pkr.hcl
+# For packer 1.7 or later, with its plugin for QEMU.
+packer {
+  required_plugins {
+    qemu = {
+      source  = "github.com/hashicorp/qemu"
+      version = ">= 1.0.0"
+    }
+  }
+}
+
+variable "package" {
+  type        = string
+  description = "The Debian package of neuca-guest-tools."
+}
+
+variable "image" {
+  type    = string
+  default = "https://cloud.debian.org/images/cloud/bookworm/latest/debian-12-genericcloud-amd64.qcow2"
+}
+
+variable "checksum" {
+  type    = string
+  default = "file:https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"
+}
+
+source "qemu" "debian" {
+  iso_url          = var.image
+  iso_checksum     = var.checksum
+  disk_image       = true
+  format           = "qcow2"
+  headless         = true
+  ssh_username     = "debian"
+  ssh_password     = "for the time of building"
+  shutdown_command = "sudo systemctl poweroff"
+  cd_label         = "cidata"
+  cd_content = {
+    "meta-data" = "instance-id: packer\n"
+    "user-data" = "#cloud-config\nssh_pwauth: true\nchpasswd: {expire: false, list: [\"debian:for the time of building\"]}\n"
+  }
+}
+
+build {
+  sources = ["source.qemu.debian"]
+
+  provisioner "file" {
+    source      = var.package
+    destination = "/tmp/neuca-guest-tools.deb"
+  }
+
+  provisioner "shell" {
+    inline = [
+      "cloud-init status --wait",
+      "sudo apt-get -q -y update",
+      "sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install /tmp/neuca-guest-tools.deb",
+      "rm /tmp/neuca-guest-tools.deb",
+      "sudo passwd --lock debian",
+      "sudo cloud-init clean --logs",
+      "sudo neuca clean",
+    ]
+  }
+}

@@ -1,0 +1,205 @@
+"""The Ansible collection: its linters, its modules on this machine, and its roles on hosts that are namespaces."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOTH = pytest.mark.parametrize(
+    "ansible",
+    ["requirements.txt", pytest.param("requirements-oldest.txt", marks=pytest.mark.long)],
+    indirect=True,
+)
+LINT = pytest.mark.parametrize("ansible", ["requirements-lint.txt"], indirect=True)
+SECRET = "a secret of sixteen bytes and more"
+PLAY = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - neuca.guest.config:
+        path: "{{ place }}"
+        state: "{{ state | default('present') }}"
+        options: "{{ options | default({}) }}"
+        links:
+          - section: interface fe:16:3e:00:6d:af
+            settings: {mtu: "{{ mtu }}"}
+"""
+
+
+def recap(output):
+    """The numbers of the last lines of a playbook's output, by host."""
+    lines = re.findall(r"^(\S+) +: (ok=.*)$", output, re.MULTILINE)
+    return {host: dict(re.findall(r"(\w+)=(\d+)", words)) for host, words in lines}
+
+
+@pytest.fixture
+def config(ansible, tmp_path):
+    """Runs the module neuca.guest.config on this machine, where `neuca` is this checkout."""
+    (tmp_path / "bin").mkdir()
+    neuca = tmp_path / "bin" / "neuca"
+    neuca.write_text(
+        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c "import sys\n'
+        f'from neuca_tools.commands.neuca import main\nsys.exit(main())" "$@"\n'
+    )
+    neuca.chmod(0o755)
+    (tmp_path / "play.yml").write_text(PLAY)
+
+    def run(*words, **given):
+        values = {"place": str(tmp_path / "file"), "mtu": 9000, **given}
+        values["ansible_python_interpreter"] = sys.executable
+        path = f"{tmp_path}/bin:{ansible.programs}:/usr/bin:/bin"
+        words = ["-e", json.dumps(values), *words, tmp_path / "play.yml"]
+        return ansible("ansible-playbook", *words, PATH=path)
+
+    return run
+
+
+@BOTH
+def test_the_configuration_is_written_once_checked_and_removed(config, tmp_path):
+    file = tmp_path / "file"
+    options = {"network": {"drift": "enforce"}, "metadata": {"poll_interval": 5}}
+    would = config("--check", "--diff", options=options)
+    assert (recap(would.stdout)["localhost"]["changed"], file.exists()) == ("1", False)
+    assert "+drift = enforce" in would.stdout.splitlines()
+    done = config("--diff", options=options)
+    assert recap(done.stdout)["localhost"]["changed"] == "1"
+    text = file.read_text()
+    assert "[metadata]\npoll-interval = 5\n\n[network]\ndrift = enforce\n" in text
+    assert file.stat().st_mode & 0o7777 == 0o644
+    assert recap(config(options=options).stdout)["localhost"]["changed"] == "0"
+    wrong = config(options=options, mtu="wide")
+    assert wrong.returncode == 2
+    assert (
+        'would not be valid: [interface fe:16:3e:00:6d:af] \\"mtu\\" = \\"wide\\"' in wrong.stdout
+    )
+    unknown = config(options={"network": {"drifts": "enforce"}})
+    assert (unknown.returncode, "network.drifts" in unknown.stdout) == (2, True)
+    other = config(options={"network": {"drift": "never"}})
+    assert (other.returncode, "must be one of" in other.stdout) == (2, True)
+    assert file.read_text() == text
+    assert recap(config(state="absent").stdout)["localhost"]["changed"] == "1"
+    assert not file.exists()
+    assert recap(config(state="absent").stdout)["localhost"]["changed"] == "0"
+
+
+@pytest.mark.long
+@LINT
+def test_the_production_profile_of_ansible_lint_is_content(ansible):
+    done = ansible("ansible-lint", "--offline", "--profile", "production", "--nocolor")
+    assert (done.returncode, done.stdout[-2000:]) == (0, done.stdout[-2000:])
+    assert "Profile 'production' was required, and it passed." in done.stdout
+
+
+# ansible-test makes virtual environments, and downloads what puts pip into them unless it is here.
+BOOTSTRAP = """import runpy, sys
+sys.argv = ["ensurepip", "--default-pip"]
+runpy.run_module("ensurepip", run_name="__main__")
+"""
+
+
+@pytest.mark.long
+@LINT
+def test_the_sanity_tests_of_ansible_are_content(ansible):
+    cache = ansible.home / ".ansible" / "test" / "cache"
+    cache.mkdir(parents=True)
+    (cache / "get_pip_24_2.py").write_text(BOOTSTRAP)
+    done = ansible("ansible-test", "sanity", "--python", "default", "--color", "no")
+    if done.returncode:
+        pytest.fail(done.stdout[-8000:], pytrace=False)
+
+
+@pytest.mark.long
+@LINT
+def test_the_integration_tests_of_the_collection_pass(ansible):
+    words = ("integration", "--python", "default", "--color", "no", "config")
+    done = ansible("ansible-test", *words)
+    if done.returncode:
+        pytest.fail(done.stdout[-8000:], pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory):
+    place = tmp_path_factory.mktemp("package")
+    subprocess.run([ROOT / "packaging" / "build-deb", place], check=True, timeout=1200)
+    return next(place.glob("*.deb"))
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """The three hosts of the documentation."""
+    example = ROOT / "ansible" / "examples" / "three_hosts"
+    environment = {**os.environ, "NEUCA_LAB": str(tmp_path / "lab")}
+
+    def lab(*words):
+        return subprocess.run(
+            [example / "lab", *words], env=environment, capture_output=True, text=True,
+            timeout=600, check=False,
+        )  # fmt: skip
+
+    assert lab("up").returncode == 0
+    yield lab
+    lab("down")
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.long
+@BOTH
+def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, package, tmp_path):
+    example = ansible.collection / "examples" / "three_hosts"
+    before = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
+
+    def play(name, *words):
+        return ansible(
+            "ansible-playbook", "-i", example / "hosts.yml", *words, example / name,
+            NEUCA_PACKAGE=str(package), NEUCA_LAB=str(tmp_path / "lab"),
+        )  # fmt: skip
+
+    fresh = play("site.yml", "--check", "--diff")
+    assert fresh.returncode == 0, fresh.stdout
+    assert hosts("enter", "h1", "sh", "-c", "command -v neuca").returncode != 0
+    first = play("site.yml", "--diff")
+    assert first.returncode == 0, first.stdout
+    assert "-add the address 172.16.0.1/24 to data0" in first.stdout.splitlines()
+    for number in (1, 2, 3):
+        status = json.loads(hosts("enter", f"h{number}", "neuca", "status", "--json").stdout)
+        assert status["state"] == "ok"
+    second = play("site.yml", "--diff")
+    assert {one["changed"] for one in recap(second.stdout).values()} == {"0"}
+    hosts("enter", "h2", "ip", "link", "set", "data0", "mtu", "1500")
+    would = play("site.yml", "--check", "--diff")
+    assert "-set the MTU of data0 from 1500 to 1400" in would.stdout.splitlines()
+    assert [one["changed"] for one in recap(would.stdout).values()] == ["0", "1", "0"]
+    assert [one["changed"] for one in recap(play("site.yml").stdout).values()] == ["0", "1", "0"]
+    words = [
+        "--diff",
+        "-vvv",
+        "-e",
+        json.dumps({"neuca_selftest_secret": SECRET, "neuca_selftest_rate": "20M"}),
+    ]
+    measured = play("selftest.yml", *words)
+    assert measured.returncode == 0, measured.stdout
+    # The command line of this very run shows the variables that it was given.
+    assert SECRET not in measured.stdout
+    assert hosts("enter", "h1", "pgrep", "--full", "neuca-selftest serve").returncode == 1
+    healthy = play("mesh.yml", "-e", json.dumps({"neuca_mesh_secret": SECRET}))
+    assert healthy.returncode == 0, healthy.stdout
+    assert '"msg": []' in healthy.stdout
+    assert SECRET not in healthy.stdout
+    shape = "tc qdisc add dev data0 root tbf rate 10mbit burst 16kb latency 50ms"
+    assert hosts("enter", "h2", *shape.split()).returncode == 0
+    slow = play("mesh.yml", "-e", json.dumps({"neuca_mesh_expect": "50M"}))
+    # Three hosts are too few for a retest against others that are cleared: it is only suspected.
+    assert "The mesh: " in slow.stdout
+    assert re.findall(r'"(?:kind|subject)": "(.*)"', slow.stdout) == ["slow-egress", "h2"]
+    after = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
+    assert re.sub(r"valid_lft \w+", "", after) == re.sub(r"valid_lft \w+", "", before)
