@@ -4,6 +4,7 @@ Data flows one way: sources return bytes, documents parse them, `apply.look` rea
 `apply.decide` makes every policy decision, `apply.transaction` changes the host. Start reading at
 `agent.reconcile`, which is one pass. The packages, in the order in which they may import others:
 
+dataclass  `dataclasses` without their cost at start-up
 errors     one exception class for each stage, and the exit codes
 files      reading and writing files: whole, synced, locked, and never through foreign links
 model      the frozen types that all stages share, and upper and lower devices (`model.topology`)

@@ -16,7 +16,6 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -24,6 +23,7 @@ from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
 
 log = logging.getLogger("neuca")

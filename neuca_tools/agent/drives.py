@@ -14,13 +14,13 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.backends.blockdev import read_device, read_number
 from neuca_tools.backends.mount import mount_privately
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.documents.platform import combined, instance
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files

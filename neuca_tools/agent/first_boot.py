@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent import drives
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import ObserveError, RecordError
 from neuca_tools.files import locked, names_in, read_bytes, write_files
 from neuca_tools.model import machine

@@ -16,13 +16,13 @@ import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Union
 
 from neuca_tools.agent import first_boot
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
@@ -20,6 +19,7 @@ from neuca_tools.apply.host import Host as HostHandles
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
 from neuca_tools.config.options import listed
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Host, Link, LinkKey, NetworkState

@@ -17,7 +17,6 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
 from neuca_tools.agent import drives
@@ -25,6 +24,7 @@ from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.status import status_now
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.guest import outcome as guest

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Phase, Writer

@@ -12,11 +12,11 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Optional
 
 from neuca_tools.backends import kinds, link_changes, outlook, routing, sysctl, wire
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World

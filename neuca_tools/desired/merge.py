@@ -10,11 +10,11 @@ are used.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Optional
 
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired import dhcp, platform_roles, vrfs
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge

@@ -7,9 +7,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from operator import attrgetter
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import (
     EXIT_DEGRADED,
     EXIT_FAILED,

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from neuca_tools.dataclass import dataclass, field
 
 # Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
 # scsi_transport_fc, and the host adapter of SRP (drivers/infiniband/ulp/srp).

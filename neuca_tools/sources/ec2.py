@@ -12,9 +12,9 @@ import json
 import re
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from neuca_tools.dataclass import replace
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import SourceError

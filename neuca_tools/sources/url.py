@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import UsageError
 
 _HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"

@@ -7,12 +7,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable, Optional
 
 from neuca_tools.backends import hostid
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.platform import combined as platform
 from neuca_tools.documents.redact import redact

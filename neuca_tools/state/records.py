@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
+from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
     Incarnation,
@@ -134,7 +134,7 @@ def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     try:
         data = read(directory, VOLUMES) or {}
-        names = [one.name for one in fields(VolumeLog)]
+        names = field_names(VolumeLog)
         return made(VolumeLog, {name: data[name] for name in names if name in data})
     except (RecordError, *STRANGE):
         return VolumeLog()
@@ -172,7 +172,7 @@ def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = [one.name for one in fields(Machine)]
+        names = field_names(Machine)
         return made(
             Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
         )

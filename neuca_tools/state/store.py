@@ -14,10 +14,10 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Optional, Union
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import NEW, names_in, read_bytes, write_files
 

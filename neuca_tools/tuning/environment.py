@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Literal, Optional
+
+from neuca_tools.dataclass import dataclass
 
 # The files to read, those of systemd-detect-virt(1). An empty file counts as present.
 DMI = tuple(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from operator import eq
 from typing import Callable, Literal, Optional, Union
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.rates import rate_text, rate_value
