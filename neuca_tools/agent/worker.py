@@ -10,7 +10,6 @@ NIC causes several in a row, and most of the time of a job is the import of pyro
 from __future__ import annotations
 
 import json
-import logging
 import os
 import select
 import signal
@@ -28,13 +27,13 @@ from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.guest import outcome as guest
+from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
 from neuca_tools.status.judge import Status
 
-log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
 LIFETIME = 30.0  # seconds after which a child is not given another job
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop

@@ -8,7 +8,6 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Optional, Protocol
@@ -34,7 +33,6 @@ from neuca_tools.plan.plan import plan
 from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
-log = logging.getLogger("neuca")
 RELEASE_TIME = 0.5
 """Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3

@@ -9,11 +9,13 @@ used only for the protocol of the journal.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import sys
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    import logging
 
 _SEND_WITHIN = 1.0  # seconds
 

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.lazy import pattern
 from neuca_tools.model import Automatic
 
 PREFIX = "04-neuca-dhcp-"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
 # By the manager that reads them; see nm-settings-keyfile(5) for the second.
 _NAMES = {
-    "networkd": re.compile(rf"{PREFIX}([0-9a-f]{{12}})\.network"),
-    "networkmanager": re.compile(r"neuca-dhcp-([0-9a-f]{12})\.nmconnection"),
+    "networkd": pattern(rf"{PREFIX}([0-9a-f]{{12}})\.network"),
+    "networkmanager": pattern(r"neuca-dhcp-([0-9a-f]{12})\.nmconnection"),
 }
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
 _ASKED = {
@@ -63,8 +64,8 @@ def profile_name(mac: str) -> str:
 
 def owner(name: str) -> tuple[str, str]:
     """The manager and the MAC that a file of this name is for; both empty if it is not ours."""
-    for manager, pattern in _NAMES.items():
-        match = pattern.fullmatch(name)
+    for manager, form in _NAMES.items():
+        match = form.fullmatch(name)
         if match:
             return manager, ":".join(re.findall("..", match.group(1)))
     return "", ""

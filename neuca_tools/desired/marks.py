@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from neuca_tools.lazy import pattern
+
 # Names without a number sort after all numbered ones. The last file wins in both directories, and
 # 99-neuca.conf would lose to Debian's 99-sysctl.conf (a link to /etc/sysctl.conf) and to the
 # 99-unmanaged-devices.conf of tutorials.
@@ -26,12 +28,12 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
-_NAMES = re.compile(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
-_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+_MAC = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_NAMES = pattern(r'[^#]*\bATTR\{address\}=="(?P<mac>[0-9a-f:]{17})".*\bNAME:?="(?P<name>[^"]+)"')
+_PLAIN = pattern(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 # The kinds whose devices have the type of a NIC.
 _UNTYPED = ("macvlan", "vrf")
-_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
+_PATTERN = pattern(rf"{_PLAIN.pattern}\*?")
 
 
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).

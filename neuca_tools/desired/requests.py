@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from operator import attrgetter
@@ -16,6 +15,7 @@ from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import mac as mac_of
 from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
+from neuca_tools.lazy import sha256
 from neuca_tools.model import (
     OWN,
     Address,
@@ -135,10 +135,7 @@ def digests(
     for route in routes:
         mac = _mac_of(route, networks)
         parts[mac if mac in parts else ""].append(repr(replace(route, where="")))
-    return {
-        mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-        for mac, texts in parts.items()
-    }
+    return {mac: sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}
 
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:

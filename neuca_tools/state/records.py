@@ -8,7 +8,6 @@ journal at start means that the last pass was interrupted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
 from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
+from neuca_tools.lazy import pattern
 from neuca_tools.model import (
     Incarnation,
     Link,
@@ -46,7 +46,7 @@ RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
-_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 

@@ -1,21 +1,16 @@
-"""Our dataclasses behave as the library's do, and nothing is compiled before their first instance."""
+"""Our dataclasses behave as the library's do."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 import pytest
 
 from neuca_tools import dataclass as ours
-
-ROOT = Path(__file__).parents[2]
 
 
 class Pair(NamedTuple):
@@ -151,30 +146,3 @@ def test_the_functions_of_the_library_work_on_ours():
     assert dataclasses.asdict(one) == ours.asdict(one)
     assert ours.field_names(type(one)) == ("name", "size", "more", "secret")
     assert (ours.is_dataclass(one), ours.is_dataclass(1)) == (True, False)
-
-
-# --- What a start costs, counted -----------------------------------------------------------------
-
-HEAVY = ("dataclasses", "inspect", "ast", "dis")
-COMMANDS = {
-    "neuca status, plan, explain": "neuca_tools.commands.look",
-    "neucad --once": "neuca_tools.commands.agent, neuca_tools.commands.change",
-    "neucad": "neuca_tools.agent.daemon",
-}
-
-
-def loaded(modules):
-    code = f"import {modules}, sys; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-S", "-B", "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.split()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_does_not_import_what_compiles_classes(command):
-    assert set(loaded(COMMANDS[command])) & set(HEAVY) == set()

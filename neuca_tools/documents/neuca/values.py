@@ -8,27 +8,28 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_interface, ip_network
 
+from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, Address, Host, Network
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
 _LONGEST_SYSCTL = 4096
-_MAC = re.compile(
+_MAC = pattern(
     r"[0-9a-f]{12}"
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
     r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
 )
-_NUMBER = re.compile(r"[0-9]{1,10}")
+_NUMBER = pattern(r"[0-9]{1,10}")
 MTU_LIMITS = (68, 65535)
 TXQUEUELEN_LIMITS = (1, 1000000)
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LABEL = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
 # Those for the routes that NICs get by DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
-_SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
+_SYSCTL = pattern(r"[A-Za-z0-9_./+~-]+")
 
 
 class UnusableError(ValueError):
