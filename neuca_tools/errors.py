@@ -30,6 +30,10 @@ class UsageError(NeucaError):
     """The arguments of a command are invalid (exit code 2)."""
 
 
+class ArgumentsError(UsageError):
+    """Arguments that do not fit each other; the usage of the command is printed with the text."""
+
+
 class ConfigError(NeucaError):
     """A configuration file cannot be read at all."""
 

@@ -1,7 +1,8 @@
 """A box between two links that delays, shapes, polices, drops or reorders what passes: for kernels without netem.
 
 `middlebox.py A B SPECIFICATION` forwards frames between the devices A and B of its network namespace until its standard input is
-closed. The specification is JSON with a `Way` for each direction: {"there": {…}, "back": {…}}, "there" being from A to B.
+closed, and says then what it did, as JSON with a `Tally` for each direction. The specification is JSON with a `Way` for each
+direction: {"there": {…}, "back": {…}}, "there" being from A to B.
 """
 
 # SPDX-License-Identifier: MIT
@@ -29,6 +30,7 @@ HEADER = 10  # bytes: struct virtio_net_hdr, before each frame
 LARGEST = 70_000  # bytes
 BUFFER = 64 * 2**20  # bytes
 BATCH = 64  # frames that are read before the clock is read again
+LATE, LATE_SHARE = 0.002, 0.1  # seconds; of the delay
 
 
 @dataclass(frozen=True)
@@ -48,30 +50,98 @@ class Way:
     largest: int = 0
 
 
+@dataclass
+class Tally:
+    """What happened in one direction: frames by their fate, times in seconds, rates in bit/s.
+
+    `late` of them were sent so much later than due that the box delayed them itself (LATE), `overtook` are those that
+    left before one that came earlier. `waited` is the longest time in the queue; `offered` and `passed` are the most that arrived
+    and that was let through in a second.
+    """
+
+    frames: int = 0
+    vanished: int = 0
+    lost: int = 0
+    policed: int = 0
+    overflowed: int = 0
+    late: int = 0
+    overtook: int = 0
+    waited: float = 0.0
+    offered: float = 0.0
+    passed: float = 0.0
+
+
+class Second:
+    """The most bits in one second."""
+
+    def __init__(self) -> None:
+        self._second, self._bits, self._most = 0, 0, 0
+
+    def add(self, now: float, size: int) -> None:
+        if int(now) != self._second:
+            self._most, self._second, self._bits = self.most, int(now), 0
+        self._bits += 8 * size
+
+    @property
+    def most(self) -> int:
+        return max(self._most, self._bits)
+
+
 class Bucket:
     """What one direction does to its frames. Pure, except for chance."""
 
     def __init__(self, way: Way, chance: random.Random) -> None:
         self._way, self._chance = way, chance
-        self._tokens, self._filled, self._free = way.burst, 0.0, 0.0
+        self._tokens, self._filled, self._free, self._last = way.burst, 0.0, 0.0, 0.0
+        self._offered, self._passed = Second(), Second()
+        self._tally = Tally()
+
+    @property
+    def tally(self) -> Tally:
+        rates = {"offered": self._offered.most, "passed": self._passed.most}
+        return dataclasses.replace(self._tally, **rates)
 
     def due(self, now: float, size: int) -> float | None:
         """When a frame of `size` bytes that arrives now leaves; None if it is dropped."""
+        self._tally.frames += 1
+        self._offered.add(now, size)
+        fate = self._fate(now, size)
+        if fate:
+            setattr(self._tally, fate, getattr(self._tally, fate) + 1)
+            return None
+        self._passed.add(now, size)
+        return self._leaves(now, size)
+
+    def _fate(self, now: float, size: int) -> str:
+        """What becomes of a frame that is dropped, as the name of a field of Tally; empty if it is not."""
         way = self._way
         if way.largest and size > way.largest:
-            return None
+            return "vanished"
         if way.loss and self._chance.random() < way.loss:
-            return None
+            return "lost"
         if way.police and not self._conforms(now, size):
-            return None
-        out = now
+            return "policed"
+        if way.rate and way.queue and self._waiting(now) * way.rate / 8 + size > way.queue:
+            return "overflowed"
+        return ""
+
+    def _waiting(self, now: float) -> float:
+        return max(0.0, self._free - now)
+
+    def _leaves(self, now: float, size: int) -> float:
+        way, tally, out = self._way, self._tally, now
         if way.rate:
-            waiting = max(0.0, self._free - now) * way.rate / 8
-            if way.queue and waiting + size > way.queue:
-                return None
+            tally.waited = max(tally.waited, self._waiting(now))
             out = self._free = max(now, self._free) + size * 8 / way.rate
         shift = self._chance.uniform(-way.jitter, way.jitter) if way.jitter else 0.0
-        return max(now, out + way.delay + shift)
+        leaves = max(now, out + way.delay + shift)
+        tally.overtook += leaves < self._last
+        self._last = max(self._last, leaves)
+        return leaves
+
+    def left(self, due: float, now: float) -> None:
+        """A frame was sent now."""
+        self._tally.late += now - due > max(LATE, LATE_SHARE * self._way.delay)
 
     def _conforms(self, now: float, size: int) -> bool:
         self._tokens = min(
@@ -96,20 +166,20 @@ def opened(device: str) -> socket.socket:
     return link
 
 
-def forward(near: socket.socket, far: socket.socket, ways: dict[str, Way], seed: int) -> None:
-    """Until the standard input is closed."""
+def forward(
+    near: socket.socket, far: socket.socket, ways: dict[str, Way], seed: int
+) -> dict[str, Tally]:
+    """Until the standard input is closed. What happened in each direction."""
     chance = random.Random(seed)
-    other = {
-        near: (far, Bucket(ways["there"], chance)),
-        far: (near, Bucket(ways["back"], chance)),
-    }
-    waiting: list[tuple[float, int, socket.socket, bytes]] = []
+    buckets = {name: Bucket(ways[name], chance) for name in ("there", "back")}
+    other = {near: (far, buckets["there"]), far: (near, buckets["back"])}
+    waiting: list[tuple[float, int, socket.socket, Bucket, bytes]] = []
     count = 0
     while True:
         wait = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
         for source in select.select([*other, 0], [], [], wait)[0]:
             if source == 0:
-                return
+                return {name: bucket.tally for name, bucket in buckets.items()}
             target, bucket = other[source]
             for _ in range(BATCH):
                 try:
@@ -119,10 +189,11 @@ def forward(near: socket.socket, far: socket.socket, ways: dict[str, Way], seed:
                 out = bucket.due(time.monotonic(), len(frame) - HEADER)
                 if out is not None:
                     count += 1
-                    heapq.heappush(waiting, (out, count, target, frame))
+                    heapq.heappush(waiting, (out, count, target, bucket, frame))
         now = time.monotonic()
         while waiting and waiting[0][0] <= now:
-            _, _, target, frame = heapq.heappop(waiting)
+            due, _, target, bucket, frame = heapq.heappop(waiting)
+            bucket.left(due, now)
             # A link that is full or down drops, as it would between other boxes.
             with contextlib.suppress(OSError):
                 target.send(frame)
@@ -144,7 +215,8 @@ def main() -> None:
     gc.disable()
     links = opened(near), opened(far)
     print("ready", flush=True)
-    forward(*links, ways, said["seed"])
+    tallies = forward(*links, ways, said["seed"])
+    print(json.dumps({name: dataclasses.asdict(one) for name, one in tallies.items()}), flush=True)
 
 
 if __name__ == "__main__":

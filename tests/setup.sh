@@ -37,12 +37,12 @@ wanted=$(for tier; do packages_of "$tier"; done | tr ' ' '\n' | sort -u)
 # dpkg-query says nothing about a package that it has never heard of: what is asked for and not listed is missing.
 installed=$(dpkg-query --show --showformat='${db:Status-Abbrev} ${Package}\n' $wanted 2>/dev/null | awk '$1 == "ii" { print $2 }' | sort -u) || true
 missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
-# What these tests run is unpacked, not installed: cloud-init would set up this machine at its next boot, netplan, NetworkManager
-# and systemd-resolved would take over its network.
+# What these tests run is unpacked, not installed: cloud-init would set up this machine at its next boot, netplan, NetworkManager,
+# systemd-resolved and the DHCP clients would take over its network.
 oracles=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/oracles
 unpack=
 case " $* " in *" wild "*) unpack="cloud-init netplan.io" ;; esac
-case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved" ;; esac
+case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved isc-dhcp-client dhcpcd-base" ;; esac
 for package in $unpack; do [ -e "$oracles/unpacked/$package" ] || break; unpack=${unpack#*"$package"}; done
 [ -n "$missing$unpack" ] || exit 0
 

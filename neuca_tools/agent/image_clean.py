@@ -20,7 +20,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Union
 
-from neuca_tools.agent import first_boot
+from neuca_tools.agent import first_boot, trial
+from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass
 from neuca_tools.desired import dhcp_files, marks
@@ -35,8 +36,8 @@ from neuca_tools.status import report
 
 # In the run directory: of a pass, of the daemon, of a run for the guest.
 LOCKS = ("lock", "neucad.lock", "guest.lock")
-KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE)
-IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY)
+KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
+IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 STOP_WITHIN = 20.0  # seconds, as in the unit; the daemon waits up to 10 of them for a pass
 LISTED = "generated-files"  # packaging/debian/prerm leaves it for a purge
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
@@ -176,7 +177,8 @@ def _state_files(config: Config) -> list[Path]:
 def _run_files(config: Config) -> list[Path]:
     names = (*IN_RUN, *outcome.files())
     spare = [config.state.spare / name for name in KEPT]
-    return [*spare, *(config.run_directory / name for name in names)]
+    clients = _matching(config.run_directory / CLIENTS, "*")
+    return [*spare, *clients, *(config.run_directory / name for name in names)]
 
 
 def identity(root: Path) -> list[Trace]:

@@ -20,6 +20,7 @@ from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
+from neuca_tools.plan.client_operations import StopClient
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
@@ -45,6 +46,8 @@ class Release(Purpose):
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
+        if isinstance(operation, StopClient):
+            is_theirs = operation.key.mac in self.touched
         return is_theirs or _restores(operation, originals)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
@@ -99,23 +102,40 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         with host(config, intake) as handles:
-            requests = handles.survey().resolution.requests
-            gone = frozenset({mac, *users((mac,), requests)})
-            touched = gone | carriers(gone, requests)
-            links = tuple(link for link in config.links if link.key.mac not in gone)
-            document = _without(intake.document or Document(), gone)
-            without = handles.asking(
-                replace(config, links=links), replace(intake, document=document)
-            )
-            decision = without.survey()
-            if decision.resolution.roles.role(mac) == "management":
-                raise NeucaError(
-                    f'release "{mac}": it is the management NIC, and nothing of ours is on it'
-                )
-            result = _run(without, Release(gone, touched), decision)
+            without, purpose, decision = _releasing(handles, mac)
+            result = _run(without, purpose, decision)
             if not result.failures:
                 result += _run(handles, Files())
             return result
+
+
+def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
+    """The host without the NIC in its document, and the purpose. Raises NeucaError."""
+    config, intake = handles.config, handles.intake
+    requests = handles.survey().resolution.requests
+    gone = frozenset({mac, *users((mac,), requests)})
+    touched = gone | carriers(gone, requests)
+    links = tuple(link for link in config.links if link.key.mac not in gone)
+    document = _without(intake.document or Document(), gone)
+    without = handles.asking(replace(config, links=links), replace(intake, document=document))
+    decision = without.survey()
+    if decision.resolution.roles.role(mac) == "management":
+        raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
+    return without, Release(gone, touched), decision
+
+
+def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operation, ...]:
+    """The operations of `release`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        _, purpose, decision = _releasing(handles, mac)
+    return purpose.operations(decision)
+
+
+def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
+    """The operations of `revert`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
+        return purpose.operations(purpose.shape(handles.survey()))
 
 
 def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:

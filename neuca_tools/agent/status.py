@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
-from neuca_tools.agent import first_boot
+from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.rounds import waiting
 from neuca_tools.backends import leases
+from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
-from neuca_tools.desired import platform_roles
+from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document
 from neuca_tools.model.stored import StoredDocument
@@ -47,14 +49,27 @@ def status_of(
         resolution,
         have,
         left,
-        unapplied=decision.changed(),
+        unapplied=decision.unapplied(),
         managers=decision.managers,
         notes=_notes(config, intake, decision, report),
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
-    status = replace(status, data=data, routed=bool(resolution.want.rules))
+    status = replace(status, data=data)
+    return with_unsaved(status, reason, held)
+
+
+def expected(config: Config, intake: Intake, decision: Decision) -> Status:
+    """The status after a pass at start that carries out its whole plan."""
+    _, held, reason = _left(config, decision)
+    wanted = decision.want.links
+    links = {
+        key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
+        for key, link in decision.have.links.items()
+    }
+    have = replace(decision.have, links=links)
+    status = judge(__version__, _document(config, intake), decision.resolution, have, ())
     return with_unsaved(status, reason, held)
 
 
@@ -90,8 +105,9 @@ def _notes(
     if udev_is_ours(config):
         notes += named_by_others(config.udev_substring, resolution.names)
     notes += first_boot.notes(config)
+    notes += filter(None, [trial_file.note(config)])
     notes += platform_roles.choice(resolution.roles)
-    notes += _leases(decision)
+    notes += _leases(decision, config.run_directory / PLACE)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):
@@ -100,12 +116,15 @@ def _notes(
     return notes
 
 
-def _leases(decision: Decision) -> Iterator[str]:
-    """A sentence for each lease and other address that the client has set on a dataplane NIC."""
+def _leases(decision: Decision, place: Path) -> Iterator[str]:
+    """A sentence for each lease and other address that the client has set on a dataplane link."""
     roles, world = decision.resolution.roles, decision.world
-    for mac in sorted(roles.leased & roles.nics.keys()):
-        device = roles.nics[mac]
-        found = {lease.address: lease for lease in leases.read(device.index)}
+    for device in dhcp.devices(roles, world).values():
+        refused = world.own_clients.refused.get(device.index)
+        if refused:
+            yield f"{device.name}: the DHCP lease of {refused}, so it is not used"
+        known = [*leases.read(device.index), *leases.read_own(device.index, place)]
+        found = {lease.address: lease for lease in known}
         for address in world.addresses.get(device.index, ()):
             lease = found.get(str(address.ip))
             if lease is not None:

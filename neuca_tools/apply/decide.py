@@ -11,7 +11,8 @@ from typing import Optional
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.desired import manager_files, router_advertisements
+from neuca_tools.desired import dhcp_requests, manager_files, router_advertisements
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
@@ -69,12 +70,16 @@ class Decision:
         is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
+    def unapplied(self) -> frozenset[str]:
+        """What has a new request, or has appeared, as a scope (see `changes.changed`)."""
+        return changes.changed(self.record, self.resolution, self.world)
+
     def changed(self) -> frozenset[str]:
-        """The scope of a pass: what has a new request, or has appeared (see `changes.changed`)."""
-        scope = changes.changed(self.record, self.resolution, self.world)
+        """The scope of a pass: `unapplied`, and rules, tables and copied routes, always kept."""
+        scope = self.unapplied()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
-        scope |= {f"{ROUTES_OF}{mac}" for mac in self.resolution.roles.leased}
+        scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
         kept = {hop.identity for hop in self.want.hops}
         gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
         return scope | gone if "" in scope else scope
@@ -93,9 +98,14 @@ def decide(
         key: replace(link, profile=marks.profiles.get(key, ""))
         for key, link in resolution.want.links.items()
     }
-    want = replace(resolution.want, links=links, files=marks.files, tell=marks.tell)
-    resolution = replace(resolution, want=want)
-    leased = resolution.roles.leased
+    clients = dhcp_requests.requests(resolution, record, world)
+    want = replace(
+        resolution.want, links=links, files=marks.files, tell=marks.tell, clients=clients
+    )
+    notes = (*resolution.notes, *dhcp_requests.notes(resolution))
+    resolution = replace(resolution, want=want, notes=notes)
+    managed = resolution.roles.handed(MANAGERS)
+    leased = {key.mac for key in managed if not key.rank}
     record = leftovers.leave(
         leftovers.stay(record, leased),
         resolution.roles.nics,
@@ -105,7 +115,7 @@ def decide(
     )
     have = found(resolution, world, record)
     # networkd marks its addresses in the same way as the kernel.
-    quiet = {key for key in resolution.quiet if key.rank or key.mac not in leased}
+    quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     return Decision(world, record, replace(resolution, removable=removable), have, want)

@@ -9,6 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,17 +19,19 @@ from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import routing, sysctl
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
-from neuca_tools.model import Address, Route
+from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
+from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
-HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule)
+HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
 """Operations whose failure does not count as a failure of the NIC."""
 # How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
 # an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
@@ -85,7 +88,7 @@ class Result:
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
         failed = [failure.operation for failure in self.failures]
-        serious = [operation for operation in failed if not isinstance(operation, HARMLESS)]
+        serious = [operation for operation in failed if not _is_harmless(operation)]
         lost: set[str] = set()
         for operation in (*serious, *self.skipped):
             lost |= operation.fate
@@ -95,6 +98,14 @@ class Result:
             reached = len(lost)
             lost.update(*(fate for fate in fates if fate & lost))
         return frozenset(lost)
+
+    @property
+    def missing(self) -> frozenset[LinkKey]:
+        """The VLANs that could not be created; what needs them is left out."""
+        failed = [failure.operation for failure in self.failures]
+        return frozenset(
+            one.on.key for one in failed if isinstance(one, CreateLink) and one.spares_others
+        )
 
     @property
     def to_retry(self) -> tuple[str, ...]:
@@ -108,6 +119,23 @@ class Result:
             if isinstance(failure.operation, WriteSysctl) and failure.errno
         }
         return tuple(sorted(refused))
+
+
+def _is_harmless(operation: Operation) -> bool:
+    if isinstance(operation, CreateLink):
+        return operation.spares_others
+    return isinstance(operation, HARMLESS)
+
+
+def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> list[Operation]:
+    """The operations that need none of the missing links, nor a link that needs one of them."""
+    gone, left = set(missing), []
+    for operation in operations:
+        if operation.needed.isdisjoint(gone):
+            left.append(operation)
+        elif isinstance(operation, CreateLink):
+            gone.add(operation.on.key)
+    return left
 
 
 class GuardedWriter:
@@ -221,9 +249,20 @@ class GuardedWriter:
     def activate(self, manager: str, name: str, profile: str) -> None:
         self._managers.activate(manager, name, profile)
 
+    def start_client(self, label: str, request: str) -> None:
+        if json.loads(request)["index"] not in self._allowed:
+            raise GuardError(f'"{label}" is not a link that this pass may write to')
+        self._managers.clients.start(label, request)
+
+    def stop_client(self, label: str) -> None:
+        self._managers.clients.stop(label)
+
 
 class _Progress:
-    """What was done so far, and the failure domains in which nothing more is done (`stopped`)."""
+    """What was done so far, and where nothing more is done.
+
+    `stopped` are failure domains, `missing` links that could not be created.
+    """
 
     def __init__(self) -> None:
         self.done: list[Operation] = []
@@ -231,6 +270,7 @@ class _Progress:
         self.declined: list[Failure] = []
         self.skipped: list[Operation] = []
         self.stopped: frozenset[str] = frozenset()
+        self.missing: frozenset[LinkKey] = frozenset()
 
     def ready(self, batch: Iterable[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -239,11 +279,19 @@ class _Progress:
         """
         ready: list[Operation] = []
         left: list[Operation] = []
-        for operation in batch:
+        for operation in self._possible(batch):
             (left if operation.fate & self.stopped else ready).append(operation)
         self.stopped = self.stopped.union(*(operation.fate for operation in left))
         self.skipped += left
         return ready
+
+    def _possible(self, batch: Iterable[Operation]) -> list[Operation]:
+        """The operations of a batch that need no link which could not be created."""
+        planned = list(batch)
+        possible = without(planned, self.missing)
+        left = (one for one in planned if isinstance(one, CreateLink) and one not in possible)
+        self.missing |= {one.on.key for one in left}
+        return possible
 
     def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
         for operation in operations:
@@ -252,7 +300,9 @@ class _Progress:
                 self.declined.append(failure)
             else:
                 self.failures.append(failure)
-        self.stopped |= Result(tuple(self.done), tuple(self.failures)).lost_nics
+        so_far = self.result()
+        self.missing |= so_far.missing
+        self.stopped |= replace(so_far, skipped=()).lost_nics
 
     def result(self) -> Result:
         return Result(

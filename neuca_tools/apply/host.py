@@ -15,6 +15,7 @@ from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.observation import interest
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
@@ -109,8 +110,10 @@ class Host:
 
     def _managers(self) -> Managers:
         """Both managers; they are not contacted unless they belong to this network namespace."""
-        place = self.config.networkmanager_profiles
-        return Managers(self._bus, udev_is_ours(self.config), place)
+        config, is_ours = self.config, udev_is_ours(self.config)
+        units = Units(self._bus) if is_ours and runs_units(config.run_directory) else None
+        clients = Clients(config.run_directory / PLACE, config.dhcp_helper, units)
+        return Managers(self._bus, is_ours, config.networkmanager_profiles, clients)
 
 
 class StateFiles:

@@ -51,6 +51,7 @@ def look(
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
         unmanaged=managers.none,
+        own_clients=managers.clients.read(config.dhcp_client),
     )
     tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
     read = _sysctls(interest.sysctls_of(world))

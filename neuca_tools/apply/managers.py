@@ -13,6 +13,7 @@ from pathlib import Path
 
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.dhcpclients import Clients
 from neuca_tools.backends.networkd import Networkd
 from neuca_tools.backends.networkmanager import NetworkManager
 from neuca_tools.desired import dhcp_files
@@ -26,12 +27,12 @@ class Managers:
 
     `reasons`: why a manager gave no answer to the last `ask`. `profiles`: the UUIDs of the
     NetworkManager profiles that were in use then, by interface. `none`: neither ran then. `place`
-    is the directory of profiles.
+    is the directory of profiles. `clients` are the DHCP clients that the agent starts.
     """
 
-    def __init__(self, bus: Bus, enabled: bool, place: Path) -> None:
+    def __init__(self, bus: Bus, enabled: bool, place: Path, clients: Clients) -> None:
         self._networkmanager, self._networkd = NetworkManager(bus), Networkd(bus)
-        self._enabled, self._place = enabled, place
+        self._enabled, self._place, self.clients = enabled, place, clients
         self.profiles: Mapping[str, str] = {}
         self.none = False
         self.reasons: dict[str, str] = {}

@@ -62,8 +62,15 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         sysctls=_picked(world.sysctls, paths),
         files={path: world.files.get(path) for path in resolution.want.files},
         tell=_informed(resolution, world, record),
+        clients=_clients(world),
         rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
     )
+
+
+def _clients(world: World) -> dict[str, str]:
+    """What the DHCP clients that we have started were told; empty for one that has ended."""
+    own = world.own_clients
+    return {text: request if text in own.alive else "" for text, request in own.requests.items()}
 
 
 def _accessible(world: World, resolution: Resolution) -> dict[LinkKey, Device]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neuca_tools.apply.execute import Result
+from neuca_tools.apply.execute import Result, without
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
@@ -30,11 +30,14 @@ from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, 
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
-    """The operations still to do, without failed ones, files, and calls to network managers."""
+    """The operations still to do, without failed ones, files, and calls to network managers.
+
+    What needs a VLAN that could not be created is left out too.
+    """
     failed = {identity(failure.operation)[:2] for failure in result.failures}
     return tuple(
         operation
-        for operation in left
+        for operation in without(left, result.missing)
         if not operation.domains & result.lost_nics
         and not isinstance(operation, (WriteFile, Unmanage, Tell))
         and identity(operation)[:2] not in failed

@@ -137,6 +137,21 @@ class Transaction:
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
 
+    def take_back(self, have: NetworkState) -> Result:
+        """Return to the state before the transaction; `have` is what was observed then.
+
+        The record stays that of the transaction.
+        """
+        self._look_again()
+        now = self.decision
+        want = replace(self.before, files=have.files, sysctls=have.sysctls, tell=now.want.tell)
+        everything = replace(now.record.owned, routes=True)
+        operations = plan(now.have, want, everything, rename_while_up=now.world.rename_while_up)
+        result = apply(operations, self.host.writer(now))
+        if any(isinstance(operation, Rename) for operation in result.done):
+            self.host.settle_renames()
+        return result
+
     # --- the steps ---
 
     def _mark(self, planned: Sequence[Operation]) -> Sequence[Operation]:

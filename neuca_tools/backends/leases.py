@@ -8,12 +8,15 @@ Whatever cannot be read is left out.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+
+from neuca_tools.files import names_in
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index
 DEVICES = Path("/run/NetworkManager/devices")  # the same
@@ -32,6 +35,23 @@ def read(index: int, networkd: Path = LEASES, networkmanager: Path = DEVICES) ->
     """The leases of the link with this index that the managers have stored."""
     found = [_of_networkd(networkd / str(index)), _of_networkmanager(networkmanager / str(index))]
     return [lease for lease in found if lease.address]
+
+
+def read_own(index: int, place: Path) -> list[Lease]:
+    """The leases of the link that a client of ours has written to this directory."""
+    found = []
+    for name in names_in(place):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            values = json.loads((place / name).read_bytes()[:LARGEST]) if _is_lease(name) else {}
+            if values.get("index") == index and values.get("address"):
+                until = _moment(values["until"]) if values["until"] else ""
+                address = _address(str(values["address"]).partition("/")[0])
+                found.append(Lease(address, _address(str(values["server"])), until))
+    return found
+
+
+def _is_lease(name: str) -> bool:
+    return name.endswith(".lease")
 
 
 def _of_networkd(path: Path) -> Lease:

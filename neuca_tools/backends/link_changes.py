@@ -19,8 +19,8 @@ _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct if
 _MTU, _TXQLEN = 4, 13  # IFLA_*
 _IFF_UP = 0x1
 _PEER, _LOCAL, _BROADCAST, _FLAGS = 1, 2, 4, 8  # IFA_*
-_IFA_F_NODAD, _IFA_F_NOPREFIXROUTE = 0x02, 0x200
-_FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
+IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
+FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
 
 
 def settings(
@@ -43,9 +43,9 @@ def added(index: int, address: Address, bare: bool = False) -> bytes:
 
     `bare`: its network gets no route.
     """
-    flags = _IFA_F_NOPREFIXROUTE if bare else 0
+    flags = IFA_F_NOPREFIXROUTE if bare else 0
     if address.version == 6:
-        flags |= _IFA_F_NODAD
+        flags |= IFA_F_NODAD
     parts = [_head(index, address, flags & 0xFF), *_ends(address)]
     if address.version == 4 and address.network.prefixlen < 31:
         parts.append(wire.attribute(_BROADCAST, address.network.broadcast_address.packed))
@@ -60,7 +60,7 @@ def deleted(index: int, address: Address) -> bytes:
 
 
 def _head(index: int, address: Address, flags: int) -> bytes:
-    return _ADDRESS.pack(_FAMILIES[address.version], address.network.prefixlen, flags, 0, index)
+    return _ADDRESS.pack(FAMILIES[address.version], address.network.prefixlen, flags, 0, index)
 
 
 def _ends(address: Address) -> tuple[bytes, bytes]:

@@ -164,6 +164,19 @@ class Netlink(AbstractContextManager["Netlink"]):
             (errno.EEXIST,),
         )
 
+    def lease_address(self, index: int, address: Address, seconds: int) -> None:
+        """Add an address for this time, or prolong it. Its network gets no route."""
+        self._run(
+            "addr",
+            "replace",
+            index=index,
+            address=str(address.ip),
+            prefixlen=address.network.prefixlen,
+            family=link_changes.FAMILIES[address.version],
+            flags=link_changes.IFA_F_NOPREFIXROUTE,
+            cacheinfo={"ifa_preferred": seconds, "ifa_valid": seconds},
+        )
+
     def delete_address(self, index: int, address: Address) -> None:
         self._change(
             link_changes.DELETE_ADDRESS,

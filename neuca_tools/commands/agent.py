@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
+from neuca_tools.agent import trial_file
 from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
 from neuca_tools.commands.context import configuration, guarded, require_root
 from neuca_tools.commands.logs import to_journal
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, LockedError, NeucaError
 from neuca_tools.files import locked, write_files
@@ -39,7 +41,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="neucad",
         description="Configure the dataplane NICs of this host as its metadata requests.",
     )
@@ -52,6 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
+    _end_trial(config)
     if arguments.names:
         return EXIT_OK if _restore_names(config) else EXIT_FAILED
     if arguments.guest:
@@ -61,6 +64,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from neuca_tools.commands.change import apply_once
 
     return apply_once(config)
+
+
+def _end_trial(config: Config) -> None:
+    """After a boot in the middle of a trial, names and all else are those from before it."""
+    try:
+        if trial_file.recover(config):
+            print(
+                "neuca: a trial was interrupted by a boot, its record is dropped", file=sys.stderr
+            )
+    except ApplyError as error:
+        print(f"neuca: {error.text}, ignoring", file=sys.stderr)
 
 
 def _configure_guest(arguments: argparse.Namespace, config: Config) -> int:
@@ -80,7 +94,7 @@ def _restore_names(config: Config) -> bool:
     try:
         ahead = ask_ahead(config)
     except ApplyError as error:
-        print(f"neucad: {error.text}", file=sys.stderr)
+        print(f"neuca: {error.text}", file=sys.stderr)
         pin_names(config)
         return False
     named = pin_names(config)
@@ -110,7 +124,9 @@ def _single_instance(config: Config) -> Iterator[None]:
         with locked(directory / "neucad.lock", 0.1):
             yield
     except LockedError as error:
-        raise NeucaError(f'neucad: already running with the run directory "{directory}"') from error
+        raise NeucaError(
+            f'start neucad: it already runs with the run directory "{directory}"'
+        ) from error
 
 
 @contextmanager
@@ -123,7 +139,7 @@ def _pid_file(config: Config) -> Iterator[None]:
     try:
         write_files({path: f"{os.getpid()}\n".encode()})
     except ApplyError as error:
-        print(f"neucad: {error.text}, ignoring", file=sys.stderr)
+        print(f"neuca: {error.text}, ignoring", file=sys.stderr)
     try:
         yield
     finally:

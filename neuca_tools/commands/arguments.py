@@ -30,7 +30,16 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
         parser.add_argument(f"--{name}", **keywords)
 
 
+def add_output_options(parser: argparse._ActionsContainer) -> None:
+    """Add the options about what is printed, which every command has."""
+    loud = parser.add_mutually_exclusive_group()
+    loud.add_argument("-v", "--verbose", **flag("print notes about the configuration too"))
+    loud.add_argument("-q", "--quiet", **flag("print nothing but errors"))
+    parser.add_argument("--color", choices=COLORS, default="auto", help="color the output")
+
+
 CONFIG: Options = {
     "config": value("FILE", "read the configuration from FILE (default: /etc/neuca/config)")
 }
+COLORS = ("auto", "always", "never")
 JSON: Options = {"json": flag("print JSON")}

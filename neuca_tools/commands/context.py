@@ -9,7 +9,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -20,12 +21,13 @@ from neuca_tools.errors import (
     EXIT_INVALID,
     EXIT_OK,
     EXIT_USAGE,
+    ArgumentsError,
     ConfigError,
     DocumentError,
     NeucaError,
     UsageError,
 )
-from neuca_tools.model import Document
+from neuca_tools.model import Document, Problem
 from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
@@ -40,8 +42,11 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return run(arguments)
+        with _quiet() if getattr(arguments, "quiet", False) else nullcontext():
+            return run(arguments)
     except NeucaError as error:
+        if isinstance(error, ArgumentsError) and "usage" in arguments:
+            print(arguments.usage(), end="", file=sys.stderr)
         print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
@@ -52,6 +57,27 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         # The interpreter flushes standard output again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Discard standard output; errors are on standard error."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield
+
+
+def uses_color(arguments: argparse.Namespace) -> bool:
+    """Whether to color the output: --color, else on a terminal without NO_COLOR (no-color.org)."""
+    if arguments.color != "auto":
+        return bool(arguments.color == "always")
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def log_level(arguments: argparse.Namespace) -> str:
+    """The level of the log on standard error: with --quiet, no line for each operation."""
+    return "ERROR" if arguments.quiet else "INFO"
 
 
 def _exit_code(error: NeucaError) -> int:
@@ -94,6 +120,7 @@ def configuration(
     config = load(path)
     if not quiet:
         shown = sys.stderr.isatty() if notes is None else notes
+        shown = shown or getattr(arguments, "verbose", False)
         for fault in config.faults:
             if fault.severity == "note" and not shown:
                 continue
@@ -130,6 +157,13 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
         raise NeucaError(intake.reason)
     if intake.reason:
         print(f"neuca: {intake.reason}", file=sys.stderr)
+
+
+def untold(problems: Iterable[Problem], intake: Intake, config: Config) -> list[Problem]:
+    """The problems without the faults that `report_faults` and `configuration` print."""
+    told = {fault.text for fault in (intake.document or Document()).faults}
+    told |= {fault.text for fault in config.faults} | {intake.refused}
+    return [one for one in problems if one.link or one.text not in told]
 
 
 def report_faults(intake: Intake, config: Config) -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Optional
 
@@ -12,18 +13,21 @@ from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.commands.context import configuration, document, is_root, specs
 from neuca_tools.config import Config
 from neuca_tools.documents import get
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError
 from neuca_tools.files import read_bytes
 from neuca_tools.model import Document
 from neuca_tools.sources import Session, SourceSpec, fetch_path
 from neuca_tools.state.active_document import Intake, confirmed
 
 NOT_FOUND = "Not found"
+SECTIONS = ("interfaces", "routes", "users", "storage")  # that can be printed as JSON
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "distro":
         return _print_or_fail(_distribution())
+    if arguments.command == "get" and len(arguments.words) > 2:
+        raise ArgumentsError("get: give a field, or a section and a field")
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))
@@ -33,7 +37,19 @@ def run(arguments: argparse.Namespace) -> int:
     data = intake.document or Document()
     if arguments.command == "get":
         return _print_or_fail(_item(arguments.words, data))
+    if arguments.command in SECTIONS and arguments.json:
+        print(json.dumps(_section(arguments.command, data), indent=1))
+        return EXIT_OK
     return _show(arguments.command, data)
+
+
+def _section(name: str, data: Document) -> dict[str, object]:
+    """The lines of a section; null if the document has no such section."""
+    items = {item.key: item.value for item in data.items if item.section == name}
+    found: dict[str, object] = {"version": 1, "section": name, "items": items}
+    if name == "routes":
+        found["router"] = data.router
+    return found
 
 
 def _show(name: str, data: Document) -> int:
@@ -70,8 +86,6 @@ def stored_document(config: Config) -> Intake:
 
 
 def _item(words: list[str], data: Document) -> Optional[str]:
-    if len(words) > 2:
-        raise UsageError("usage: neuca get [SECTION] FIELD")
     section, field = ["global", *words][-2:]
     return get(data, section, field)
 

@@ -6,27 +6,36 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from functools import partial
+from pathlib import Path
 
-from neuca_tools.agent.status import status_now
+from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import configuration, document, report_faults, show
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    report_faults,
+    show,
+    untold,
+    uses_color,
+)
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, UsageError
+from neuca_tools.files import write_files
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render, render_json
 from neuca_tools.status.judge import Status, find_link
+from neuca_tools.status.prometheus import prometheus
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=arguments.command == "status")
-    commands = {"status": _status, "plan": _plan, "show": _show, "explain": _explain}
+    commands = {"status": _status, "plan": plan, "show": _show, "explain": _explain}
     return commands[arguments.command](arguments, config)
 
 
@@ -43,8 +52,19 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
             # For a change of links or addresses.
             watch.wait(min(left, 1.0))
         status = _current_status(config)
-    show(status.data, arguments.json, partial(render.status, color=sys.stdout.isatty()))
+    if arguments.prometheus:
+        _metrics(arguments.prometheus, prometheus(status.data))
+        return status.exit_code
+    show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
     return status.exit_code
+
+
+def _metrics(name: str, text: str) -> None:
+    """Print the metrics, or replace a file, which readers never find half written."""
+    if name == "-":
+        print(text, end="")
+    else:
+        write_files({Path(name).absolute(): text.encode()})
 
 
 def _current_status(config: Config) -> Status:
@@ -62,12 +82,14 @@ def _survey(arguments: argparse.Namespace, config: Config) -> tuple[Intake, Deci
         return intake, handles.survey()
 
 
-def _plan(arguments: argparse.Namespace, config: Config) -> int:
+def plan(arguments: argparse.Namespace, config: Config) -> int:
+    """`neuca plan`, and `neuca apply --dry-run`: print what a pass would do."""
     intake, survey = _survey(arguments, config)
-    operations, resolution = survey.plan(), survey.resolution
-    text = render.plan(operations, resolution.problems, resolution.names)
-    show(render_json.plan_json(operations), arguments.json, lambda _: text)
-    return report_faults(intake, config)
+    operations, after = survey.plan(), expected(config, intake, survey)
+    problems = untold(after.problems, intake, config)
+    text = render.plan(operations, problems, after.names, color=uses_color(arguments))
+    show(render_json.plan_json(operations, after), arguments.json, lambda _: text)
+    return report_faults(intake, config) or after.exit_code
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:

@@ -9,14 +9,22 @@ is that subcommand, and `neuca-netconf` is `apply`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
-from neuca_tools.commands.arguments import CONFIG, JSON, Keywords, add_options, flag, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    JSON,
+    Keywords,
+    add_options,
+    add_output_options,
+    flag,
+    value,
+)
 
 if TYPE_CHECKING:
-    import argparse
+    from neuca_tools.commands.parsers import Parser
 
 
 class Command(NamedTuple):
@@ -34,7 +42,12 @@ class Command(NamedTuple):
 
 
 _ROWS = (
-    ("status", "look", "show whether each NIC is configured as requested", "json wait timeout"),
+    (
+        "status",
+        "look",
+        "show whether each NIC is configured as requested",
+        "json prometheus wait timeout",
+    ),
     ("plan", "look", "show what a pass would do now, in order", "json source"),
     (
         "show",
@@ -44,12 +57,27 @@ _ROWS = (
         "stage",
     ),
     ("explain", "look", "show each setting of an interface and its origin", "json source", "link"),
-    ("apply", "change", "make one pass now and correct any drift", "source"),
-    ("release", "change", "remove our configuration from a NIC and ignore the NIC", "undo", "link"),
+    (
+        "check",
+        "check",
+        "validate documents offline, without looking at this host",
+        "json strict format",
+        "file",
+    ),
+    ("apply", "change", "make one pass now and correct any drift", "json dry-run source try"),
+    ("confirm", "trial", "keep the document that is on trial"),
+    (
+        "release",
+        "change",
+        "remove our configuration from a NIC and ignore the NIC",
+        "undo dry-run",
+        "link",
+    ),
     (
         "revert",
         "change",
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
+        "dry-run",
     ),
     ("clean", "clean", "remove what clones of an image must not inherit", "keep-identity dry-run"),
     (
@@ -59,10 +87,10 @@ _ROWS = (
     ("read-drive", "drive", "copy the documents of a config drive or NoCloud volume", "", "device"),
     ("get", "data", "print one item of the user-data", "", "words"),
     ("user-data", "data", "print the user-data as received"),
-    ("interfaces", "data", "print the interfaces requested in the user-data"),
-    ("routes", "data", "print the requested routes, and whether this host is a router"),
-    ("users", "data", "print the users requested in the user-data"),
-    ("storage", "data", "print the storage requested in the user-data"),
+    ("interfaces", "data", "print the interfaces requested in the user-data", "json"),
+    ("routes", "data", "print the requested routes, and whether this host is a router", "json"),
+    ("users", "data", "print the users requested in the user-data", "json"),
+    ("storage", "data", "print the storage requested in the user-data", "json"),
     ("user-script", "data", "print the boot script of the user-data"),
     ("all-user-scripts", "data", "print every script of the user-data"),
     (
@@ -79,9 +107,21 @@ _ROWS = (
     ("get-public-ip", "data", "print the public IPv4 address from the metadata service"),
     ("distro", "data", "print the ID of the distribution"),
     ("version", "", "print the version"),
+    ("help", "", "describe a command", "", "subject"),
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
 ALIASES = {"neuca-netconf": "apply"}
+LONGEST_TRIAL = 3600.0  # seconds
+
+
+def seconds(text: str) -> float:
+    """The length of a trial in seconds; argparse reports a ValueError."""
+    number = float(text)
+    if not 1 <= number <= LONGEST_TRIAL:
+        raise ValueError
+    return number
+
+
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack or ec2"
 _TUNE = (
     "audit: show the current tuning; plan: show what apply would do; apply: apply it;"
@@ -98,15 +138,28 @@ _OPTIONS: dict[str, Keywords] = {
     "timeout": value(
         "SECONDS", "wait no longer than this (default: %(default)g)", type=float, default=300.0
     ),
+    "prometheus": value(
+        "FILE", "print metrics, or replace FILE, for the node exporter", nargs="?", const="-"
+    ),
     "keep-identity": flag("remove only what neucad wrote"),
-    "dry-run": flag("print what would be removed, but change nothing"),
+    "dry-run": flag("print what would be done, but change nothing"),
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
+    "try": value(
+        "SECONDS", "take the pass back unless it is confirmed in time", type=seconds, dest="trial"
+    ),
+    "strict": flag("count warnings as errors"),
+    "format": {
+        "choices": ("neuca", "network_data.json", "network-config"),
+        "help": "the format of the files (default: the first line tells)",
+    },
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
     "stage": {"choices": ("document", "desired", "observed"), "help": "what to show"},
     "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
+    "file": value("FILE", "a document, or - for standard input", nargs="+"),
+    "subject": value("COMMAND", "the command", nargs="?"),
     "device": value("DEVICE", "the volume, or the directory where it is mounted"),
     "words": value("FIELD", "a field of [global], or a section followed by a field", nargs="+"),
 }
@@ -135,33 +188,62 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
 def _run(words: list[str]) -> int:
     from importlib import import_module
 
-    parser = _parser()
-    parsed = parser.parse_args(words)
+    parser, rows = _parsers()
+    named = next((word for word in words if word[:1] != "-"), None)
+    _check_name(named, rows, parser)
+    parsed, extra = parser.parse_known_args(words)
+    if extra:
+        rows.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(extra)}")
     modules = {command.name: command.module for command in COMMANDS}
     if parsed.command is None:
         parser.print_help()
         return 2
     if parsed.command == "version":
         return main(["version"], "neuca")
+    if parsed.command == "help":
+        return _help(parser, rows, parsed.subject)
     from neuca_tools.commands.context import guarded
 
     return guarded(import_module(f".{modules[parsed.command]}", __package__).run, parsed)
 
 
-def _parser() -> argparse.ArgumentParser:
-    import argparse
+def _help(parser: Parser, rows: Mapping[str, Parser], subject: Optional[str]) -> int:
+    if subject == "selftest":
+        return main(["selftest", "--help"], "neuca")
+    _check_name(subject, rows, rows["help"])
+    rows.get(subject or "", parser).print_help()
+    return 0
 
-    parser = argparse.ArgumentParser(
+
+def _check_name(name: Optional[str], rows: Mapping[str, Parser], parser: Parser) -> None:
+    """Exit with a suggestion if there is no command of this name; None is no name."""
+    if name is None or name in rows:
+        return
+    from neuca_tools.documents.spelling import closest
+
+    meant = closest(name, (*rows, "selftest"))
+    parser.error(f'there is no command "{name}"' + f'; did you mean "{meant}"?' * bool(meant))
+
+
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of the whole command line, and that of each subcommand."""
+    from neuca_tools.commands.parsers import Parser
+
+    parser = Parser(
         prog="neuca",
         description="Show and change the network configuration that neucad manages on this host.",
     )
     parser.add_argument("--version", **flag("print the version and exit"))
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parsers = {}
     for command in COMMANDS:
         sentence = f"{command.purpose[0].upper()}{command.purpose[1:]}."
         row = rows.add_parser(command.name, help=command.purpose, description=sentence)
+        row.set_defaults(usage=row.format_usage)
+        parsers[command.name] = row
         add_options(row, CONFIG)
+        add_output_options(row)
         add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
         if command.positional:
             row.add_argument(command.positional, **_POSITIONALS[command.positional])
-    return parser
+    return parser, parsers

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import (
     EXPECT_OPTION,
     MEASURING_OPTIONS,
@@ -106,7 +107,7 @@ def overview() -> argparse.ArgumentParser:
     return parser
 
 
-class _Former(argparse.ArgumentParser):
+class _Former(Parser):
     def format_help(self) -> str:
         return overview().format_help()
 
@@ -196,7 +197,7 @@ class _Formatter(argparse.HelpFormatter):
 
 def _parser(name: str) -> argparse.ArgumentParser:
     text = TEXTS[name]
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"{PROGRAM} {name}",
         description=text.description,
         epilog=f"Example: {PROGRAM} {text.example}",

@@ -48,7 +48,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _log(text: str) -> None:
-    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"neuca: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def _devices_by_address() -> dict[Address, Device]:

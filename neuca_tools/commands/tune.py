@@ -12,18 +12,25 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import print_restored, settings
-from neuca_tools.commands.context import configuration, document, report_faults, require_root, show
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    log_level,
+    report_faults,
+    require_root,
+    show,
+)
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
-from neuca_tools.status.judge import find_link
+from neuca_tools.status.judge import find_link, problem_json
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.layer import Choice
 
@@ -45,11 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "apply":
         if faults:
             raise UsageError(f"tune: {faults[0]}")
+        to_stderr(log_level(arguments))
         return _apply(config, intake, choice, link)
     if arguments.action == "plan":
         operations = Tuning(link).operations(survey)
-        text = render.plan(operations, (), {})
-        show(render_json.plan_json(operations), arguments.json, lambda _: text)
+        problems = survey.resolution.tuning.problems
+        text = render.plan(operations, problems, {})
+        data = render_json.plan_json(operations)
+        data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
+        show(data, arguments.json, lambda _: text)
     else:
         data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
         data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
@@ -88,7 +99,6 @@ def _link(text: str, survey: Decision) -> LinkKey:
 def _apply(
     config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey]
 ) -> int:
-    to_stderr()
     result = tune(config, intake, choice, link)
     if result.done:
         print(f"{settings(len(result.done))} changed")
@@ -103,7 +113,7 @@ def _apply(
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
-        raise UsageError(f"tune revert: it restores everything and does not accept {options}")
-    to_stderr()
+        raise ArgumentsError(f"tune revert: it restores everything and does not accept {options}")
+    to_stderr(log_level(arguments))
     more = "; the next start of neucad sets what the configuration requests"
     return print_restored(untune(config, last_good(config.state)), more)

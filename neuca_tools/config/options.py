@@ -80,6 +80,8 @@ class Config:
     networkd_directory: Path = Path("/etc/systemd/network")
     sysctl_directory: Path = Path("/etc/sysctl.d")
     managers: Literal["auto", "none"] = "auto"
+    dhcp_client: str = "auto"
+    dhcp_helper: Path = Path("/usr/libexec/neuca-guest-tools/dhcp-helper")
     allow_sysctls: frozenset[str] = frozenset()
     log_directory: Path = Path("/var/log/neuca")
     log_file: str = "neuca-agent.log"
@@ -139,6 +141,7 @@ class Config:
 
 # --- Readers of single values; each raises UnusableError ------------------------------------------
 
+CLIENTS = ("dhclient", "dhcpcd")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
@@ -157,6 +160,13 @@ def _path(text: str) -> Path:
     if not text.startswith("/") or not text.isprintable():
         raise UnusableError("it is not an absolute path")
     return Path(text)
+
+
+def _client(text: str) -> str:
+    """A word, or the path of a program with the name of a client that is known."""
+    if text.startswith("/") and text.isprintable() and Path(text).name in CLIENTS:
+        return text
+    return values.word(text, ("auto", "none", *CLIENTS))
 
 
 def _file_name(text: str) -> str:
@@ -247,6 +257,8 @@ OPTIONS: Mapping[tuple[str, str], tuple[str, Callable[[str], object]]] = {
     ("linux", "networkd-directory"): ("networkd_directory", _path),
     ("linux", "sysctl-directory"): ("sysctl_directory", _path),
     ("linux", "managers"): ("managers", _one_of("auto", "none")),
+    ("linux", "dhcp-client"): ("dhcp_client", _client),
+    ("linux", "dhcp-helper"): ("dhcp_helper", _path),
     ("linux", "allow-sysctls"): ("allow_sysctls", _host_sysctls),
     ("logging", "log-directory"): ("log_directory", _path),
     ("logging", "log-file"): ("log_file", _file_name),

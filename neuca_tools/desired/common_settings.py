@@ -35,8 +35,8 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
-    are the gateways of links with policy routing; a network manager does DHCP on NICs that are
-    `leased`. `places` decides about settings that depend on other links.
+    are the gateways of links with policy routing; a network manager does DHCP on links that
+    are `leased`. `places` decides about settings that depend on other links.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class CommonSettings:
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
-        leased: Collection[str],
+        leased: Collection[LinkKey],
         places: Places,
     ) -> None:
         self.world, self.record, self.limits, self.leased = world, record, limits, leased
@@ -81,7 +81,7 @@ class CommonSettings:
             if not (small and name.startswith(IPV6))
         }
         near = bare(request, self.routed, self.limits)
-        quiet = quieted(request, link, self.world, small, request.key.mac in self.leased)
+        quiet = quieted(request, link, self.world, small, request.key in self.leased)
         return replace(
             link,
             state=request.state,

@@ -1,7 +1,7 @@
-"""DHCP and router advertisements on dataplane NICs, with the host's network manager as the client.
+"""What DHCP and router advertisements give dataplane links (`dhcp_clients`: who does it).
 
-Anybody on the dataplane can answer. So the manager puts every route, that of the network of an
-address too, into a table of the NIC that no rule leads to (`table`). From there, the routes that a
+Anybody on the dataplane can answer. So the client puts every route, that of the network of an
+address too, into a table of the link that no rule leads to (`table`). From there, the routes that a
 document could also ask for are copied into the main table, and the gateway is used for policy
 routing. A default route is never copied.
 """
@@ -15,20 +15,17 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.desired import dhcp_files, platform_roles
+from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
-from neuca_tools.desired.management import ANSWERED
-from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
-    ACCEPT_RA,
     Address,
     Device,
     Hop,
     Host,
     Link,
     LinkKey,
-    LinkRequest,
     Network,
     Problem,
     Route,
@@ -36,20 +33,11 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import identity, is_nic
 
 SETTING = "dhcp"
-# The managers that can be the client, the preferred one first.
-CLIENTS = ("networkd", "networkmanager")
 # Prefix lengths: a lease with a shorter one would lead public networks to its link.
 SHORTEST_OWN = {4: 16, 6: 48}
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
-
-
-UNSERVED = (
-    "it has no DHCP lease, and neither systemd-networkd nor NetworkManager runs to get one:"
-    " start one of them, or configure another DHCP client for it"
-)
 
 
 @dataclass(frozen=True)
@@ -71,97 +59,10 @@ class Learned:
         return found
 
 
-def wants(request: LinkRequest) -> bool:
-    """Whether the document has DHCP or router advertisements on this NIC."""
-    found = request.automatic
-    if found is None or request.key.rank or request.state in ("down", "user"):
-        return False
-    return bool(found.dhcp4 or found.dhcp6 or found.accept_ra)
-
-
-def client(world: World, roles: Roles) -> str:
-    """The manager that is the client, empty for none: one that has the management NIC if possible.
-
-    Before any manager runs, in the boot, it is the one that has files of ours.
-    """
-    if not world.managers:
-        before = {manager for manager, _ in dhcp_files.known(world.files).values()}
-        return next((name for name in CLIENTS if name in before), "")
-    running = [name for name in CLIENTS if name in world.managers]
-    names = {world.devices[index].name for index in roles.management if index in world.devices}
-    for name in running:
-        if any(world.managers[name].get(interface) == "managed" for interface in names):
-            return name
-    return next(iter(running), "")
-
-
-def assigned(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
-) -> Roles:
-    """The roles with the client, and the NICs on which it is to work.
-
-    Without a complete document, unlisted NICs keep what they have. Without a client, NICs with DHCP
-    are left to whatever program does it.
-    """
-    found = client(world, roles)
-    if not found:
-        return replace(roles, left=platform_roles.leased(requests, roles))
-    macs = {key.mac for key, request in requests.items() if wants(request)}
-    macs -= set(_ports(requests, roles, world))
-    leased = {mac for mac in macs if roles.role(mac) == "dataplane"}
-    if not complete:
-        kept = dhcp_files.known(world.files).values()
-        leased |= {
-            mac for manager, mac in kept if manager == found and roles.role(mac) == "unlisted"
-        }
-    return replace(roles, leased=frozenset(leased), client=found)
-
-
-def _ports(requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World) -> Iterator[str]:
-    """The NICs that are, or are to be, members of a bond or ports of a bridge.
-
-    On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
-    """
-    free = {mac for mac, device in roles.nics.items() if not device.master}
-    for device in filter(is_nic, world.devices.values()):
-        if device.master and identity(device) not in free:
-            yield identity(device)
-    for request in requests.values():
-        if request.virtual is not None:
-            yield from (member.mac for member in request.virtual.members)
-
-
-def unserved(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[Problem]:
-    """A problem for each NIC on which no program does the DHCP that is asked for."""
-    if not world.unmanaged or world.age < ANSWERED:
-        return
-    for key, request in requests.items():
-        device = roles.nics.get(key.mac)
-        if device is None or key.rank or roles.role(key.mac) != "dataplane":
-            continue
-        has_lease = any(index == device.index for index, _ in world.leased)
-        if platform_roles.is_leased(request) and wants(request) and not has_lease:
-            yield Problem("refused", UNSERVED, key)
-
-
-def without_kernel(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles
-) -> dict[LinkKey, LinkRequest]:
-    """The requests, without router advertisements for the kernel where there is a client."""
-    found = dict(requests)
-    for mac in roles.leased & {key.mac for key in requests if not key.rank}:
-        request = found[LinkKey(mac)]
-        sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
-        found[LinkKey(mac)] = replace(request, sysctls=sysctls)
-    return found
-
-
 def learned(roles: Roles, world: World, limits: Fence, taken: Collection[object]) -> Learned:
     """What the clients have learned so far. `taken` are the identities of requested routes."""
     work = _Work(world, limits, {*taken, *_foreign(world)})
-    for key, device in _devices(roles).items():
+    for key, device in devices(roles, world).items():
         work.nic(key, device)
     return Learned(work.addresses, tuple(work.hops), tuple(work.notes), tuple(work.problems))
 
@@ -169,7 +70,7 @@ def learned(roles: Roles, world: World, limits: Fence, taken: Collection[object]
 def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, that the clients have learned."""
     found: dict[LinkKey, dict[int, Host]] = {}
-    for key, device in _devices(roles).items():
+    for key, device in devices(roles, world).items():
         found[key] = {}
         for route in _inbox(key, device, world):
             if route.to.prefixlen == 0 and route.via is not None:
@@ -177,18 +78,19 @@ def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
     return found
 
 
-def _devices(roles: Roles) -> dict[LinkKey, Device]:
-    """The NICs that are present and have a client, in a fixed order."""
+def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
+    """The links that are present and have a client, in a fixed order."""
+    found = find_links(world, roles)
     return {
-        LinkKey(mac): roles.nics[mac]
-        for mac in sorted(roles.leased & roles.nics.keys())
-        if roles.nics[mac].index not in roles.protected
+        key: found[key]
+        for key in sorted(roles.clients)
+        if key in found and found[key].index not in roles.protected
     }
 
 
 def _inbox(key: LinkKey, device: Device, world: World) -> list[Route]:
     """The routes in the table of this NIC, the preferred ones first."""
-    number = dhcp_files.table(key.mac)
+    number = dhcp_files.table(key)
     routes = [
         route
         for route in world.tables

@@ -13,15 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.lazy import pattern
-from neuca_tools.model import Automatic
+from neuca_tools.lazy import pattern, sha256
+from neuca_tools.model import Automatic, LinkKey
 
 PREFIX = "04-neuca-dhcp-"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
 # By the manager that reads them; see nm-settings-keyfile(5) for the second.
 _NAMES = {
-    "networkd": pattern(rf"{PREFIX}([0-9a-f]{{12}})\.network"),
-    "networkmanager": pattern(r"neuca-dhcp-([0-9a-f]{12})\.nmconnection"),
+    "networkd": pattern(rf"{PREFIX}(.+)\.network"),
+    "networkmanager": pattern(r"neuca-dhcp-(.+)\.nmconnection"),
 }
+# The managers that can be the client, the preferred one first; and a program that we start.
+MANAGERS = ("networkd", "networkmanager")
+OWN = "neucad"
 # What is only done on request: netplan's key of `dhcp4-overrides`, and that of systemd.network(5).
 _ASKED = {
     "use-dns": "UseDNS",
@@ -31,68 +34,119 @@ _ASKED = {
 }
 _TRUE = ("true", "yes", "on", "1", "y")
 _FALSE = ("false", "no", "off", "0", "n")
-# The tables from 2**30 to 2**31 - 1 belong to NICs with DHCP.
+_LABEL = pattern(
+    r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
+)
+# The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 
 
-def table(mac: str) -> int:
-    """The table for the routes that are learned on a NIC, by the last 30 bits of its MAC address.
+def table(key: LinkKey) -> int:
+    """The table for the routes that are learned on a link.
 
-    >>> table("02:00:00:00:00:02")
+    That of a NIC has the last 30 bits of its MAC address; that of another link, which may have the
+    MAC address of a NIC, 30 bits of a digest of its key.
+
+    >>> table(LinkKey("02:00:00:00:00:02"))
     1073741826
     """
-    return _FIRST_TABLE | int(mac.replace(":", ""), 16) & (_FIRST_TABLE - 1)
+    number = int.from_bytes(sha256(str(key).encode()).digest()[:4], "big")
+    if not key.rank:
+        number = int(key.mac.replace(":", ""), 16)
+    return _FIRST_TABLE | number & (_FIRST_TABLE - 1)
 
 
-def networkd_name(mac: str) -> str:
-    """The name of the file for a NIC.
+def label(key: LinkKey) -> str:
+    """The key of a link as a part of file names and units: letters, digits, `-`, `_` and `.`.
 
-    >>> networkd_name("02:00:00:00:00:02")
+    >>> label(LinkKey("02:00:00:00:00:02", 7)), label(LinkKey("bridge br.0"))
+    ('020000000002.7', 'bridge-br_2e0')
+    """
+    base = key.mac.replace(":", "")
+    if key.made:
+        base = f"{key.made}-{''.join(map(_quoted, key.given_name.encode()))}"
+    return base if key.vlan_id is None else f"{base}.{key.vlan_id}"
+
+
+def _quoted(byte: int) -> str:
+    character = chr(byte)
+    if character == "-" or (character.isascii() and character.isalnum()):
+        return character
+    return f"_{byte:02x}"
+
+
+def labelled(text: str) -> Optional[LinkKey]:
+    """The key with this label; None if it is no label.
+
+    >>> str(labelled("bridge-br_2e0.7"))
+    'bridge br.0.7'
+    """
+    match = _LABEL.fullmatch(text)
+    if match is None:
+        return None
+    vlan_id = int(match["vlan"]) if match["vlan"] else None
+    mac = ":".join(re.findall("..", match["mac"] or ""))
+    if match["kind"]:
+        name = re.sub(r"_([0-9a-f]{2})", lambda one: chr(int(one[1], 16)), match["name"])
+        mac = f"{match['kind']} {name.encode('latin-1').decode('utf-8', 'replace')}"
+    key = LinkKey(mac, vlan_id)
+    return key if label(key) == text else None
+
+
+def networkd_name(key: LinkKey) -> str:
+    """The name of the file for a link.
+
+    >>> networkd_name(LinkKey("02:00:00:00:00:02"))
     '04-neuca-dhcp-020000000002.network'
     """
-    return f"{PREFIX}{mac.replace(':', '')}.network"
+    return f"{PREFIX}{label(key)}.network"
 
 
-def profile_name(mac: str) -> str:
-    """The name of the NetworkManager profile for a NIC.
+def profile_name(key: LinkKey) -> str:
+    """The name of the NetworkManager profile for a link.
 
-    >>> profile_name("02:00:00:00:00:02")
+    >>> profile_name(LinkKey("02:00:00:00:00:02"))
     'neuca-dhcp-020000000002.nmconnection'
     """
-    return f"neuca-dhcp-{mac.replace(':', '')}.nmconnection"
+    return f"neuca-dhcp-{label(key)}.nmconnection"
 
 
-def owner(name: str) -> tuple[str, str]:
-    """The manager and the MAC that a file of this name is for; both empty if it is not ours."""
+def owner(name: str) -> Optional[tuple[str, LinkKey]]:
+    """The manager and the link that a file of this name is for; None if it is not ours."""
     for manager, form in _NAMES.items():
         match = form.fullmatch(name)
-        if match:
-            return manager, ":".join(re.findall("..", match.group(1)))
-    return "", ""
+        key = labelled(match.group(1)) if match else None
+        if key is not None:
+            return manager, key
+    return None
 
 
 def is_ours(name: str) -> bool:
-    """Whether a file of this name is for DHCP on a NIC."""
-    return bool(owner(name)[0])
+    """Whether a file of this name is for DHCP on a link."""
+    return owner(name) is not None
 
 
-def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, str]]:
-    """The manager and the MAC of each of these files that is one of ours and exists, by path."""
+def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
+    """The manager and the link of each of these files that is one of ours and exists, by path."""
     there = (path for path, content in files.items() if content is not None)
     found = {path: owner(Path(path).name) for path in there}
-    return {path: (manager, mac) for path, (manager, mac) in found.items() if manager}
+    return {path: pair for path, pair in found.items() if pair is not None}
 
 
-def networkd(mac: str, asked: Automatic, has_mtu: bool) -> bytes:
-    """A file for systemd-networkd. `has_mtu`: the agent sets the MTU of the NIC.
+def networkd(key: LinkKey, name: str, asked: Automatic, has_mtu: bool) -> bytes:
+    """A file for systemd-networkd. `has_mtu`: the agent sets the MTU of the link.
+
+    A NIC is matched by its permanent MAC address, a virtual link by its `name` and kind: it may
+    have the MAC address of a NIC.
 
     `KeepConfiguration=static` keeps the addresses of the agent, `yes` also the leases if networkd
     stops or a lease expires, as netplan's `critical` does. networkd keeps leases when it restarts.
     """
+    number = table(key)
     lines = [
-        f"# Written by neucad, which overwrites it. For DHCP on the NIC {mac}; see neucad(8).",
+        f"# Written by neucad, which overwrites it. For DHCP on {subject(key)}; see neucad(8).",
         "[Match]",
-        f"PermanentMACAddress={mac}",
+        *_match(key, name),
         "",
         "[Link]",
         "RequiredForOnline=no",
@@ -103,14 +157,29 @@ def networkd(mac: str, asked: Automatic, has_mtu: bool) -> bytes:
         f"LinkLocalAddressing={_link_local(asked)}",
         f"KeepConfiguration={'yes' if asked.critical else 'static'}",
         "IPv6PrivacyExtensions=kernel",
-        *_section("DHCPv4", mac, dict(asked.dhcp4_overrides), has_mtu),
+        *_section("DHCPv4", number, dict(asked.dhcp4_overrides), has_mtu),
         "UseSIP=no",
         "SendRelease=yes",
-        *_section("DHCPv6", mac, dict(asked.dhcp6_overrides), has_mtu),
-        *_section("IPv6AcceptRA", mac, dict(asked.dhcp6_overrides), has_mtu),
+        *_section("DHCPv6", number, dict(asked.dhcp6_overrides), has_mtu),
+        *_section("IPv6AcceptRA", number, dict(asked.dhcp6_overrides), has_mtu),
         f"DHCPv6Client={_word(bool(asked.dhcp6))}",
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def subject(key: LinkKey) -> str:
+    """The link, in the comment of a file."""
+    vlan = f"VLAN {key.vlan_id} of " if key.vlan_id is not None else ""
+    return f"{vlan}the {key.made or 'NIC'} {key.given_name or key.mac}"
+
+
+def _match(key: LinkKey, name: str) -> Iterator[str]:
+    """The lines of [Match]. Before systemd 251, `Kind=` is not known, and the name decides."""
+    if not key.rank:
+        yield f"PermanentMACAddress={key.mac}"
+        return
+    yield f"Name={name}"
+    yield f"Kind={key.kind}"
 
 
 def takes_advertisements(asked: Automatic) -> bool:
@@ -120,7 +189,7 @@ def takes_advertisements(asked: Automatic) -> bool:
     return asked.accept_ra
 
 
-def _section(name: str, mac: str, overrides: Mapping[str, str], has_mtu: bool) -> Iterator[str]:
+def _section(name: str, number: int, overrides: Mapping[str, str], has_mtu: bool) -> Iterator[str]:
     """One section, as far as it has the keys in systemd 252."""
     yield ""
     yield f"[{name}]"
@@ -134,7 +203,7 @@ def _section(name: str, mac: str, overrides: Mapping[str, str], has_mtu: bool) -
         yield f"UseRoutes={_word(not is_false(overrides.get('use-routes')))}"
         yield from _host_name(overrides)
     yield "UseGateway=yes"
-    yield f"RouteTable={table(mac)}"
+    yield f"RouteTable={number}"
     if plain_metric(overrides):
         yield f"RouteMetric={plain_metric(overrides)}"
 

@@ -17,11 +17,12 @@ from neuca_tools.desired.dhcp_files import (
     plain_host_name,
     plain_metric,
     profile_name,
+    subject,
     table,
     wants_ipv6,
 )
 from neuca_tools.lazy import pattern, sha256
-from neuca_tools.model import Automatic
+from neuca_tools.model import Automatic, LinkKey
 
 # Our UUIDs begin with these bytes, so that a profile that is in use is recognised as ours.
 _MARK = b"neuc"
@@ -43,7 +44,7 @@ def uuid_of(content: Optional[bytes]) -> str:
     return match.group(1) if match else ""
 
 
-def profile(mac: str, asked: Automatic, mtu: Optional[int]) -> bytes:
+def profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
     """The profile of a NIC. `mtu`: that of the document in bytes, None for that of the lease.
 
     The UUID depends on the content: NetworkManager takes a changed profile for a new one, and
@@ -59,30 +60,30 @@ def profile(mac: str, asked: Automatic, mtu: Optional[int]) -> bytes:
         "mdns=0",
         "",
         "[ethernet]",
-        f"mac-address={mac}",
+        f"mac-address={key.mac}",
         *([f"mtu={mtu}"] if mtu is not None else []),
         "",
         "[ipv4]",
-        *_ipv4(mac, asked, ipv4),
+        *_ipv4(table(key), asked, ipv4),
         "",
         "[ipv6]",
-        *_ipv6(mac, asked, ipv6),
+        *_ipv6(table(key), asked, ipv6),
         "",
         "[hostname]",
         f"from-dhcp={_number(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
         "from-dns-lookup=0",
     ]
-    digest = sha256("\n".join((mac, *lines)).encode()).digest()
+    digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
     head = [
-        f"# Written by neucad, which overwrites it. For DHCP on the NIC {mac}; see neucad(8).",
+        f"# Written by neucad, which overwrites it. For DHCP on {subject(key)}; see neucad(8).",
         "[connection]",
-        f"id={profile_name(mac).partition('.')[0]}",
+        f"id={profile_name(key).partition('.')[0]}",
         f"uuid={_uuid(digest)}",
     ]
     return ("\n".join([*head, *lines]) + "\n").encode()
 
 
-def _ipv4(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+def _ipv4(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
     if not asked.dhcp4:
         yield "method=disabled"
         return
@@ -97,10 +98,10 @@ def _ipv4(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[
     yield f"dhcp-send-hostname={_word(send)}"
     if plain_host_name(overrides):
         yield f"dhcp-hostname={plain_host_name(overrides)}"
-    yield from _common(mac, overrides)
+    yield from _common(number, overrides)
 
 
-def _ipv6(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
+def _ipv6(number: int, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[str]:
     """Without DHCPv6 and advertisements a link-local address: with one, NetworkManager takes the
     NIC for connected, and a boot does not wait for a server that does not respond.
     """
@@ -114,13 +115,13 @@ def _ipv6(mac: str, asked: Automatic, overrides: Mapping[str, str]) -> Iterator[
     if wants_ipv6(asked):
         yield f"dhcp-timeout={_FOR_EVER}"
         yield f"ra-timeout={_FOR_EVER}"
-        yield from _common(mac, overrides)
+        yield from _common(number, overrides)
 
 
-def _common(mac: str, overrides: Mapping[str, str]) -> Iterator[str]:
+def _common(number: int, overrides: Mapping[str, str]) -> Iterator[str]:
     yield f"ignore-auto-dns={_word(not is_true(overrides.get('use-dns')))}"
     yield f"ignore-auto-routes={_word(is_false(overrides.get('use-routes')))}"
-    yield f"route-table={table(mac)}"
+    yield f"route-table={number}"
     if plain_metric(overrides):
         yield f"route-metric={plain_metric(overrides)}"
 

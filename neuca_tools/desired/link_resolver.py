@@ -9,6 +9,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
@@ -54,9 +55,8 @@ class LinkResolver:
         self.stacks = judge(requests, world, roles, names)
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
-        self.common = CommonSettings(
-            world, record, limits, sure, rules, routed, roles.leased, places
-        )
+        leased = roles.handed(MANAGERS)
+        self.common = CommonSettings(world, record, limits, sure, rules, routed, leased, places)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
@@ -175,13 +175,11 @@ class LinkResolver:
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
-        """What network managers should say of the link; nothing of one that another program does
-        DHCP on.
-        """
+        """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.left:
             return {}
-        if key.mac in self.roles.leased and not key.rank:
-            return {**UNMANAGED, self.roles.client: "managed"}
+        if key in self.common.leased:
+            return {**UNMANAGED, self.roles.clients[key]: "managed"}
         return UNMANAGED
 
     def _nic(self, request: LinkRequest) -> Optional[Link]:
@@ -218,7 +216,8 @@ class LinkResolver:
         found = self.found_keys.get(key)
         self.vlan_names[key] = key.given_name
         index = found.index if found else 0
-        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=UNMANAGED)
+        managers = self._managers(key)
+        link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
         if virtual is None:
             return self._hands_off(key, link, found)
         if virtual.parent and virtual.parent not in links:

@@ -186,7 +186,7 @@ def _rules(
         file = marks.udev_rule_name(
             mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
         )
-        client = resolution.roles.client if mac in resolution.roles.leased else ""
+        client = resolution.roles.clients.get(LinkKey(mac), "")
         rules[str(places.udev / file)] = marks.udev_rule(
             mac, name, mac in dataplane, _asked(mac, resolution), client
         )
@@ -231,8 +231,7 @@ def _lists(
 
 def _clients(resolution: Resolution, manager: str) -> frozenset[str]:
     """The NICs on which this manager does DHCP."""
-    roles = resolution.roles
-    return roles.leased if roles.client == manager else frozenset()
+    return frozenset(key.mac for key in resolution.roles.handed([manager]) if not key.rank)
 
 
 def dhcp_client(
@@ -244,35 +243,40 @@ def dhcp_client(
     """
     roles = resolution.roles
     found: dict[str, Optional[bytes]] = {}
-    for path, (_, mac) in dhcp_files.known(files).items():
-        is_known = LinkKey(mac) in resolution.requests or roles.role(mac) == "ignored"
-        if (resolution.complete or is_known) and mac not in roles.held:
+    there = dhcp_files.known(files)
+    for path, (_, key) in there.items():
+        is_known = key in resolution.requests or roles.role(key.mac) == "ignored"
+        if (resolution.complete or is_known) and key.mac not in roles.held:
             found[path] = None
+    told = {path: manager for path, (manager, _) in there.items() if path in found}
     profiles: dict[LinkKey, str] = {}
-    for mac in sorted(roles.leased):
-        path, content = _client_file(mac, resolution, record, places)
+    for key in sorted(roles.handed(dhcp_files.MANAGERS)):
+        path, content = _client_file(key, resolution, record, places)
         found.pop(path, None)
         if content:
-            found[path] = content
-            profiles[LinkKey(mac)] = dhcp_profiles.uuid_of(content)
-    return Marks(found, {path: dhcp_files.owner(Path(path).name)[0] for path in found}, profiles)
+            found[path], told[path] = content, roles.clients[key]
+            profiles[key] = dhcp_profiles.uuid_of(content)
+    return Marks(found, {path: told[path] for path in found}, profiles)
 
 
 def _client_file(
-    mac: str, resolution: Resolution, record: Record, places: Places
+    key: LinkKey, resolution: Resolution, record: Record, places: Places
 ) -> tuple[str, bytes]:
-    """The path of the file for the client of a NIC, and its content, empty if it is to stay."""
-    request = resolution.requests.get(LinkKey(mac))
+    """The path of the file for the client of a link, and its content, empty if it is to stay."""
+    request = resolution.requests.get(key)
     asked = request.automatic if request is not None else None
-    mtu = _asked_mtu(LinkKey(mac), resolution, record)
-    if resolution.roles.client == "networkmanager":
-        path = str(places.profiles / dhcp_files.profile_name(mac))
-        return path, dhcp_profiles.profile(mac, asked, mtu) if asked else b""
-    path = str(places.networkd / dhcp_files.networkd_name(mac))
-    return path, dhcp_files.networkd(mac, asked, mtu is not None) if asked else b""
+    mtu = asked_mtu(key, resolution, record)
+    if resolution.roles.clients[key] == "networkmanager":
+        path = str(places.profiles / dhcp_files.profile_name(key))
+        return path, dhcp_profiles.profile(key, asked, mtu) if asked else b""
+    path = str(places.networkd / dhcp_files.networkd_name(key))
+    name = resolution.names.get(key, "")
+    if asked is None or (key.rank and not marks.is_plain(name)):
+        return path, b""
+    return path, dhcp_files.networkd(key, name, asked, mtu is not None)
 
 
-def _asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[int]:
+def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[int]:
     """The MTU that the agent keeps on a NIC, in bytes; None if that of a lease is used.
 
     An original value is restored once only, and then the MTU is left to the client.

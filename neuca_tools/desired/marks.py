@@ -201,6 +201,11 @@ def sysctls_of(text: bytes) -> dict[str, str]:
     return {key: value for key, _, value in lines}
 
 
+def is_plain(name: str) -> bool:
+    """Whether every reader takes the name of an interface for just that."""
+    return bool(_PLAIN.fullmatch(name))
+
+
 def _plain(patterns: Iterable[str]) -> list[str]:
     """The patterns that every reader interprets alike: plain characters with an optional `*` at the
     end.

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, replace
-from neuca_tools.desired import dhcp, platform_roles, vrfs
+from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
 from neuca_tools.desired.management import ANSWERED, Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
@@ -78,9 +78,9 @@ def stack(
     layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
     complete = document is not None and document.complete
     asked, notes = vrfs.without_dhcp(layers.requests)
-    roles = dhcp.assigned(asked, layers.roles, world, complete)
-    problems = (*layers.problems, *dhcp.unserved(asked, roles, world))
-    requests = dhcp.without_kernel(asked, roles)
+    roles = dhcp_clients.assigned(asked, layers.roles, world, complete)
+    problems = (*layers.problems, *dhcp_clients.unserved(asked, roles, world))
+    requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
     found = replace(layers, roles=roles, requests=requests, problems=problems)
@@ -176,12 +176,14 @@ def _roles(
     named = {key.mac for key in own}
     configured = {request.key.mac for request in local}
     said = platform_roles.says(platform, configured, world)
-    left = platform_roles.left_alone(platform) - named
+    left = frozenset[str]()
+    if not dhcp_clients.serves_virtual(world):
+        left = platform_roles.left_alone(platform) - named
     roles = assign(world, named | (said.described - left), policy, record, said)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, left)
     return replace(
-        roles, reasons={**platform_roles.reasons(platform, roles, named), **roles.reasons}
+        roles, reasons={**platform_roles.reasons(platform, roles, named, left), **roles.reasons}
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Iterator,
 from typing import Generic, Optional, TypeVar
 
 from neuca_tools.dataclass import dataclass
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, LinkKey, LinkRequest, NicRecord, Problem, Record, World
 from neuca_tools.model.topology import identity
@@ -55,12 +56,14 @@ def nic_names(
 
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
+    managed = roles.handed(MANAGERS)
     movable = {
         mac
         for mac, device in roles.nics.items()
         if roles.role(mac) == "dataplane"
         and device.index not in roles.protected
-        and mac not in roles.left | roles.leased
+        and mac not in roles.left
+        and LinkKey(mac) not in managed
     }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     wishes = _wishes(map(LinkKey, movable), requests, record, roles)

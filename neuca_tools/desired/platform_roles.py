@@ -15,7 +15,10 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.topology import identity, is_nic
 
 LEFT = "DHCP on it is left to other programs"
-UPPER = "the network manager does DHCP on NICs, and not on links on top of them"
+UPPER = (
+    "no program here does DHCP on links on top of NICs: start systemd-networkd, or install dhclient"
+    " (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
+)
 STAYS = "the default route of this host stays with the management NIC"
 
 
@@ -58,8 +61,9 @@ def is_leased(request: LinkRequest) -> bool:
 
 
 def leased(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[str]:
-    """The dataplane NICs with DHCP, on themselves or on a VLAN."""
+    """The dataplane NICs with DHCP, on themselves or on a VLAN, without those with a client."""
     macs = {key.mac for key, request in requests.items() if is_leased(request)}
+    macs -= {key.mac for key in roles.clients}
     return frozenset(mac for mac in macs if roles.role(mac) == "dataplane")
 
 
@@ -84,11 +88,13 @@ def requests_for(
         yield request
 
 
-def reasons(platform: PlatformDocument, roles: Roles, named: Collection[str]) -> dict[str, str]:
-    """Why NICs that the document describes are dataplane NICs."""
+def reasons(
+    platform: PlatformDocument, roles: Roles, named: Collection[str], left: Collection[str]
+) -> dict[str, str]:
+    """Why NICs that the document describes are dataplane NICs; those that are `left` are not."""
     hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
     chosen = _chosen(roles)
-    found = dict.fromkeys(left_alone(platform) - roles.reasons.keys(), LEFT)
+    found = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
     for mac in dict.fromkeys(request.key.mac for request in platform.links):
         if roles.role(mac) != "dataplane":
             continue
@@ -120,7 +126,7 @@ def notes(
             continue
         if is_leased(requests[key]) and key.mac in roles.left:
             yield Note("dhcp", "not applicable", LEFT, key)
-        elif is_leased(requests[key]) and key.rank:
+        elif is_leased(requests[key]) and key.rank and key not in roles.clients:
             yield Note("dhcp", "not applicable", UPPER, key)
         elif key in gateways and not is_leased(request):
             yield Note("gateway", "not applicable", f"{gateways[key]}; {STAYS}", key)

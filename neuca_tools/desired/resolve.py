@@ -90,7 +90,7 @@ class Resolution:
     @property
     def is_routed(self) -> bool:
         """Whether there are routing rules to keep, or routes from DHCP to copy."""
-        return bool(self.want.rules or self.roles.leased)
+        return bool(self.want.rules or self.roles.clients)
 
 
 def resolve(

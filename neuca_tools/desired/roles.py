@@ -37,11 +37,11 @@ class Roles:
     management only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be
     dataplane links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for
     now although a document names them (see `merge`); network managers are also kept off those that
-    are `ahead`. On the dataplane NICs that are `leased`, the network manager `client` does DHCP for
-    us (see `dhcp`); without one, NICs with DHCP are `left` to other programs. `stacked` are the
-    virtual links on this host that we created, by "KIND NAME"; `stacked_roles` has the role of each
-    one that is asked for. `ours` are the device indexes of the virtual links that we created, VLANs
-    included. `hands_off` are the MACs to ignore, present or not.
+    are `ahead`. `clients` are what does DHCP for us on links (see `dhcp_clients`); NICs without one
+    are `left` to other programs. `stacked` are the virtual links on this host that we created, by
+    "KIND NAME"; `stacked_roles` has the role of each one that is asked for. `ours` are the device
+    indexes of the virtual links that we created, VLANs included. `hands_off` are the MACs to
+    ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -58,8 +58,7 @@ class Roles:
     tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
-    leased: frozenset[str] = frozenset()
-    client: str = ""
+    clients: Mapping[LinkKey, str] = field(default_factory=dict)
     left: frozenset[str] = frozenset()
     stacked: Mapping[str, Device] = field(default_factory=dict)
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
@@ -82,6 +81,10 @@ class Roles:
         if self.role_of(key) != self.role(key.mac):
             return "only another VLAN of its NIC is for management"
         return self.reasons.get(key.mac, "")
+
+    def handed(self, clients: Collection[str]) -> frozenset[LinkKey]:
+        """The links on which one of these clients does DHCP for us."""
+        return frozenset(key for key, client in self.clients.items() if client in clients)
 
     def device(self, mac: str) -> Optional[Device]:
         """The NIC or virtual link of ours that VLANs can be created on."""

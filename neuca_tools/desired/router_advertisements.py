@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import replace
+from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -66,12 +67,13 @@ def quiet(
     """The dataplane links, absent ones too, for which no text asks for router advertisements or
     DHCPv6.
     """
+    managed = roles.handed(MANAGERS)
     return frozenset(
         key
         for key, request in requests.items()
         if roles.role_of(key) == "dataplane" and request.state != "user"
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
-        if key.mac in roles.leased or not is_left_on(request)
+        if key in managed or not is_left_on(request)
     )
 
 

@@ -43,7 +43,7 @@ def find_document(data: bytes) -> Optional[str]:
     without any section.
     """
     plain = _unzipped(data)
-    if _is_foreign(plain):
+    if is_foreign(plain):
         return None
     if _MIME.match(plain.lstrip()[:MAX_BYTES]):
         part = _part(plain.lstrip())
@@ -53,7 +53,7 @@ def find_document(data: bytes) -> Optional[str]:
     return _text(plain)
 
 
-def _is_foreign(data: bytes) -> bool:
+def is_foreign(data: bytes) -> bool:
     return not data.strip() or bool(_FOREIGN.match(data.lstrip()[:256]))
 
 
@@ -65,7 +65,7 @@ def _unzipped(data: bytes) -> bytes:
     plain = data
     if data.startswith(_BOM):
         plain = data[len(_BOM) :]
-    if len(data) > limit and not _is_foreign(plain):
+    if len(data) > limit and not is_foreign(plain):
         raise DocumentError(f"cannot read the document: it is longer than {limit} bytes")
     return plain
 

@@ -17,6 +17,7 @@ from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
+from neuca_tools.model.clients import OwnClients as OwnClients
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
@@ -38,6 +39,7 @@ ProblemCode = Literal[
     "ignored",
     "contested",
     "drift",
+    "pending",
     "refused",
     "failed",
     "name",
@@ -244,6 +246,7 @@ class World:
     silent_managers: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, str] = field(default_factory=dict)
     unmanaged: bool = False
+    own_clients: OwnClients = field(default_factory=OwnClients)
     accept_ra: Optional[str] = None
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
@@ -291,7 +294,8 @@ class NetworkState:
     `files` maps a path to its content, None for a file that should not exist, or does not.
     `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps
     a file to the manager that has to reload it once it is written (observed: the running manager,
-    empty if it has to reload in any case).
+    empty if it has to reload in any case). `clients` has what the DHCP clients that we start are
+    told, by the label of the link (observed: empty for one that has ended).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -301,6 +305,7 @@ class NetworkState:
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
     tell: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
+    clients: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

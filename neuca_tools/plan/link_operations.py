@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field
-from neuca_tools.model import Virtual
+from neuca_tools.model import LinkKey, Virtual
 from neuca_tools.plan.operation import LinkOperation, Phase, Target, Value, Writer
 
 TITLES = {
@@ -22,13 +22,25 @@ TITLES = {
 
 @dataclass(frozen=True)
 class CreateLink(LinkOperation):
-    """It shares its fate with its lower devices: if it fails, they stay as they were."""
+    """It shares its fate with its lower devices: if it fails, they stay as they were.
+
+    The failure of a VLAN does not affect its NIC (`spares_others`), which carries no trace of it.
+    """
 
     kind = "create-link"
     phase = Phase.VLAN
     virtual: Virtual = field(default_factory=Virtual)
     parent: Optional[Target] = None
     mtu: Optional[int] = None
+
+    @property
+    def spares_others(self) -> bool:
+        """Whether its failure costs nothing but the link itself and what is on it."""
+        return self.on.key.vlan_id is not None
+
+    @property
+    def needed(self) -> frozenset[LinkKey]:
+        return frozenset({*self.virtual.lower, *([self.parent.key] if self.parent else ())})
 
     @property
     def fate(self) -> frozenset[str]:
@@ -92,6 +104,10 @@ class SetMaster(LinkOperation):
     before: Optional[Target]
     master: Optional[Target]
     phase_of: Phase = Phase.VLAN
+
+    @property
+    def needed(self) -> frozenset[LinkKey]:
+        return super().needed | {one.key for one in (self.before, self.master) if one}
 
     @property
     def fate(self) -> frozenset[str]:

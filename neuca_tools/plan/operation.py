@@ -24,7 +24,7 @@ class Phase(IntEnum):
 
     Files come first, for other managers; then settings that reset a NIC, before it is set up. Rules
     follow the tables that they lead to. Old addresses are deleted last: with the last IPv4 address
-    of a link, the kernel deletes every IPv4 route through it.
+    of a link, the kernel deletes every IPv4 route through it. DHCP begins on a link that is up.
     """
 
     FILES = 1
@@ -39,6 +39,7 @@ class Phase(IntEnum):
     ROUTE = 10
     RULE = 11
     RETIRE = 12
+    CLIENT = 13
 
 
 class Target(NamedTuple):
@@ -88,6 +89,8 @@ class Writer(Protocol):
     def unmanage(self, manager: str, names: Collection[str]) -> None: ...
     def tell(self, manager: str) -> None: ...
     def activate(self, manager: str, name: str, profile: str) -> None: ...
+    def start_client(self, label: str, request: str) -> None: ...
+    def stop_client(self, label: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,11 @@ class Operation:
     def fate(self) -> frozenset[str]:
         """The failure domains that fail if this does: several if it joins links."""
         return frozenset(filter(None, (self.domain,)))
+
+    @property
+    def needed(self) -> frozenset[LinkKey]:
+        """The links that have to exist for it."""
+        return frozenset({self.link.key} if self.link else ())
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -12,11 +12,13 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
+from neuca_tools.desired.dhcp_files import labelled
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
+from neuca_tools.plan.client_operations import StartClient, StopClient
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
@@ -72,6 +74,7 @@ def plan(
         *late,
         *_addresses(sides),
         *route_steps.routes(sides),
+        *_clients(sides),
     )
     ordered = sorted(operations, key=lambda operation: operation.order)
     return route_steps.possible(in_scope(ordered, scope), have)
@@ -134,6 +137,19 @@ def _is_inactive(found: Link, wanted: Link) -> bool:
     if not wanted.profile or state not in ("managed", "unmanaged"):
         return False
     return state == "unmanaged" or found.profile not in ("", wanted.profile)
+
+
+def _clients(sides: Sides) -> Iterator[Operation]:
+    """Stop the clients of links that are to have none, and start those that do not run."""
+    have, want = sides.have.clients, sides.want.clients
+    for text in sorted(have.keys() | want.keys()):
+        key = labelled(text)
+        if key is None or have.get(text) == want.get(text):
+            continue
+        if text in want:
+            yield StartClient(key, text, want[text], sides.names.get(key) or str(key))
+        else:
+            yield StopClient(key, text, have[text])
 
 
 def _told(have: NetworkState, want: NetworkState) -> set[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass
-from neuca_tools.model import Hop, Host, Route
+from neuca_tools.model import Hop, Host, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     NOWHERE,
@@ -36,6 +36,10 @@ class _RouteOperation(Operation):
     @property
     def target(self) -> str:
         return self.on[0].name if self.on else str(self.hop.to)
+
+    @property
+    def needed(self) -> frozenset[LinkKey]:
+        return frozenset(target.key for target in self.on)
 
     @property
     def domains(self) -> frozenset[str]:

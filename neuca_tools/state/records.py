@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from neuca_tools.tuning.layer import Choice
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
+TRIAL = "trial.json"
 CHOICE, VOLUMES = "tuning.json", "volumes.json"
 RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory

@@ -175,6 +175,7 @@ def to_json(
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
         "values": [row.to_json() for row in rows(resolution, have, link)],
+        "problems": [{"code": one.code, "text": one.text} for one in layer.problems],
         "notes": [*layer.notes, *sentences(resolution, have)],
     }
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from neuca_tools.dataclass import dataclass, replace
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import mac as mac_of
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
-from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem
+from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem, ProblemCode
 from neuca_tools.model.links import Virtual
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
@@ -27,6 +27,8 @@ EXIT_CODES = {
     "degraded": EXIT_DEGRADED,
     "failed": EXIT_FAILED,
 }
+_DRIFT: tuple[ProblemCode, str] = ("drift", "as requested")
+_PENDING: tuple[ProblemCode, str] = ("pending", "written yet")
 # Problem codes that leave the state "ok", because the administrator asked for it.
 INFORMATION = frozenset({"ignored"})
 
@@ -72,13 +74,15 @@ class Status:
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
     `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, or routes from
-    DHCP to copy.
+    DHCP to copy. `problems` are those of `data`, `names` the names of links to print with them.
     """
 
     data: Mapping[str, Any]
     exit_code: int
     held: bool = False
     routed: bool = False
+    problems: tuple[Problem, ...] = ()
+    names: Mapping[LinkKey, str] = field(default_factory=dict)
 
 
 def judge(
@@ -96,20 +100,18 @@ def judge(
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
-    What is left to do on the NICs (MACs) in `unapplied` is pending, elsewhere it is drift.
+    What is left to do for the entries of the scope `unapplied` is pending, the rest is drift.
     `managers` has what each running network manager reports for each interface.
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
     pending = {one for one in alive if not one.handles.isdisjoint(unapplied)}
-    found = [*resolution.problems, *(Problem("invalid", text) for text in document.invalid)]
-    if document.disputed:
-        found.append(Problem("contested", document.disputed))
-    found += [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
-    found += [*_files(left, report is not None), *_contested(resolution, have)]
-    problems = list(dict.fromkeys(found))
+    asked = [*resolution.problems, *_unusable(document)]
+    undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
+    undone += _files(left, applied=report is not None and not pending)
+    problems = tuple(dict.fromkeys([*asked, *undone, *_contested(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
-    state = _state(codes, document, bool(pending or resolution.roles.held))
+    state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
     data = {
         "version": 1,
         "neuca": version,
@@ -120,7 +122,16 @@ def judge(
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
     }
-    return Status(data, _exit_code(state, codes), bool(resolution.roles.held), resolution.is_routed)
+    code, roles = _exit_code(state, codes), resolution.roles
+    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
+
+
+def _unusable(document: DocumentStatus) -> list[Problem]:
+    """What is wrong with the document itself."""
+    found = [Problem("invalid", text) for text in document.invalid]
+    if document.disputed:
+        found.append(Problem("contested", document.disputed))
+    return found
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -196,13 +207,16 @@ def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[P
     ]
 
 
-def _files(left: Sequence[Operation], passed: bool) -> list[Problem]:
-    """One problem for each file that differs, or a single one if there are many."""
+def _files(left: Sequence[Operation], applied: bool) -> list[Problem]:
+    """One problem for each file that differs, or a single one if there are many.
+
+    `applied`: a pass has carried out every request, so the files have been changed since.
+    """
     paths = [operation.path for operation in left if isinstance(operation, WriteFile)]
-    word = "as requested" if passed else "written yet"
+    code, word = _DRIFT if applied else _PENDING
     if len(paths) > MOST_FILES:
-        return [Problem("drift", f'{len(paths)} files are not {word}, "{paths[0]}" among them')]
-    return [Problem("drift", f'"{path}" is not {word}') for path in paths]
+        return [Problem(code, f'{len(paths)} files are not {word}, "{paths[0]}" among them')]
+    return [Problem(code, f'"{path}" is not {word}') for path in paths]
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
@@ -219,10 +233,12 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
     for operation in left:
         if isinstance(operation, WriteFile):
             continue
-        text = f"changed since; a start would {operation.text}"
+        key = operation.link and operation.link.key
         if operation in pending:
-            text = f"not done yet: {operation.text}"
-        problems.append(Problem("drift", text, operation.link and operation.link.key))
+            problems.append(Problem("pending", f"not done yet: {operation.text}", key))
+        else:
+            text = f"changed since; a start would {operation.text}"
+            problems.append(Problem("drift", text, key))
     return problems
 
 

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import effect_text
+from neuca_tools.status.judge import INFORMATION
 
 GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
@@ -135,15 +136,37 @@ def _colored(text: str, *, good: bool, color: bool) -> str:
 
 
 def plan(
-    operations: Iterable[Operation], problems: Iterable[Problem], names: Mapping[LinkKey, str]
+    operations: Iterable[Operation],
+    problems: Iterable[Problem],
+    names: Mapping[LinkKey, str],
+    color: bool = False,
 ) -> str:
     """One line for each operation, in order, then one for each problem."""
     lines = [operation.text for operation in operations] or ["nothing to do"]
+    return "\n".join([*lines, *undone(problems, names, color)])
+
+
+def undone(
+    problems: Iterable[Problem], names: Mapping[LinkKey, str], color: bool = False
+) -> list[str]:
+    """One line for each request that is not carried out: its interface, and the reason."""
+    lines = []
     for problem in problems:
-        outcome = "left alone" if problem.code == "ignored" else "not done"
+        outcome = "left alone"
+        if problem.code not in INFORMATION:
+            outcome = _colored("not done", good=False, color=color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
-    return "\n".join(lines)
+    return lines
+
+
+def applied(state: str, changed: int, problems: Sequence[Problem], color: bool = False) -> str:
+    """The last line of `neuca apply`: the state, and how many changes and shortfalls there are."""
+    left = sum(problem.code not in INFORMATION for problem in problems)
+    parts = [f"{changed} changed" if changed else "nothing to do"]
+    if left:
+        parts.append(f"{left} not done")
+    return f"{_colored(state, good=state == 'ok', color=color)}: {', '.join(parts)}"
 
 
 def tuning(data: Mapping[str, Any]) -> str:
@@ -154,6 +177,7 @@ def tuning(data: Mapping[str, Any]) -> str:
         lines += table([head, *(_tuning_row(one) for one in data["values"])])
     else:
         lines.append("nothing is to be tuned")
+    lines += [f"not done: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *data["notes"]])
 
 

@@ -31,7 +31,7 @@ from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted
-from neuca_tools.status.judge import members, nic_mac, parent, problem_json
+from neuca_tools.status.judge import Report, Status, members, nic_mac, parent, problem_json
 
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
@@ -41,9 +41,35 @@ ROLE_REASONS = {
 }
 
 
-def plan_json(operations: Iterable[Operation]) -> dict[str, Any]:
-    """`neuca plan --json`."""
-    return {"version": 1, "operations": [operation.to_json() for operation in operations]}
+def plan_json(operations: Iterable[Operation], after: Optional[Status] = None) -> dict[str, Any]:
+    """`neuca plan --json`; `after` is the status after a pass that does all of it, if known."""
+    data: dict[str, Any] = {"version": 1, "operations": [one.to_json() for one in operations]}
+    if after is not None:
+        data |= outcome_json(after)
+    return data
+
+
+def apply_json(report: Report, status: Status) -> dict[str, Any]:
+    """`neuca apply --json`: what was changed, what was not done, and the state."""
+    return {
+        "version": 1,
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "changed": list(report.changed),
+        "rolled_back": report.undone,
+        **outcome_json(status),
+    }
+
+
+def outcome_json(after: Status) -> dict[str, Any]:
+    """The state after a pass, and what it does not do, as `neuca plan` and `apply` print it."""
+    return {
+        "state": after.data["state"],
+        "problems": [
+            {"link": one.link and (after.names.get(one.link) or str(one.link)), **problem_json(one)}
+            for one in after.problems
+        ],
+    }
 
 
 def desired_json(resolution: Resolution) -> dict[str, Any]:

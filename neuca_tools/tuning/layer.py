@@ -1,4 +1,4 @@
-"""Judge the values of the profiles against the host and the administrator's sysctl.d files.
+"""Judge the values of the profiles against the host and what else tunes it: sysctl.d, tuned.
 
 Profiles have the lowest precedence: the configuration and the document override them. A number is
 raised, never lowered. It is compared with the value from before the agent first wrote one, or with
@@ -18,13 +18,12 @@ from neuca_tools.model import LinkKey, Problem, Record, Written
 from neuca_tools.model.effects import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.environment import Environment
-from neuca_tools.tuning.profile import AUTO, BUFFER, KEEP, Profile, raised, same
+from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised, same
 from neuca_tools.tuning.sysctld import Settings
 
 CONGESTION = "net/ipv4/tcp_congestion_control"
 AVAILABLE = "net/ipv4/tcp_available_congestion_control"
 PERMITTED = "net/ipv4/tcp_allowed_congestion_control"
-AUTO_PROFILE = "exogeni"
 # The source of a value from a profile is this and the name of the profile.
 PROFILE = "profile "
 
@@ -50,9 +49,9 @@ class Facts:
     """What is observed on the host.
 
     `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
-    the administrator's sysctl.d files. `memory` is in bytes, 0 if unknown. `modules` are the
-    congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the network
-    namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
+    sysctl.d files, tuned and the kernel command line. `memory` is in bytes, 0 if unknown. `modules`
+    are the congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the
+    network namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
     environment: Environment = field(default_factory=Environment)
@@ -132,7 +131,7 @@ class Layer:
 
 def named(choice: Choice) -> tuple[str, ...]:
     """The names of the profiles to read for a choice, in order and without repetition."""
-    return tuple(dict.fromkeys({AUTO: AUTO_PROFILE}.get(name, name) for name in choice.profiles))
+    return tuple(dict.fromkeys(choice.profiles))
 
 
 def layer(
@@ -146,21 +145,17 @@ def layer(
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
         usable, size = list(profiles), arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
-    on_links = usable
-    if facts.environment.kind != "bare metal":
-        # Profile "auto" does not change the links of a guest.
-        on_links = [profile for profile in usable if profile.name in choice.profiles]
     asked = _combine(usable, str(size))
     return Layer(
         choice,
         facts.environment,
         values=tuple(_judge(path, one, facts, record) for path, one in asked.items()),
-        mtu=_highest("mtu", on_links),
-        txqueuelen=_highest("txqueuelen", on_links),
+        mtu=_highest("mtu", usable),
+        txqueuelen=_highest("txqueuelen", usable),
         probed=facts.probed,
         before=_to_restore(facts, record),
         faults=(*missing, *_faults(profiles, usable)),
-        notes=tuple(_notes(choice, usable, on_links, facts)),
+        notes=tuple(_notes(choice, usable, facts)),
     )
 
 
@@ -264,14 +259,7 @@ def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile])
     return Asked(str(getattr(profile, setting)), profile.exact, PROFILE + profile.name)
 
 
-def _notes(
-    choice: Choice, usable: Sequence[Profile], on_links: Sequence[Profile], facts: Facts
-) -> Iterator[str]:
-    if AUTO in choice.profiles:
-        links = ", its sysctls only"
-        if any(profile.name == AUTO_PROFILE for profile in on_links):
-            links = ""
-        yield f"profile auto is {AUTO_PROFILE}{links}: this host is {facts.environment.text}"
+def _notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:
     if choice.rate and choice.rtt and any(profile.needs_path for profile in usable):
         needed = arithmetic.buffer(choice.rate, choice.rtt)
         size = arithmetic.buffer(choice.rate, choice.rtt, facts.memory)

@@ -72,6 +72,19 @@ def play_hostnamed(name, devices, faults):
     main.AddMethod("", "SetStaticHostname", "sb", "", REFUSE if "refuse" in faults else write)
 
 
+def play_systemd(name, devices, faults):
+    """`devices` are the units of DHCP clients with their states; a job for one adds a line to the file of the first."""
+    path, manager = "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"
+    main = mockobject.DBusMockObject(name, path, manager, {})
+    mockobject.objects[path] = main
+    (log, _), *units = devices
+    rows = [(unit, "", "loaded", state, "", "", path, 0, "", path) for unit, state in units]
+    main.AddMethod("", "ListUnitsByPatterns", "asas", "a(ssssssouso)", f"ret = {rows!r}")
+    for member in ("RestartUnit", "StopUnit"):
+        write = f"open({log!r}, 'a').write(f'{member} {{args[0]}} {{args[1]}}\\n'); ret = {path!r}"
+        main.AddMethod("", member, "ss", "o", REFUSE if "refuse" in faults else write)
+
+
 def main():
     with os.fdopen(os.dup(1), "w") as parent:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # python-dbusmock writes its log there
@@ -85,6 +98,7 @@ def serve(parent):
     others = {
         "org.freedesktop.network1": play_networkd,
         "org.freedesktop.hostname1": play_hostnamed,
+        "org.freedesktop.systemd1": play_systemd,
     }
     play = others.get(name, play_networkmanager)
     play(bus_name, devices, faults)

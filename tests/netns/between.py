@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import middlebox
 from lab import ROOT, Namespace
-from middlebox import Way
+from middlebox import Tally, Way
 
 NEAR, FAR = "172.16.0.1", "172.16.0.2"
 MAIN = "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
@@ -133,7 +133,7 @@ class Between:
 
     def boxed(self, there: Way, back: Way, seed: int = 1) -> None:
         """A box in user space."""
-        self.start(
+        self._boxed = self.start(
             sys.executable,
             middlebox.__file__,
             "ra",
@@ -142,6 +142,12 @@ class Between:
             where=self.box,
             first="ready",
         )
+
+    def tallies(self) -> dict[str, Tally]:
+        """What the box in user space did to each direction; it does nothing any more."""
+        out, _ = self._boxed.communicate(timeout=PATIENCE)
+        self._started.remove(self._boxed)
+        return {name: Tally(**one) for name, one in json.loads(out).items()}
 
     def busy(self, loops: int) -> None:
         """Programs beside the test, which compute and nothing else."""

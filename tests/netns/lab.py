@@ -358,7 +358,10 @@ class Lab:
             if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
             for each in one["addr_info"]
         }
-        return up and there <= {one["dst"] for one in self.look("-6 route show table local")}
+        # In every table: the routes of a VRF's member are in that of the VRF.
+        return up and there <= {
+            one["dst"] for one in self.look("-6 route show table all type local")
+        }
 
     # --- the laws ---
 

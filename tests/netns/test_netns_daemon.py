@@ -337,7 +337,7 @@ def test_a_second_daemon_says_that_there_is_one(host):
     done = host.command("neucad", "--config", host.config_file)
     assert (done.code, done.err) == (
         1,
-        f'neuca: neucad: already running with the run directory "{host.folder}/run"\n',
+        f'neuca: start neucad: it already runs with the run directory "{host.folder}/run"\n',
     )
 
 

@@ -14,11 +14,12 @@ from networkd import PROGRAM, Networkd
 from test_netns_policy_routing import PROBE
 
 from neuca_tools.desired import dhcp_files
+from neuca_tools.model import LinkKey
 
 FAR = "203.0.113.1"
 LEASE, ROUTER = "10.9.0.51", "10.9.0.1"
-FILE = dhcp_files.networkd_name(mac(1))
-TABLE = dhcp_files.table(mac(1))
+FILE = dhcp_files.networkd_name(LinkKey(mac(1)))
+TABLE = dhcp_files.table(LinkKey(mac(1)))
 SERVER = f"""[Match]
 Name=dp1
 [Network]
@@ -230,4 +231,24 @@ def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(cloud):
     cloud.client.start()
     cloud.wait("the routes", lambda: ("192.168.77.0/24", ROUTER) in through(cloud))
     pairs = [[FAR, LEASE]]
+    assert answered(cloud, pairs) == pairs
+
+
+def test_networkd_does_dhcp_on_a_bridge_that_has_the_mac_of_its_port(cloud):
+    cloud.configure()
+    cloud.foreign.may_make("br0")
+    file = dhcp_files.networkd_name(LinkKey("bridge br0"))
+    serve(cloud)
+    assert cloud.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
+    cloud.client.write(file, (cloud.folder / "networkd" / file).read_text())
+    cloud.client.start()
+    table = dhcp_files.table(LinkKey("bridge br0"))
+    learned = f"-4 route show table {table}"
+    cloud.wait("the lease", lambda: f"{LEASE}/24" in cloud.addresses("br0") and cloud.look(learned))
+    assert cloud.once().code == 0
+    assert cloud.addresses("dp1") == set()
+    routes = {(one["dst"], one.get("gateway")) for one in cloud.look("route show dev br0")}
+    assert ("192.168.77.0/24", ROUTER) in routes
+    assert ("default", ROUTER) not in routes
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
     assert answered(cloud, pairs) == pairs

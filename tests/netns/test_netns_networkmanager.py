@@ -14,8 +14,9 @@ from networkmanager import NetworkManager
 from test_netns_dhcp import FAR, HOSTILE, LEASE, RA, ROUTER, TABLE, ask, inbox, serve, through
 
 from neuca_tools.desired import dhcp_files
+from neuca_tools.model import LinkKey
 
-PROFILE = dhcp_files.profile_name(mac(1))
+PROFILE = dhcp_files.profile_name(LinkKey(mac(1)))
 CALLED = PROFILE.partition(".")[0]
 
 pytestmark = pytest.mark.skipif(

@@ -521,8 +521,8 @@ def test_a_client_that_dies_leaves_nothing(ends):
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
-        f"neuca-selftest: {NEAR}: a test begins\n",
-        f"neuca-selftest: {NEAR}: ask the peer: it closed the connection\n",
+        f"neuca: {NEAR}: a test begins\n",
+        f"neuca: {NEAR}: ask the peer: it closed the connection\n",
     ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)
@@ -539,7 +539,7 @@ def test_a_helper_with_another_secret_is_not_believed(ends):
     code, report = ends.helped(*TCP)
     assert (code, findings(report)) == (4, {"D35"})
     assert "phases" not in report["evidence"]
-    assert helper.stdout.readline() == f"neuca-selftest: {NEAR}: refused, another secret\n"
+    assert helper.stdout.readline() == f"neuca: {NEAR}: refused, another secret\n"
 
 
 def test_a_secret_that_others_can_read_is_none(ends):
@@ -585,5 +585,5 @@ def test_a_helper_serves_the_dataplane_alone(ends):
         where=ends.lab.guest,
     )
     assert helper.stdout.readline() == (
-        f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
+        f"neuca: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
     )

@@ -35,8 +35,14 @@ exec chroot . /bin/bash -eu /tmp/script
 
 # For bash, and for whoever reads reports.
 SHARED = {
+    "/usr/share/bash-completion/completions/neuca",
     "/usr/share/bash-completion/completions/neuca-selftest",
+    "/usr/share/neuca-guest-tools/schema/check-1.json",
+    "/usr/share/neuca-guest-tools/schema/plan-1.json",
+    "/usr/share/neuca-guest-tools/schema/report-1.json",
     "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
+    "/usr/share/neuca-guest-tools/schema/status-1.json",
+    "/usr/share/neuca-guest-tools/schema/user-data-1.json",
 }
 # ../shared/spec/commands.md, "Names".
 ALIASES = (

@@ -107,6 +107,7 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         "/usr/lib/systemd/networkd.conf.d",
         "/usr/lib/systemd/networkd.conf.d/50-neuca.conf",
         "/usr/lib/systemd/system",
+        "/usr/lib/systemd/system/neuca-dhcp@.service",
         "/usr/lib/systemd/system/neuca-drive@.service",
         "/usr/lib/systemd/system/neuca-guest-tools.service",
         "/usr/lib/systemd/system/neuca-guest.path",

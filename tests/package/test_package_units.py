@@ -15,6 +15,7 @@ import pytest
 from packages import INSTALL, ROOT, run
 
 from neuca_tools.backends import mount, udev
+from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
 from neuca_tools.guest import outcome
@@ -50,6 +51,7 @@ OPEN = {
 # Measured with systemd 252. nm-cloud-setup's unit, opened for the same work (CAP_NET_ADMIN, no PrivateUsers=,
 # ProtectKernelTunables= or ProtectHome=yes), has 2.5.
 DRIVE = "neuca-drive@.service"
+DHCP = "neuca-dhcp@.service"
 SELFTEST, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
 FIGURES = {AGENT: 2.2, NAMES: 1.9, KEYS: 0.8, SELFTEST: 2.6}  # 2.2, with iperf3 as root
 
@@ -174,7 +176,7 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 
 
 def test_systemd_understands_every_line(own_root, deb):
-    units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER}"
+    units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER} {DHCP}"
     said = own_root(
         INSTALL + f"systemd-analyze verify --man=yes {units} 2>&1 | grep neuca || true\n", deb
     )
@@ -248,6 +250,24 @@ def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, cod
     )
     words = shlex.split(line.partition("=")[2].replace("/etc/neuca", str(tmp_path)))
     assert subprocess.run(words, timeout=60, check=False).returncode == code
+
+
+# --- the DHCP clients ---
+
+
+def test_a_dhcp_client_outlives_the_agent_and_cannot_set_the_host_name():
+    unit, place = _unit(DHCP), str(Config().run_directory / PLACE)
+    helper, request = str(Config().dhcp_helper), f"{place}/%i.json"
+    assert unit["ConditionPathExists"] == [request]
+    assert (unit["ExecStart"], unit["ExecStop"]) == (
+        [helper, "run", request],
+        [helper, "stop", request],
+    )
+    assert (unit["Restart"], unit["ProtectHostname"]) == (["always"], ["yes"])
+    assert {"PartOf", "BindsTo", "Requires", "Install"} & unit.keys() == set()
+    assert "CAP_SYS_ADMIN" not in unit["CapabilityBoundingSet"]
+    figure = re.search(r"Overall exposure level for \S+: ([\d.]+)", _security(DHCP))
+    assert float(figure[1]) <= 4.6
 
 
 # --- the drives ---

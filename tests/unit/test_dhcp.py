@@ -26,7 +26,7 @@ from neuca_tools.plan.operations import Tell
 from neuca_tools.status.judge import DocumentStatus, judge
 
 DHCP, RA, KERNEL = 16, 9, 2
-TABLE = dhcp_files.table(mac(2))
+TABLE = dhcp_files.table(key(2))
 RUNS = {"networkd": {"eth1": "managed", "eth2": "managed"}}
 FILE = "/networkd/04-neuca-dhcp-020000000002.network"
 
@@ -94,7 +94,7 @@ def refusals(found):
 
 def test_the_file_for_networkd():
     asked = Automatic(dhcp4=True)
-    assert dhcp_files.networkd(mac(2), asked, has_mtu=False).decode() == (
+    assert dhcp_files.networkd(key(2), "", asked, has_mtu=False).decode() == (
         f"""# Written by neucad, which overwrites it. For DHCP on the NIC {mac(2)}; see neucad(8).
 [Match]
 PermanentMACAddress={mac(2)}
@@ -139,7 +139,7 @@ DHCPv6Client=no
 
 def lines(section="", has_mtu=False, **asked):
     """The lines of the file for this request, or of one of its sections."""
-    text = dhcp_files.networkd(mac(2), Automatic(**asked), has_mtu).decode()
+    text = dhcp_files.networkd(key(2), "", Automatic(**asked), has_mtu).decode()
     if section:
         text = text.partition(f"[{section}]\n")[2].partition("\n[")[0]
     return text.splitlines()
@@ -210,7 +210,7 @@ def decided(look, document, record=None):
 
 def test_the_client_may_take_the_nic_and_no_other_manager():
     files = decided(seen(), netplan(dhcp4=True)).want.files
-    assert files[FILE] == dhcp_files.networkd(mac(2), Automatic(dhcp4=True), has_mtu=False)
+    assert files[FILE] == dhcp_files.networkd(key(2), "", Automatic(dhcp4=True), has_mtu=False)
     assert "/networkd/05-neuca-nics.network" not in {path for path in files if files[path]}
     assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
     rule = files["/udev/10-neuca-persistent-020000000002.rules"].decode()

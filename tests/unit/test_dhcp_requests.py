@@ -13,7 +13,7 @@ from worlds import PLACES, key, mac
 from neuca_tools.apply.decide import Policies, decide
 from neuca_tools.apply.observation import Observation
 from neuca_tools.desired import dhcp_files
-from neuca_tools.desired.dhcp import UNSERVED
+from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.requests import combine
 from neuca_tools.desired.resolve import Settings
@@ -48,7 +48,7 @@ def test_the_keys_of_a_nic(lines, asked):
 
 def test_the_request_of_a_document_reaches_the_client_beside_its_addresses():
     found = decided(seen(), document("dhcp4 = yes", "addresses = 172.16.0.1/24"))
-    assert found.want.files[FILE] == dhcp_files.networkd(mac(2), Automatic(dhcp4=True), False)
+    assert found.want.files[FILE] == dhcp_files.networkd(key(2), "", Automatic(dhcp4=True), False)
     texts = [one.text for one in found.plan()]
     assert "add the address 172.16.0.1/24 to eth2" in texts
 
@@ -72,8 +72,8 @@ def test_the_configuration_goes_before_the_document_key_by_key():
     ("lines", "section", "fault"),
     [
         (["dhcp4 = maybe"], NIC, '"maybe" is'),
-        (["dhcp4 = yes"], f"vlan {mac(2)}.5", "DHCP and router advertisements are for NICs only"),
-        (["accept-ra = yes"], "bond bond0", "DHCP and router advertisements are for NICs only"),
+        (["dhcp4 = yes"], "vrf red", "a VRF has neither DHCP nor router advertisements"),
+        (["accept-ra = yes"], "vrf red", "a VRF has neither DHCP nor router advertisements"),
     ],
 )
 def test_what_is_not_possible_is_a_fault(lines, section, fault):

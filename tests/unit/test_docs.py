@@ -38,7 +38,7 @@ from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
-from neuca_tools.plan import link_operations, operations, route_operations
+from neuca_tools.plan import client_operations, link_operations, operations, route_operations
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -190,7 +190,9 @@ def test_every_command_is_documented():
 
 def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    rows = dict(re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._parser().format_help(), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._parsers()[0].format_help(), re.MULTILINE)
+    )
     sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
     assert sentences == {
         name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()
@@ -243,6 +245,7 @@ def test_every_kind_of_operation_is_documented():
         one.kind
         for one in [
             *vars(operations).values(),
+            *vars(client_operations).values(),
             *vars(link_operations).values(),
             *vars(route_operations).values(),
             SetDevice,

@@ -64,6 +64,7 @@ PURE_MODULES = {
         "status",
         "status.audit",
         "status.judge",
+        "status.prometheus",
         "status.render",
         "status.render_json",
         "status.routing_json",

@@ -310,12 +310,12 @@ def test_history_lists_the_tests(tmp_path, keep, said):
 def test_history_says_what_it_skips_and_that_there_is_nothing(tmp_path, said):
     assert said(history(tmp_path)[0]) == (
         *(0, ""),
-        f'neuca-selftest: no test is archived in "{tmp_path}"\n',
+        f'neuca: no test is archived in "{tmp_path}"\n',
     )
     (tmp_path / ARCHIVE).write_text("{broken\n")
     assert said(history(tmp_path, "--json")[0]) == (
         *(0, "[]\n"),
-        "neuca-selftest: 1 lines of the archive cannot be read, ignoring\n",
+        "neuca: 1 lines of the archive cannot be read, ignoring\n",
     )
 
 

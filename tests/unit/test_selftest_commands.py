@@ -112,7 +112,7 @@ def test_without_a_command_the_configured_peers_are_tested(capsys, nothing):
     expected = (
         77,
         "",
-        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n",
+        "neuca: no PEER, and no [selftest] peers in the configuration: nothing to test\n",
     )
     assert said(capsys, "--config", nothing) == expected
     assert said(capsys, "run", "--config", nothing) == expected

@@ -471,12 +471,12 @@ def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
         "neuca: run iperf3: it is not installed\n       install the package iperf3 here and on the peer\n"
     )
     assert run("--config", tmp_path / "config", "--at-boot") == 77
-    assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
+    assert capsys.readouterr().err == "neuca: iperf3 is not installed: no test\n"
 
 
 def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     (tmp_path / "config").write_text("")
     assert run("--config", tmp_path / "config") == 77
     assert capsys.readouterr().err == (
-        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
+        "neuca: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
     )

@@ -24,7 +24,15 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
-from neuca_tools.selftest.measure.iperf.plans import LADDER, TRIES, Rung, loss_free, next_rate
+from neuca_tools.selftest.measure.iperf.plans import (
+    LADDER,
+    LOAD_BYTES,
+    TRIES,
+    Rung,
+    load,
+    loss_free,
+    next_rate,
+)
 from neuca_tools.selftest.measure.iperf.trial import Trial, advised, ends
 from neuca_tools.selftest.measure.probes.path_mtu import largest
 from neuca_tools.selftest.measure.program import Ended
@@ -134,7 +142,8 @@ def test_a_path_that_takes_all_is_climbed_to_the_top():
 @pytest.mark.parametrize("capacity", [3e6, 12e6, 96.7e6, 440e6, 730e6, 970e6])
 def test_the_search_ends_near_what_a_policer_lets_through(capacity):
     found = loss_free(climb(capacity, 1e9))
-    assert found is None if capacity < 1e7 else capacity / 2 < found <= capacity
+    assert found is not None
+    assert capacity / 2 <= found <= capacity
 
 
 def test_a_sender_that_cannot_offer_more_ends_the_search():
@@ -143,6 +152,38 @@ def test_a_sender_that_cannot_offer_more_ends_the_search():
 
 def test_a_path_that_always_loses_is_not_searched():
     assert len(climb(1.0, 1e9)) == 1
+
+
+def test_half_of_what_got_through_tells_a_policer_from_loss_at_random():
+    assert next_rate([Rung(1e6, 1e6, 0.7)], 2e6) == pytest.approx(150e3)
+    assert next_rate([Rung(1e6, 1e6, 0.7), Rung(150e3, 150e3, 0.7)], 2e6) is None  # at random
+    assert next_rate([Rung(1e6, 1e6, 0.7), Rung(150e3, 150e3, 0.0)], 2e6) == pytest.approx(
+        387e3, rel=0.01
+    )
+    assert next_rate([Rung(1e6, 1e6, 0.95)], 2e6) is None
+
+
+def test_a_few_losses_in_the_middle_do_not_end_the_climb():
+    few = [Rung(1e7, 1e7, 0.0), Rung(1e8, 1e8, 0.003)]
+    assert next_rate(few, 1e9) == 5e8
+    assert next_rate([*few, Rung(5e8, 5e8, 0.4)], 1e9) == pytest.approx(3.16e7, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate", "known", "wanted"),
+    [
+        (10.0, None, None, (9.0, 80e9 / 9)),
+        (10.0, None, 1e9, (9.0, 80e9 / 9)),
+        (10.0, 1e8, 1e9, (9.0, 1e8)),
+        (10.0, None, 20e9, (4.0, 20e9)),
+        (10.0, None, 400e9, (1.0, 80e9)),
+        (4.0, None, 1e6, (4.0, 20e9)),
+    ],
+)
+def test_the_load_of_the_step_rpm_is_bounded_in_bytes(seconds, rate, known, wanted):
+    found = load(seconds, rate, known)
+    assert found == pytest.approx(wanted)
+    assert found[0] * found[1] <= 8 * LOAD_BYTES * 1.001
 
 
 def test_what_gets_through_above_a_few_losses_tells_that_they_were_chance():

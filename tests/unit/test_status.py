@@ -90,9 +90,9 @@ def test_before_the_first_pass_all_is_pending():
     found = status(small(TWO), report=None)
     assert (found.data["state"], found.exit_code, found.data["last_pass"]) == ("pending", 3, None)
     assert own(found) == [
-        ("drift", "not done yet: set the MTU of eth2 from 1500 to 9000"),
-        ("drift", "not done yet: bring eth2 up"),
-        ("drift", "not done yet: add the address 10.0.0.1/24 to eth2"),
+        ("pending", "not done yet: set the MTU of eth2 from 1500 to 9000"),
+        ("pending", "not done yet: bring eth2 up"),
+        ("pending", "not done yet: add the address 10.0.0.1/24 to eth2"),
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_changed_request_for_one_nic_makes_only_that_nic_pending():
     assert own(found) == [
         ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
     ]
-    assert own(found, 3) == [("drift", "not done yet: set the MTU of eth3 from 1400 to 1300")]
+    assert own(found, 3) == [("pending", "not done yet: set the MTU of eth3 from 1400 to 1300")]
     assert found.exit_code == 3
 
 

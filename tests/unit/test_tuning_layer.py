@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_tuning_profile import shipped
@@ -31,7 +32,7 @@ from neuca_tools.tuning.layer import (
     named,
 )
 from neuca_tools.tuning.profile import Profile, same
-from neuca_tools.tuning.sysctld import parse
+from neuca_tools.tuning.sysctld import of_tuned, parse
 
 RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
 KERNEL = {
@@ -363,16 +364,32 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
     assert agent.kernel.devices[2].mtu == 8000
 
 
-def test_auto_is_exogeni_and_on_a_virtual_machine_its_sysctls_alone():
+def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
-    assert named(auto) == ("exogeni",)
-    metal = layer(auto, [shipped("exogeni")], Facts(found=KERNEL), Record())
-    assert (metal.mtu.value, metal.txqueuelen.value) == ("9000", "10000")
-    assert metal.notes == ("profile auto is exogeni: this host is bare metal",)
-    guest = layer(auto, [shipped("exogeni")], Facts(VM, found=KERNEL), Record())
-    assert (guest.mtu, guest.txqueuelen, guest.sysctls) == (None, None, metal.sysctls)
-    assert guest.notes == (
-        "profile auto is exogeni, its sysctls only: this host is a virtual machine (kvm)",
+    assert named(auto) == ("auto",)
+    for environment in (Environment(), VM):
+        found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
+        assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
+        assert found.sysctls[TCP] == "4096 131072 16777216"
+
+
+@pytest.mark.parametrize("chosen", ["bbr", "cubic", "reno"])
+def test_auto_leaves_the_congestion_control_of_the_host_alone(chosen):
+    agent = Tuned(host(**{CONGESTION: chosen, AVAILABLE: f"reno htcp {chosen}"}), TWO)
+    agent.profiles = [shipped("auto")]
+    agent.run()
+    assert agent.kernel.read_sysctl(CONGESTION) == chosen
+    agent.profiles = [shipped("exogeni")]
+    agent.run()
+    assert agent.kernel.read_sysctl(CONGESTION) == "htcp"
+
+
+def test_a_smaller_buffer_that_tuned_chose_wins_over_a_profile():
+    words = of_tuned("/usr/lib/tuned/small/tuned.conf", "[sysctl]\nnet.core.rmem_max=>1048576\n")
+    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")], None, Facts(words=words[1]))
+    assert tuning_texts(agent.run()[0]) == []
+    assert agent.rows()["", RMEM].reason == (
+        'by /usr/lib/tuned/small/tuned.conf, which says "1048576"'
     )
 
 

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +30,7 @@ net.core.netdev_max_backlog = 30000
 net.ipv4.tcp_congestion_control = htcp
 net.ipv4.tcp_mtu_probing = 1
 """
-NAMES = ("bdp", "exogeni", "low-latency", "many-peers", "none")
+NAMES = ("auto", "bdp", "exogeni", "low-latency", "many-peers", "none")
 
 
 def shipped(name):
@@ -48,6 +51,16 @@ def test_exogeni_has_the_nine_sysctls_of_the_article_word_for_word():
     assert APPENDIX_A in (SHIPPED / "exogeni.conf").read_text()
     profile = shipped("exogeni")
     assert (len(profile.sysctls), profile.mtu, profile.txqueuelen) == (9, 9000, 10000)
+
+
+def test_auto_sets_only_what_the_manual_page_has_a_measurement_for():
+    page = (Path(__file__).parents[2] / "docs" / "man" / "neuca-profile.5").read_text()
+    table = page.partition(".Ss What auto sets")[2].partition(".Ss ")[0]
+    profile = shipped("auto")
+    documented = set(re.findall(r"^\.It Ql (net\.\S+)", table, re.MULTILINE))
+    assert documented == {path.replace("/", ".") for path in profile.sysctls}
+    assert (profile.mtu, profile.txqueuelen) == (None, None)
+    assert len(re.findall(r"make bench-tuning", table)) == 1
 
 
 def test_many_peers_has_the_neighbour_tables_of_both_families():

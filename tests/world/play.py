@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import sys
 import tempfile
@@ -14,12 +16,13 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "netns"))
 
 from between import Between, between
+from effect import missing
 from setups import Setup
 
 
 def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
     """The result of the first run; `folder` keeps its report as well."""
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
     found: dict[str, Any] = {
         "seed": setup.seed,
         "number": setup.number,
@@ -27,6 +30,7 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
         "what": setup.what,
         "wanted": setup.wanted,
         "busy": setup.busy,
+        "load": load,
     }
     try:
         with (
@@ -34,8 +38,12 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
             between(Path(directory)) as hosts,
         ):
             report = _report(hosts, setup)
+            tallies, drops = hosts.tallies(), _own_drops(hosts)
     except AssertionError as error:
         return {**found, "error": str(error)[-500:], "findings": []}
+    first = next((one.get("steady") or one.get("rate") for one in report["phases"]), None)
+    found["unplayed"] = missing(setup, tallies, first, drops)
+    found["box"] = {name: dataclasses.asdict(one) for name, one in tallies.items()}
     found["findings"] = [
         {key: one.get(key) for key in ("id", "severity", "confidence", "share", "direction")}
         for one in report["findings"]
@@ -48,6 +56,12 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began),
         "report": report,
     }
+
+
+def _own_drops(hosts: Between) -> int:
+    """Of the near host's own queues."""
+    queues = json.loads(hosts.run(*"tc -s -j qdisc show dev a0".split(), where=hosts.near))
+    return sum(one["drops"] for one in queues)
 
 
 def _report(hosts: Between, setup: Setup) -> dict[str, Any]:

@@ -27,6 +27,11 @@ class Score(NamedTuple):
         return f"{self.right} of {self.of} ({100 * self.share:.0f}%)"
 
 
+def is_played(result: Result) -> bool:
+    """Whether its fault was in effect (see `effect`)."""
+    return not result.get("unplayed")
+
+
 def told(result: Result) -> list[str]:
     """The conditions above information, in order."""
     return [one["id"] for one in result["findings"] if one["severity"] != "info"]
@@ -52,7 +57,7 @@ def _distinct(wanted: Sequence[Sequence[str]], found: Sequence[str]) -> bool:
 def scores(results: Iterable[Result]) -> dict[str, Score]:
     """Those of single faults, pairs and healthy set-ups; of these how many are quiet."""
     count: Counter[tuple[str, bool]] = Counter()
-    for one in results:
+    for one in filter(is_played, results):
         kind = {0: "healthy", 1: "single"}.get(len(one["wanted"]), "pair")
         count[kind, is_right(one)] += 1
     return {
@@ -64,7 +69,7 @@ def scores(results: Iterable[Result]) -> dict[str, Score]:
 def confidences(results: Iterable[Result]) -> dict[str, Score]:
     """Of the first findings above information, by confidence: how many name something that is wrong."""
     count: Counter[tuple[str, bool]] = Counter()
-    for one in results:
+    for one in filter(is_played, results):
         first = next((each for each in one["findings"] if each["severity"] != "info"), None)
         if first is not None:
             is_true = any(first["id"] in names for names in one["wanted"])
@@ -78,6 +83,8 @@ def confidences(results: Iterable[Result]) -> dict[str, Score]:
 def line(result: Result) -> str:
     """One result for people."""
     word = "right" if is_right(result) else "WRONG"
+    if not is_played(result):
+        word = f"not played ({result['unplayed']})"
     wanted = " and ".join("/".join(names) for names in result["wanted"]) or "nothing"
     found = ", ".join(told(result)) or result.get("error") or "nothing"
     return (
@@ -98,6 +105,9 @@ def summary(results: Sequence[Result]) -> str:
         for level, score in confidences(results).items()
         if score.of
     ]
+    missed = sum(not is_played(one) for one in results)
+    if missed:
+        lines.append(f"not played: {missed} of {len(results)}")
     return "\n".join(lines)
 
 

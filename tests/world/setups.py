@@ -132,21 +132,23 @@ def policer(one: Setup, chance: random.Random, direction: str) -> Setup:
     police = one.rate * chance.uniform(0.2, 0.5)
     burst = max(20 * PACKET, police * chance.uniform(0.005, 0.05) / 8)
     found = _with_way(one, direction, police=police, burst=burst)
-    return _found(_with_ladder(found, direction), "policer", "D17", *_alone(direction))
+    return _found(_with_datagrams(found, direction), "policer", "D17", *_alone(direction))
 
 
 def loss(one: Setup, chance: random.Random, direction: str) -> Setup:
     found = _with_way(one, direction, loss=_log_uniform(chance, 0.005, 0.04))
-    return _found(_with_ladder(found, direction), "loss", "D19", *_alone(direction))
+    return _found(_with_datagrams(found, direction), "loss", "D19", *_alone(direction))
 
 
 def _alone(direction: str) -> tuple[str, ...]:
-    """What else names a loss where no datagrams are sent, and TCP alone cannot tell."""
+    """What else names a loss where few datagrams are sent, and TCP alone cannot tell."""
     return () if direction == FORWARD else ("D05", "D17", "D19")
 
 
-def _with_ladder(one: Setup, direction: str) -> Setup:
-    return replace(one, steps=(*one.steps, "udp")) if direction == FORWARD else one
+def _with_datagrams(one: Setup, direction: str) -> Setup:
+    """As the standard plan sends them: at several rates forward, and at a low one in both directions."""
+    more = ("udp", "one-way") if direction == FORWARD else ("one-way",)
+    return replace(one, steps=tuple(dict.fromkeys((*one.steps, *more))))
 
 
 def receive_window(one: Setup, chance: random.Random, direction: str) -> Setup:

@@ -18,8 +18,8 @@ _WORDS = {"yes": True, "no": False}
 
 def read(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
     """The request of one line, and its value for display. Raises UnusableError."""
-    if link.rank:
-        raise UnusableError("DHCP and router advertisements are for NICs only")
+    if link.kind == "vrf":
+        raise UnusableError("a VRF has neither DHCP nor router advertisements")
     word = values.word(text, _WORDS)
     changes: dict[str, Any] = {FIELDS[key]: _WORDS[word]}
     return Automatic(**changes), word

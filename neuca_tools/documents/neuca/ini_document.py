@@ -68,7 +68,7 @@ def _assemble(
         return [line for line in lines if line.section == name]
 
     settings = {line.key: line for line in of("global")}
-    hostname, router = (_one(settings.get(key), reader, faults) for key, reader in _GLOBALS.items())
+    hostname, router = (_one(settings.get(key), reader, faults) for key, reader in GLOBALS.items())
     requests, link_faults = _links(sections, lines, of("interfaces"))
     routes, route_faults = tables.rows(of("routes"), route_lines.route, MAX_ROUTES)
     rules, rule_faults = rule_sections.read(lines)
@@ -97,7 +97,7 @@ def _assemble(
     )
 
 
-_GLOBALS: dict[str, Callable[[str], str]] = {
+GLOBALS: dict[str, Callable[[str], str]] = {
     "host_name": values.hostname,
     "router": lambda text: values.word(text, _ROUTER),
 }

@@ -68,6 +68,66 @@ def from_yaml(data: bytes, what: str) -> Tree:
     return builder.root
 
 
+def lines_of(data: bytes) -> dict[str, int]:
+    """The line of each key and list item of a YAML or JSON text, by its path (`links[0].mtu`).
+
+    Without an error: what follows a syntax error is missing, as is everything without PyYAML.
+    """
+    try:
+        import yaml
+    except ImportError:
+        return {}
+    found: dict[str, int] = {}
+    places = _Places(found)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        for event in yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader):
+            places.take(type(event).__name__, event)
+            if len(found) > MAX_ITEMS:
+                break
+    except (yaml.YAMLError, ValueError, OverflowError):
+        return found
+    return found
+
+
+class _Places:
+    """Follows the events of a YAML text, and notes where each key and item begins."""
+
+    def __init__(self, found: dict[str, int]) -> None:
+        self._found = found
+        # For each open mapping or list: its path, and the present key, or the number of items.
+        self._open: list[tuple[str, Union[str, int, None]]] = []
+
+    def take(self, kind: str, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
+        """Process one event; `kind` is the name of its class."""
+        if kind in ("MappingEndEvent", "SequenceEndEvent"):
+            self._open.pop()
+        elif kind in ("MappingStartEvent", "SequenceStartEvent", "ScalarEvent", "AliasEvent"):
+            path = self._path(kind, event)
+            if kind == "MappingStartEvent":
+                self._open.append((path, None))
+            elif kind == "SequenceStartEvent":
+                self._open.append((path, 0))
+
+    def _path(self, kind: str, event: Any) -> str:  # noqa: ANN401 - PyYAML has no types
+        """The path of the value that begins here; a key is noted, and has the path of its value."""
+        if not self._open:
+            return ""
+        holder, at = self._open[-1]
+        if isinstance(at, int):
+            self._open[-1] = holder, at + 1
+            path = f"{holder}[{at}]"
+            self._found.setdefault(path, event.start_mark.line + 1)
+            return path
+        if at is None:
+            key = event.value if kind == "ScalarEvent" else ""
+            self._open[-1] = holder, key
+            self._found.setdefault(f"{holder}.{key}".lstrip("."), event.start_mark.line + 1)
+            return ""
+        self._open[-1] = holder, None
+        return f"{holder}.{at}".lstrip(".")
+
+
 def _text(data: bytes, what: str) -> str:
     if len(data) > MAX_BYTES:
         raise DocumentError(f"cannot read {what}: it is longer than {MAX_BYTES} bytes")

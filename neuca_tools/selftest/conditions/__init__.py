@@ -11,6 +11,7 @@ from __future__ import annotations
 from neuca_tools.selftest.conditions.buffers import BUFFERS
 from neuca_tools.selftest.conditions.capacity import CAPACITY, CAPACITY_SESSION
 from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
+from neuca_tools.selftest.conditions.datagrams import DATAGRAMS_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
@@ -19,7 +20,7 @@ from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
 from neuca_tools.selftest.conditions.session import Rule, Session
-from neuca_tools.selftest.conditions.udp import UDP, UDP_SESSION
+from neuca_tools.selftest.conditions.udp import UDP
 from neuca_tools.selftest.conditions.window import WINDOW
 from neuca_tools.selftest.evidence.look import Look
 
@@ -37,7 +38,7 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
 SESSION_RULES: tuple[Rule[Session], ...] = (
     *REACH_SESSION,
     *PATH_SESSION,
-    *UDP_SESSION,
+    *DATAGRAMS_SESSION,
     *CAPACITY_SESSION,
     *HOST_SESSION,
     *COMPARE_SESSION,

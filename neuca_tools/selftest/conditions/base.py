@@ -22,7 +22,8 @@ class Hit:
     where the advice applies: "sender", "receiver", "local", "peer", "both", "path" or "tool".
     `sysctls` are the settings that the advice consists of; `advice` is the rest of it, in words.
     `fixed` is the rate in bit/s that this limit allows once the advice is taken, if it can be
-    computed. `severity` overrides that of the condition.
+    computed. `severity` overrides that of the condition. `direction` ("forward" or "reverse") is
+    where a rule that compares phases found it; None if it is not of one direction.
     """
 
     share: float
@@ -33,6 +34,7 @@ class Hit:
     confidence: str = HIGH
     fixed: Optional[float] = None
     severity: Optional[str] = None
+    direction: Optional[str] = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
 
     @property

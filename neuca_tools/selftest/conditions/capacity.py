@@ -4,39 +4,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.datagrams import (
+    CLEARLY,
+    evenly_sent,
+    hits_bursts,
+    is_same_way,
+    random_loss,
+    slowest_test,
+)
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
-from neuca_tools.selftest.conditions.udp import (
-    counted_losses,
-    hits_bursts,
-    is_losing,
-    loss_of_datagrams,
-    lost,
-    offered,
-    slowest_test,
-)
-from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
-from neuca_tools.selftest.evidence.look import Look, steady_sockets
+from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
+from neuca_tools.selftest.conditions.window import IDLE, is_bbr, is_lossy, is_unbounded
+from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
-# Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
-SLICE = 0.003
 NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
-CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 LEVEL = 0.9  # of the plateau (D17)
 UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
+SHARED = 0.8  # of the lost time: D18 by several streams that carry no more than one
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
@@ -47,15 +46,28 @@ def policed(session: Session) -> Optional[Hit]:
     over = list(filter(_is_lost_on_the_path, ladder))
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
-        return hit
-    slowest = slowest_test(ladder)
-    if slowest is not None:
-        alone = (one for one in session.tcp if one.phase.name != TOGETHER)
-        hit = first(_policed_by_contrast(one, ladder) for one in alone)
-        # Or UDP is lost at every rate that was offered (D19).
-        if hit is not None or not over or is_losing(slowest):
-            return hit
-    return first(map(_policed_by_tcp_alone, filter(_looks_policed, session.tcp)))
+        return replace(hit, direction="forward")
+    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    random = random_loss(session)
+    if random is not None:
+        alone = [one for one in alone if one.phase.direction != random.direction]
+    return first(_policed_one_way(one, session) for one in alone)
+
+
+def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
+    """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
+    hit = _policed_by_contrast(tcp, session)
+    if hit is None and not _loses_at_any_rate(session, tcp) and _looks_policed(tcp):
+        hit = _policed_by_tcp_alone(tcp)
+    if hit is None:
+        return None
+    return replace(hit, direction=tcp.phase.direction)
+
+
+def _loses_at_any_rate(session: Session, tcp: Look) -> bool:
+    """Whether even the slowest datagrams in this direction are lost, so that no rate matters."""
+    slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
+    return slowest is not None and is_losing(slowest)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
@@ -89,7 +101,15 @@ def _is_lost_on_the_path(look: Look) -> bool:
 
 
 def _looks_policed(look: Look) -> bool:
-    return _loses_without_queue(look) and not passed(look) and look.phase.name != TOGETHER
+    return _loses_without_queue(look) and not passed(look) and not _is_uneven_bbr(look)
+
+
+def _is_uneven_bbr(look: Look) -> bool:
+    """Whether BBR, which does not mind a little loss, was slower at times than at others.
+
+    Behind a policer that drops so little it always has the policer's rate.
+    """
+    return is_bbr(look) and (look.spread or 0.0) >= IN_PIECES and (look.loss or 0.0) < CLEARLY
 
 
 def _policed_by_tcp_alone(tcp: Look) -> Hit:
@@ -98,7 +118,7 @@ def _policed_by_tcp_alone(tcp: Look) -> Hit:
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
-    if _is_noisy(tcp):
+    if _is_noisy(tcp) or (tcp.is_disturbed and tcp.round_trip.low is None):
         confidence = LOW
     return Hit(
         share * tcp.left,
@@ -120,13 +140,13 @@ def _is_noisy(look: Look) -> bool:
     return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
 
 
-def _policed_by_contrast(tcp: Look, ladder: list[Look]) -> Optional[Hit]:
+def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
 
     Loss at random would hit both alike.
     """
-    loss, part = tcp.loss or 0.0, loss_of_datagrams(ladder, tcp.phase.direction)
-    if not hits_bursts(tcp, ladder) or passed(tcp):
+    loss, part = tcp.loss or 0.0, evenly_sent(session, tcp).share
+    if not hits_bursts(tcp, session) or passed(tcp):
         return None
     if not is_lossy(tcp) or _has_standing_queue(tcp):
         return None
@@ -206,6 +226,8 @@ def path_capacity(look: Look) -> Optional[Hit]:
         return _congested(look, look.rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
+    if _is_noisy(look):
+        confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.left,
         f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
@@ -255,13 +277,12 @@ def _has_standing_queue(look: Look) -> bool:
 
     The path was never idle then, and the rate varies only by the way iperf3 counts.
     """
-    known = [one.rtt / 1e6 for one in steady_sockets(look) if one.rtt]
-    shortest = look.round_trip.shortest
-    if len(known) < 2 or shortest is None:
+    least, shortest = look.round_trip.low, look.round_trip.shortest
+    if least is None or shortest is None:
         return False
-    usual = max(shortest, look.evidence.idle.p50 or 0.0)  # of busy hosts
-    noise = SLICE if look.is_disturbed else 0.0
-    return min(known) > usual + max((QUEUED - 1) * shortest, noise)
+    # What a tenth does not exceed has waited for a CPU less often than the median.
+    noise = SLICE / 2 if look.is_disturbed else 0.0
+    return least > shortest + max((QUEUED - 1) * shortest, noise)
 
 
 def _delays_only_itself(look: Look) -> bool:
@@ -284,5 +305,39 @@ def _filled_line(look: Look, rate: float) -> Optional[float]:
     return line_of(rate, mtu) if is_steady or not look.phase.sender else None
 
 
+def shared(session: Session) -> Optional[Hit]:
+    """One stream and several reach the same rate, which nothing of the hosts explains.
+
+    Windows, loss and each stream's own limits would let several carry more than one.
+    """
+    one, many = session.named("tcp"), session.named("tcp-parallel")
+    if one is None or many is None or not one.rate or not many.rate:
+        return None
+    free = [look for look in (one, many) if _is_free(look)]
+    if len(free) < 2 or abs(many.rate - one.rate) > IN_PIECES * one.rate:
+        return None
+    return Hit(
+        SHARED,
+        f"one stream carries {amounts.rate(one.rate)} and several {amounts.rate(many.rate)}, below "
+        "what is expected, and no window is full: all of them share the capacity of the path",
+        (fact("one stream, bit/s", one.rate), fact("several streams, bit/s", many.rate)),
+        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        confidence=MEDIUM,
+        fixed=max(one.rate, many.rate),
+        direction="forward",
+    )
+
+
+def _is_free(look: Look) -> bool:
+    """Whether neither the hosts nor steady loss held this test back, though it was too slow."""
+    if passed(look) is not False or look.is_full or not look.phase.sender:
+        return False
+    is_idle = (look.windows.idle_share or 0.0) > IDLE
+    return is_unbounded(look) and not is_lossy(look) and not is_idle
+
+
 CAPACITY = (Rule("D18", "path capacity reached", LIMIT, path_capacity),)
-CAPACITY_SESSION = (Rule("D17", "policed", LIMIT, policed),)
+CAPACITY_SESSION = (
+    Rule("D17", "policed", LIMIT, policed),
+    Rule("D18", "path capacity reached", LIMIT, shared),
+)

@@ -51,7 +51,10 @@ EXPLANATIONS = (
     Explanation(("D05",), ("D17", "D18"), "a full or policed path drops what exceeds its rate"),
     Explanation(("D05",), ("D19", "D40"), "the path or the link loses at any rate"),
     Explanation(("D05",), ("D21",), "retransmitted segments larger than the path MTU are lost too"),
-    Explanation(("D05",), ("D39",), "packets that overtake others look like loss to the sender"),
+    Explanation(
+        ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
+    ),
+    Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
         ("D26", "D27", "D28"),
         ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),

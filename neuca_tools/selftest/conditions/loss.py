@@ -12,10 +12,13 @@ from neuca_tools.selftest.conditions.base import HIGH, LIMIT, LOW, MEDIUM, Hit, 
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
-from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
+from neuca_tools.selftest.conditions.window import is_bbr, is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
 
+# Of the bytes: "BBR v1 is agnostic to packet loss" below about 20%, and less where it is policed
+# (Cardwell et al., draft-cardwell-iccrg-bbr-congestion-control).
+IGNORED = 0.1
 BESIDE_CPU = 0.5  # of the lost time: where a CPU is full as well (D09)
 FIND = (
     "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
@@ -30,7 +33,7 @@ def loss_limited(look: Look) -> Optional[Hit]:
     one = printed(look)
     if one is not None:
         return _loss_printed(look, one)
-    if not is_lossy(look):
+    if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
     if hit is None or not look.is_full:
@@ -57,6 +60,11 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         FIND,
         confidence=MEDIUM if look.network is None else HIGH,
     )
+
+
+def _is_ignored(look: Look) -> bool:
+    """Whether the sender's algorithm does not slow down for so little loss: BBR does not."""
+    return is_bbr(look) and (look.loss or 0.0) < IGNORED
 
 
 def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Optional
 
@@ -29,7 +30,10 @@ BUSY = 0.8  # of a CPU's time (D12)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
 DEEP = 0.1
+SECONDARY = 0.3  # of the lost time: less than what limits the rate
+BEGINNING = 10 * 1500  # bytes
 OVERTAKEN = 0.001  # of the packets (D39)
+HEAVILY = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
 LARGER_SOFTIRQ_BUDGET = {"net.core.netdev_budget": "600", "net.core.netdev_budget_usecs": "16000"}
@@ -153,10 +157,8 @@ def bloat(look: Look) -> Optional[Hit]:
     """A queue on the path delays everything that passes through it."""
     if look.protocol != "tcp":
         return None
-    idle = look.evidence.idle.p50 or look.round_trip.shortest
-    # The kernel's own round trips, because a busy process answers late without any queue.
-    loaded = min(filter(None, (look.evidence.loaded.p50, look.rtt)), default=None)
-    if not idle or not loaded or loaded < BLOATED * idle or loaded - idle < BLOATED_BY:
+    idle, loaded = min(_idle_and_loaded(look), key=_growth_of, default=(0.0, 0.0))
+    if not idle or not _is_bloated(look, idle, loaded):
         return None
     added = loaded - idle
     hit = Hit(
@@ -170,7 +172,35 @@ def bloat(look: Look) -> Optional[Hit]:
     if look.is_full:
         # Packets may wait for that CPU as well.
         return replace(hit, confidence=LOW, severity=INFO)
-    return hit if added >= DEEP else replace(hit, severity=LIMIT)
+    if added >= DEEP:
+        return hit
+    # A full path has a queue: it is not what makes the path slow.
+    return replace(hit, severity=LIMIT, share=min(hit.share, SECONDARY))
+
+
+def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
+    """Round trips in seconds: by requests, which programs answer, and by the kernel's own."""
+    idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
+    shortest = look.round_trip.shortest
+    if idle and loaded and (look.phase.name, look.phase.direction) == ("tcp", "forward"):
+        yield idle, loaded
+    if shortest and look.rtt:
+        yield shortest, look.rtt - look.noise
+
+
+def _growth_of(times: tuple[float, float]) -> float:
+    return times[1] - times[0]
+
+
+def _is_bloated(look: Look, idle: float, loaded: float) -> bool:
+    """Whether a queue adds much to the round trip, in seconds; on a long path, what people notice.
+
+    Every queue has to hold what a connection begins with (RFC 6928), however slow the path is.
+    """
+    added = loaded - idle
+    if look.rate and added * look.rate / 8 <= 1.5 * BEGINNING:
+        return False
+    return added >= DEEP or (added >= BLOATED_BY and loaded >= BLOATED * idle)
 
 
 def _paced(look: Look) -> str:
@@ -187,10 +217,12 @@ def _paced(look: Look) -> str:
 def reordering(look: Look) -> Optional[Hit]:
     if look.protocol == "udp":
         return _reordered(*_udp_reordering(look), cost=0.3)
+    share, facts = _tcp_reordering(look)
     cost = UNIMPORTANT
-    if (look.loss or 0) > LOSSY and not passed(look):
+    # What is taken for loss need not be sent again before the sender notices that it was none.
+    if ((look.loss or 0) > LOSSY or share > HEAVILY) and not passed(look):
         cost = 0.9 * look.left
-    return _reordered(*_tcp_reordering(look), cost=cost)
+    return _reordered(share, facts, cost=cost)
 
 
 def _reordered(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[Hit]:

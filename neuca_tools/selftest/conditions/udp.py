@@ -1,15 +1,14 @@
-"""D07, D08, D15, D19, D20: datagrams that were lost, and datagrams that could not be sent."""
+"""D07, D08, D15, D20: datagrams that were lost, and datagrams that could not be sent."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.run import Flow
@@ -21,14 +20,7 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 HOPELESS = 0.5
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
-# Datagrams that should be lost at the loss rate of the other tests: the probability that none is
-# lost is then 5 % (exp(-3)).
-EXPECTED = 3
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
-HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
-# Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
-SURELY, CONTRAST = 20, 4
-DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 
 
 def flow_of(look: Look) -> Flow:
@@ -233,82 +225,12 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
     )
 
 
-def random_loss(session: Session) -> Optional[Hit]:
-    """Even the slowest test loses datagrams, so that no queue overflows."""
-    slowest = slowest_test(session.looks)
-    if slowest is None or not is_losing(slowest) or not _is_random(slowest, session.looks):
-        return None
-    if any(hits_bursts(one, session.looks) for one in session.tcp):
-        return None
-    return Hit(
-        0.95,
-        f"{amounts.percent(slowest.loss or 0)} is lost even at {amounts.rate(slowest.rate or 0)}: "
-        "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
-        (_loss_fact(slowest),),
-        f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
-        "optic",
-    )
-
-
-def hits_bursts(tcp: Look, looks: Sequence[Look]) -> bool:
-    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
-    part, loss = loss_of_datagrams(looks, tcp.phase.direction), tcp.loss or 0.0
-    sent = sum(map(_received, _same_way(looks, tcp.phase.direction)))
-    return loss >= HEAVY and loss * sent >= SURELY and part <= loss / CONTRAST
-
-
-def loss_of_datagrams(looks: Sequence[Look], direction: str) -> float:
-    """The share of all datagrams in this direction that were lost; 0 if there were none."""
-    there = _same_way(looks, direction)
-    return sum(map(lost, there)) / max(1, sum(map(_received, there)))
-
-
-def _same_way(looks: Sequence[Look], direction: str) -> list[Look]:
-    udp = (one for one in looks if one.protocol == "udp")
-    return [one for one in udp if one.phase.direction == direction]
-
-
-def _driver_counters(session: Session) -> str:
-    device = session.evidence.local.planned
-    return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
-
-
-def _is_random(slowest: Look, looks: Sequence[Look]) -> bool:
-    """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
-    if counted_losses(slowest) >= HALF * lost(slowest):
-        return False
-    others = [one for one in _significant_tests(looks) if one is not slowest and one.rate]
-    # One fast test says nothing about slow ones.
-    if not others:
-        return _is_slow(slowest)
-    return all(map(is_losing, others))
-
-
-def _is_slow(look: Look) -> bool:
-    """Whether a test is far below what the path should carry."""
-    rate, expect = look.rate or 0, look.evidence.expect
-    return rate <= DELIBERATE or bool(expect and rate <= 0.15 * expect)
-
-
-def _significant_tests(looks: Sequence[Look]) -> list[Look]:
-    """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
-    udp = [one for one in looks if one.protocol == "udp" and one.loss is not None]
-    lossy = [one for one in udp if is_losing(one)]
-    share = sum(map(lost, lossy)) / max(1, sum(map(_received, lossy)))
-    return [one for one in udp if not share or _received(one) * share >= EXPECTED]
-
-
-def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
-    """The significant UDP test that offered the lowest rate."""
-    return min(_significant_tests(looks), key=offered, default=None)
-
-
 def offered(look: Look) -> float:
     """bit/s that were sent; 0 if that is not known."""
     return flow_of(look).sent.rate or 0
 
 
-def _received(look: Look) -> int:
+def received(look: Look) -> int:
     """How many datagrams the receiver expected."""
     return flow_of(look).received.datagrams or 0
 
@@ -328,4 +250,3 @@ UDP = (
     Rule("D20", "sender cannot offer the UDP rate", LIMIT, sender_too_slow),
     Rule("D19", "lost while the receiver was not listening", INFO, lost_while_not_listening),
 )
-UDP_SESSION = (Rule("D19", "random loss", FAULT, random_loss),)

@@ -23,6 +23,7 @@ RECEIVER_LIMITED = 0.4
 # was measured with BBR.
 SOMEWHAT, LARGER = 0.15, 1.2
 HELD = 0.8  # of the lost time
+PACED = 0.75  # of snd_wnd in flight, where a paced sender waits for its turn as well
 SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
@@ -41,6 +42,7 @@ IDLE = 0.5  # of the time with nothing in flight (D04)
 LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
 NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
 UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
+FEW = 4  # packets in flight, see `is_crowded`
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 NOTHING_TO_SEND = "the sending application had nothing to send"
@@ -55,8 +57,31 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 
 def is_lossy(look: Look) -> bool:
-    """Whether TCP loses packets, and not only because a full send buffer is sent in bursts."""
-    return look.left >= NETWORK and (look.loss or 0) > LOSSY and sender_buffer(look) is None
+    """Whether TCP loses packets, and not only because a full send buffer is sent in bursts.
+
+    What is lost because many streams share a short path says nothing about the path.
+    """
+    if look.left < NETWORK or (look.loss or 0) <= LOSSY or is_crowded(look):
+        return False
+    return sender_buffer(look) is None
+
+
+def is_bbr(look: Look) -> bool:
+    """Whether the sender uses BBR, as far as is known."""
+    return {one.congestion for one in steady_sockets(look)} - {None} == {"bbr"}
+
+
+def is_crowded(look: Look) -> bool:
+    """Whether the path holds only a few packets of each of several streams.
+
+    None of them can send less, and with fewer than four in flight a loss ends in a timeout
+    (RFC 5681, section 3.2, needs three acknowledgements after it).
+    """
+    streams = (look.phase.run and look.phase.run.streams) or 1
+    if streams < 2 or not look.rate or not look.round_trip.shortest:
+        return False
+    share = look.rate * look.round_trip.shortest / 8 / streams
+    return share < FEW * (look.windows.mss or DEFAULT_MSS)
 
 
 def receiver_window(look: Look) -> Optional[Hit]:
@@ -100,7 +125,7 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     in_flight, room = windows.in_flight, windows.snd_wnd
     if in_flight is None or not room or limited < SOMEWHAT:
         return False
-    return in_flight >= AT_WINDOW * room and (windows.cwnd or 0.0) >= LARGER * room
+    return in_flight >= PACED * room and (windows.cwnd or 0.0) >= LARGER * room
 
 
 def _fills_window(look: Look, rate: float) -> bool:
@@ -208,8 +233,9 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     share = 1.0
-    if waits < HOARDS:
-        # Otherwise the reader never catches up, and is what the whole flow waits for.
+    if waits < HOARDS or (zero is None and fill < EXPLAINED and limited < SOMEWHAT):
+        # Otherwise the reader never catches up, and is what the whole flow waits for, unless its
+        # buffer has room all the same.
         share, is_waiting = limited, waits >= WAITS and fill > SLOW_READER
         is_closed = zero is not None and not _is_small_buffer(look, sockets)
         if limited < RECEIVER_LIMITED or not (is_waiting or is_closed):

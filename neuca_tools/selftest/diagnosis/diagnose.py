@@ -33,7 +33,7 @@ from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
-from neuca_tools.selftest.diagnosis.findings import ALONE, TRIFLE, Finding, of_each_direction, rank
+from neuca_tools.selftest.diagnosis.findings import ALONE, TRIFLE, Finding, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look
@@ -127,7 +127,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     judged = [result.passed for one, result in zip(looks, results) if not one.phase.search]
     all_passed = bool(judged) and all(judged)
     worse = worse_direction(session)
-    found = [*of_each_direction(_of_phases(looks, results), worse)]
+    found = [*_of_phases(looks, results)]
     ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
     inconclusive, unexplained = _inconclusive(looks, ranked), None
     if inconclusive is None and not all_passed:
@@ -186,8 +186,8 @@ def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) ->
         if is_disturbed and row.id in MEASURED:
             hit = replace(hit, confidence=_doubtful(hit.confidence))
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
-        found = _finding(row.id, row.title, severity, hit, reference)
-        yield replace(found, direction=worse) if row.id == ASYMMETRIC else found
+        way = worse if row.id == ASYMMETRIC else hit.direction
+        yield replace(_finding(row.id, row.title, severity, hit, reference), direction=way)
 
 
 def _doubtful(confidence: str) -> str:

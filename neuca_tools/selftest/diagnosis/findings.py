@@ -87,9 +87,12 @@ def _weight_in_phase(one: Finding) -> tuple[bool, float]:
 
 
 def rank(found: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
-    """The most important first; what another one explains (see `causes`) is information."""
+    """The most important first; what another one explains (see `causes`) is information.
+
+    Each direction is judged by itself, and what is left of a condition is then put together.
+    """
     certain = list(filter(_is_certain, found))
-    judged = [_unless_explained(one, certain) for one in found]
+    judged = of_each_direction([_unless_explained(one, certain) for one in found], worse)
     ordered = sorted(judged, key=lambda one: _order(one, worse))
     return tuple(_with_alternative(one, ordered) for one in ordered)
 

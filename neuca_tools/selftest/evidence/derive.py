@@ -16,15 +16,18 @@ from neuca_tools.selftest.evidence.look import (
     Throughput,
     Windows,
     data_sockets,
+    slow_start,
     steady_intervals,
     steady_samples,
 )
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
 Sockets = Sequence[tuple[Socket, ...]]
 # Bytes of a segment, if nothing is known: Ethernet's MTU without the headers of IPv4 and TCP.
 USUAL_MSS = 1448
+ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least value
 
 
 def look(evidence: Evidence, phase: Phase) -> Look:
@@ -45,7 +48,11 @@ def look(evidence: Evidence, phase: Phase) -> Look:
         phase,
         Throughput(steady, rate, tuple(rates), loss, retransmits),
         _windows(run, steady, samples, late),
-        RoundTrip(_rtt(late, steady, evidence), _min_rtt(sockets, flow, evidence)),
+        RoundTrip(
+            _rtt(late, steady, evidence),
+            _min_rtt(sockets, flow, evidence),
+            _low(phase.sender_trace, rough) or _least(_seconds(late, "rtt")),
+        ),
     )
 
 
@@ -53,6 +60,19 @@ def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) ->
     """The median round trip, from the best source that has one."""
     by_iperf = [one.rtt for one in intervals]
     return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
+
+
+def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
+    """Seconds that a tenth of the round trips did not exceed; None if too few are known."""
+    points = trace.points("rtt")
+    begin = points[0][0] + slow_start(rtt) if points else 0.0
+    late = sorted(value for time, value in points if time >= begin)
+    return late[len(late) // 10] if len(late) >= ENOUGH else None
+
+
+def _least(values: Sequence[float]) -> Optional[float]:
+    """The least of the samples, which are fewer than the points of a trace; None of too few."""
+    return min(values) if len(values) >= FEW else None
 
 
 def _rates(intervals: Sequence[Interval]) -> list[float]:
@@ -120,9 +140,16 @@ def _is_flat(cwnds: Sequence[float]) -> bool:
 
 
 def _with_all_streams(samples: Sequence[Sample], sockets: Sockets) -> list[Sample]:
-    """The samples with the most streams: those before and after the test have fewer."""
-    most = max(map(len, sockets), default=0)
-    return [sample for sample, found in zip(samples, sockets) if len(found) == most]
+    """The samples with the most streams: those before and after the test have fewer.
+
+    Of a connection that is being closed the kernel knows only that it exists.
+    """
+    open_ones = [sum(one.mss is not None for one in found) for found in sockets]
+    most = max(open_ones, default=0)
+    if not most:
+        open_ones = list(map(len, sockets))
+        most = max(open_ones, default=0)
+    return [sample for sample, count in zip(samples, open_ones) if count == most]
 
 
 def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float]:

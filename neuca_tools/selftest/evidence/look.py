@@ -20,6 +20,10 @@ ROUND_TRIPS = 20
 STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D10)
 # A congestion window that varies less than this share is capped; iperf3's text has three digits.
 FLAT = 0.02
+# Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
+SLICE = 0.003
+# How many of them a round trip may wait for: two hosts, and the queue of the CPU is not empty.
+WAITS = 3
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,15 @@ class Windows:
 
 @dataclass(frozen=True)
 class RoundTrip:
-    """Seconds: `under_load` is the median during the phase, `shortest` the least ever seen."""
+    """Seconds: `under_load` is the median during the phase, `shortest` the least ever seen.
+
+    `low` is what a tenth of the round trips under load did not exceed, as the trace has it, or the
+    least of all samples.
+    """
 
     under_load: Optional[float] = None
     shortest: Optional[float] = None
+    low: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -187,15 +196,27 @@ class Look:
 
     @property
     def queueing(self) -> Optional[float]:
-        """The round trip under this load as a multiple of the idle one.
+        """The round trip under this load as a multiple of the idle one, without `noise`.
 
-        What idle round trips usually took beyond the shortest is no queue, but busy hosts.
+        On a busy host the shorter round trips tell more: they did not wait for a CPU.
         """
         shortest = self.round_trip.shortest
         if not self.round_trip.under_load or not shortest:
             return None
-        noise = max(0.0, (self.evidence.idle.p50 or 0.0) - shortest)
-        return max(self.round_trip.under_load - noise, shortest) / shortest
+        usual = self.round_trip.under_load - self.noise
+        low = (self.round_trip.low or 0.0) - SLICE / 2
+        return max(usual, low if self.is_disturbed else 0.0, shortest) / shortest
+
+    @property
+    def noise(self) -> float:
+        """Seconds that a busy host adds to a round trip, which are no queue on the path.
+
+        The kernel answers by itself, and waits for a CPU at most. Requests that the idle round
+        trips were measured with wait for the programs of both ends as well.
+        """
+        if self.phase.sender:
+            return WAITS * SLICE if self.is_disturbed else 0.0
+        return max(0.0, (self.evidence.idle.p50 or 0.0) - (self.round_trip.shortest or 0.0))
 
     def sender_fact(self, name: str) -> Optional[Fact]:
         return delta(self.phase.sender, name)
@@ -229,14 +250,14 @@ def steady_samples(samples: Sequence[Sample], rtt: Optional[float]) -> tuple[Sam
     """Without slow start; the later half of a test that was too short for that."""
     if len(samples) < 2:
         return tuple(samples)
-    begin = samples[0].time + _slow_start(rtt)
+    begin = samples[0].time + slow_start(rtt)
     late = tuple(sample for sample in samples if sample.time >= begin)
     if len(late) > 1:
         return late
     return tuple(samples[(len(samples) - 1) // 2 :])
 
 
-def _slow_start(rtt: Optional[float]) -> float:
+def slow_start(rtt: Optional[float]) -> float:
     """Seconds that slow start takes at most."""
     return max(START, ROUND_TRIPS * (rtt or 0))
 
@@ -246,7 +267,7 @@ def steady_intervals(intervals: Sequence[Interval], rtt: Optional[float]) -> tup
     counted = tuple(one for one in intervals if not one.omitted)
     late = counted
     if len(counted) == len(intervals):
-        late = tuple(one for one in counted if _is_after_slow_start(one, _slow_start(rtt)))
+        late = tuple(one for one in counted if _is_after_slow_start(one, slow_start(rtt)))
     if len(late) > 1:
         return late
     # Too short a test: at least the first interval is left out if two remain.

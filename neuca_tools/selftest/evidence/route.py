@@ -65,7 +65,7 @@ class OneWay:
     """Datagrams of one direction, by the sequence numbers of iperf3's sender and receiver.
 
     `sent` is the sender's count and `seen` the highest number that the receiver has seen; `lost`
-    are the gaps among these. `rate` is in bit/s.
+    are the gaps among these, and `losses` those of each interval. `rate` is in bit/s.
     """
 
     direction: str = "forward"
@@ -74,6 +74,7 @@ class OneWay:
     seen: Optional[int] = None
     lost: Optional[int] = None
     out_of_order: Optional[int] = None
+    losses: tuple[int, ...] = ()
 
     @property
     def loss(self) -> Optional[float]:

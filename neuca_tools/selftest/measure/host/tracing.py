@@ -14,8 +14,9 @@ from neuca_tools.selftest.measure.host import counters, kernel, tcp_info
 
 # Seconds between two points, and the most points of a test: a longer one has them further apart.
 EVERY, MOST = 0.1, 600
-# A point is followed by a pause of this many times what it took, so that a host with many CPUs or a
-# test with many connections spends at most 5% of a CPU on it.
+# A point is followed by a pause of this many times the CPU time that it took, so that a host with
+# many CPUs or a test with many connections spends at most 5% of a CPU on it. Not of the time that
+# passed: on a busy host most of that is spent waiting for a CPU.
 PAUSE = 20
 # Bytes of /proc/stat.
 LARGEST = 1024 * 1024
@@ -42,12 +43,12 @@ class Recorder:
 
     def turn(self) -> None:
         """Take a point if it is due."""
-        began = time.monotonic()
+        began, used = time.monotonic(), time.thread_time()
         if began < self._due:
             return
         self._points.append(Point(began, self._connections(), self._cpus()))
-        ended = time.monotonic()
-        self._due = max(began + self._every, ended + PAUSE * (ended - began))
+        pause = PAUSE * (time.thread_time() - used)
+        self._due = max(began + self._every, time.monotonic() + pause)
         if len(self._points) >= 2 * MOST:
             self._due = math.inf
 

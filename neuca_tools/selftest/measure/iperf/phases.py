@@ -19,12 +19,13 @@ from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.command import MOST_STREAMS, Test
 from neuca_tools.selftest.measure.iperf.conduct import conduct
 from neuca_tools.selftest.measure.iperf.plans import (
-    LOAD_SECONDS,
+    HALF,
     LOAD_STREAMS,
     LOWEST,
     STEP_SECONDS,
     Options,
     Rung,
+    load,
     loss_free,
     next_rate,
 )
@@ -32,7 +33,8 @@ from neuca_tools.selftest.measure.probes import roundtrip
 from neuca_tools.selftest.measure.probes.foreign import ForeignProbes, Times, interval
 from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_words
 
-# The part of the slowest rate at which one-way loss is measured.
+# The part of the slowest rate at which one-way loss is measured, or LOWEST if that is more, but
+# never more than half of the slowest: see D19.
 GENTLE = 0.1
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
@@ -209,13 +211,12 @@ class ThroughputSteps:
 
     def _loaded(self, helper: Helper, direction: str) -> tuple[Phase, Probes]:
         """Probe while there is load in one direction. Raises OSError."""
-        seconds = min(LOAD_SECONDS, self._options.seconds)
-        load = self._test(seconds, self._options.rate)
-        load = load._replace(streams=LOAD_STREAMS, direction=direction)
         rates = [one.rate for one in phase_results(self._evidence) if one.rate]
+        seconds, rate = load(self._options.seconds, self._options.rate, max(rates, default=None))
+        test = self._test(seconds, rate)._replace(streams=LOAD_STREAMS, direction=direction)
         port, every = self._options.port + 2, interval(min(rates, default=None))
         foreign = ForeignProbes(self._address, port, self._source, every)
-        (phase,) = conduct("rpm", load, helper, self._devices, foreign)
+        (phase,) = conduct("rpm", test, helper, self._devices, foreign)
         (result,) = phase_results(replace(self._evidence, phases=(phase,)))
         found = probes_of(phase, foreign.end(), self._evidence.idle_tcp.p50)
         return replace(phase, raw=None), replace(found, rate=result.rate)
@@ -225,7 +226,8 @@ class ThroughputSteps:
         if self._is_left_out("one-way"):
             return
         rates = [one.rate for one in phase_results(self._evidence) if one.rate]
-        rate = max(LOWEST, GENTLE * min(rates, default=0.0))
+        slowest = min(rates, default=LOWEST / HALF)
+        rate = min(max(LOWEST, GENTLE * slowest), HALF * slowest)
         seconds = min(STEP_SECONDS, self._options.seconds)
         for direction in ("forward", "reverse"):
             test = self._test(seconds, min(rate, self._options.rate or rate))
@@ -250,6 +252,7 @@ def one_way_of(phase: Phase) -> OneWay:
         seen=received.datagrams,
         lost=received.lost,
         out_of_order=received.out_of_order,
+        losses=tuple(one.lost for one in flow.intervals if one.lost is not None),
     )
 
 

@@ -37,9 +37,14 @@ CLOSE = 1.1
 OFFERED = 0.95
 # The longest duration of one step, in seconds.
 STEP_SECONDS = 5.0
+# Of what got through at the lowest rate: where that lost much, so much is offered next, if it is no
+# less than this, in bit/s. A policer passes it, and loss at random does not.
+HALF, SLOWEST = 0.5, 50e3
 # The longest load of the step rpm in each direction, in seconds: two to fill the queues, and those
 # that the moving averages of the result need. Its connections.
 LOAD_SECONDS, LOAD_STREAMS = 9.0, 8
+# The most bytes of that load, in each direction: 9 s at about 9 Gbit/s.
+LOAD_BYTES = 10e9
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
 
     Climb the ladder while nothing is lost, then search between the highest rate without loss and
     the lowest with loss. A rate that got through cancels every loss at a lower rate, as chance.
+    A small loss may be chance: the next rate shows it. If even the lowest rate loses much, half of
+    what got through is offered once.
     """
     if any(one.sent < OFFERED * one.asked for one in rungs):
         return None
@@ -104,15 +111,22 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     low, high = _bounds(rungs)
     if high is None:
         return _above(low, ladder)
+    is_first_loss = not rungs[-1].clean and sum(not one.clean for one in rungs) == 1
+    if is_first_loss and rungs[-1].loss < FEW:
+        above = _above(high, ladder)
+        if above is not None:
+            return above
     if not low:
-        # A small loss at the lowest rate may be chance: the next rate shows it.
-        first_of_all = len(rungs) == 1 and rungs[0].loss < FEW
-        if not first_of_all:
-            return None
-        return _above(high, ladder)
+        return _below(rungs[0]) if len(rungs) == 1 else None
     if len(rungs) >= len(ladder) + TRIES:
         return None
     return _between(low, high)
+
+
+def _below(lowest: Rung) -> Optional[float]:
+    """bit/s: half of what got through of the lowest rate; None if that is too little."""
+    rate = HALF * lowest.sent * (1 - lowest.loss)
+    return rate if rate >= SLOWEST else None
 
 
 def _bounds(rungs: Sequence[Rung]) -> tuple[float, Optional[float]]:
@@ -138,3 +152,15 @@ def _above(rate: float, ladder: Sequence[float]) -> Optional[float]:
 def loss_free(rungs: Sequence[Rung]) -> Optional[float]:
     """The highest rate in bit/s that was sent without loss; None if there was none."""
     return max((one.sent for one in rungs if one.clean), default=None)
+
+
+def load(seconds: float, rate: Optional[float], known: Optional[float]) -> tuple[float, float]:
+    """The seconds and the rate in bit/s of the load of the step rpm, at most LOAD_BYTES.
+
+    `rate` limits every step, and `known` is the highest that was measured, both in bit/s.
+    """
+    seconds = min(seconds, LOAD_SECONDS)
+    if known:
+        seconds = max(1.0, math.floor(min(seconds, LOAD_BYTES * 8 / known)))
+    most = LOAD_BYTES * 8 / seconds
+    return seconds, min(rate or most, most)

@@ -1,0 +1,111 @@
+"""A trial: a pass that is taken back unless it is confirmed in time (`neuca apply --try`).
+
+A process of its own makes the pass, holds the lock of passes while it waits, and then keeps the
+document or restores what was. It survives the terminal. If it is killed, or the host dies, the
+earlier document is still the active one: the next pass returns to it, and a boot begins with the
+earlier record, so that NICs have their earlier names.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Callable
+
+from neuca_tools.agent import trial_file
+from neuca_tools.agent.pass_report import log_pass, removed, report_of
+from neuca_tools.agent.purpose import Pass
+from neuca_tools.agent.status import status_of
+from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.transaction import Transaction
+from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
+from neuca_tools.errors import NeucaError
+from neuca_tools.files import lock_holder, locked
+from neuca_tools.guest import outcome as guest
+from neuca_tools.state import store, updates
+from neuca_tools.state.active_document import Intake, keep
+from neuca_tools.state.records import RECORD
+from neuca_tools.status.judge import Report, Status
+
+KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
+RESULT = "last-trial.json"  # in the run directory
+_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+Tell = Callable[[Report, Status], None]
+
+
+def run(config: Config, intake: Intake, seconds: float, tell: Tell) -> str:
+    """Make the pass, tell its outcome, wait, and return how the trial ended. Raises NeucaError.
+
+    SIGUSR1 confirms it; SIGTERM and SIGINT end it at once. They have to be blocked.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        store.demand_room(config.state)
+        earlier = store.read(config.state, RECORD) or {}
+        trial_file.save(config, intake, seconds, earlier)
+        deadline = time.monotonic() + seconds
+        try:
+            with host(config, intake) as handles:
+                end = _trial(handles, deadline, tell)
+        finally:
+            trial_file.remove(config)
+        if end == RETURNED:
+            trial_file.restore_record(config, earlier)
+        store.save(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
+    if end == KEPT:
+        guest.ask(config, intake)
+    return end
+
+
+def _trial(handles: Host, deadline: float, tell: Tell) -> str:
+    config, intake = handles.config, handles.intake
+    decision = handles.survey()
+    decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
+    transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
+    began = time.monotonic()
+    try:
+        outcome = transaction.run()
+    except NeucaError:
+        transaction.take_back(decision.have)
+        raise
+    gone = removed(decision, outcome.decision)
+    log_pass(outcome, gone)
+    report = report_of(config, outcome, gone, (), time.monotonic() - began)
+    tell(report, status_of(config, intake, outcome.decision, report))
+    if _is_confirmed(deadline):
+        keep(intake, config.state, config.run_directory)
+        return KEPT
+    result = transaction.take_back(decision.have)
+    log_result(result)
+    return STUCK if result.failures else RETURNED
+
+
+def _is_confirmed(deadline: float) -> bool:
+    """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds)."""
+    found = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
+    return found is not None and found.si_signo == signal.SIGUSR1
+
+
+def confirm(config: Config) -> None:
+    """Confirm the trial in progress, and wait until it has been kept. Raises NeucaError."""
+    lock = config.run_directory / "lock"
+    pid = trial_file.found(config).get("pid")
+    if not pid or pid != lock_holder(lock):
+        raise NeucaError("confirm: no trial is in progress")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    with locked(lock, config.command_timeout):
+        result = store.read(config.run_directory, RESULT) or {}
+    if (result.get("pid"), result.get("end")) != (pid, KEPT):
+        raise NeucaError("confirm: too late, the trial has ended")
+
+
+def block(signals: Collection[signal.Signals] = _SIGNALS) -> None:
+    """Block the signals that end a trial, before its process is told to anybody."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

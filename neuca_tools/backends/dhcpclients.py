@@ -1,0 +1,235 @@
+"""The DHCP clients that the agent starts: dhclient or dhcpcd, one process for each link.
+
+Where systemd runs, each is a unit of its own (neuca-dhcp@.service), which outlives the agent, and
+which systemd starts again if it ends. Elsewhere it is a process in a session of its own, which is
+recognised by its process ID and the moment of its start. In both cases the unit or process begins
+as our helper, which becomes the client (`commands.dhcp_helper`).
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from typing import Any, Optional
+
+from neuca_tools.backends import dhcplease
+from neuca_tools.backends.bus import Bus
+from neuca_tools.errors import ManagerError, ObserveError
+from neuca_tools.files import applying, names_in, read_bytes, text_of, write_files
+from neuca_tools.model import OwnClients
+
+PROGRAMS = ("dhclient", "dhcpcd")  # the preferred one first
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# The suffixes of the files of one client in the directory of all of them.
+REQUEST, GONE, PROCESS = ".json", ".gone", ".process"
+PLACE = "dhcp"  # the directory of all clients, in the run directory
+RUN = Path("/run/neuca")  # the directory in which the unit has its files
+LARGEST = 1 << 16  # bytes of a request
+ENDS = 10.0  # seconds that a client gets to give up its lease
+_SYSTEMD, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
+_MANAGER = f"{_SYSTEMD}.Manager"
+_ALIVE = ("active", "activating", "reloading", "deactivating")
+# What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
+_ENABLED = (
+    "etc/systemd/system/*.wants/NetworkManager.service",
+    "etc/systemd/system/*.wants/systemd-networkd.service",
+    "run/systemd/system/*.wants/systemd-networkd.service",
+    "etc/rc[2-5].d/S*network-manager",
+)
+
+
+def program(choice: str) -> str:
+    """The path of the client for `[linux] dhcp-client`; empty if there is none to use."""
+    if choice == "none":
+        return ""
+    names = PROGRAMS if choice == "auto" else (choice,)
+    from shutil import which
+
+    return next(filter(None, (which(name, path=PATH) for name in names)), "")
+
+
+def is_manager_enabled(root: Path = Path("/")) -> bool:
+    """Whether a network manager is enabled, which may not run yet."""
+    return any(True for pattern in _ENABLED for _ in root.glob(pattern))
+
+
+def runs_units(run_directory: Path) -> bool:
+    """Whether systemd runs, and its unit for clients has its files in this directory."""
+    return run_directory == RUN and Path("/run/systemd/system").is_dir()
+
+
+class Units:
+    """The clients as units of systemd."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    def alive(self) -> frozenset[str]:
+        """The labels of the clients that run, or that systemd is about to start."""
+        pattern = _unit("*")
+        what = "asked systemd for the DHCP clients"
+        found = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        before, after = pattern.split("*")
+        return frozenset(
+            str(unit[0])[len(before) : -len(after)]
+            for unit in found
+            if str(unit[3]) in _ALIVE or int(unit[7])
+        )
+
+    def restart(self, label: str) -> None:
+        """Raises ManagerError."""
+        self._call(f'start "{_unit(label)}"', "RestartUnit", "ss", _unit(label), "replace")
+
+    def stop(self, label: str) -> None:
+        """Raises ManagerError."""
+        self._call(f'stop "{_unit(label)}"', "StopUnit", "ss", _unit(label), "replace")
+
+    def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
+        owner = self._bus.owner(_SYSTEMD)
+        if owner is None:
+            raise ManagerError(f"{what}: systemd is not on the system bus")
+        method = f"{_MANAGER}.{member}"
+        return self._bus.call(what, owner, _PATH, method, signature, *arguments)
+
+
+def _unit(label: str) -> str:
+    return f"neuca-dhcp@{label}.service"
+
+
+class Clients:
+    """The clients with their files in `place`. Without `units`, they are plain processes."""
+
+    def __init__(self, place: Path, helper: Path, units: Optional[Units] = None) -> None:
+        self._place, self._helper, self._units = place, helper, units
+
+    def read(self, choice: str) -> OwnClients:
+        """What was started, and what of it runs. Raises ObserveError."""
+        requests = dict(self._requests())
+        return OwnClients(
+            program(choice),
+            str(self._helper),
+            choice not in ("auto", "none"),
+            is_manager_enabled(),
+            requests,
+            self._alive(requests),
+            dict(dhcplease.refusals(self._place)),
+        )
+
+    def _requests(self) -> Iterator[tuple[str, str]]:
+        """The requests by label; one that is withdrawn counts until its lease has been given up."""
+        for name in names_in(self._place):  # .json follows .gone, and overrides it
+            label, suffix = name[: -len(REQUEST)], name[-len(REQUEST) :]
+            if suffix not in (REQUEST, GONE):
+                continue
+            try:
+                content = read_bytes(self._place / name, LARGEST) or b""
+            except OSError as error:
+                raise ObserveError(f'read "{self._place / name}": {error.strerror}') from error
+            yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
+
+    def _alive(self, labels: Iterable[str]) -> frozenset[str]:
+        labels = frozenset(labels)
+        if self._units is None or not labels:
+            return frozenset(one for one in labels if self._process(one))
+        try:
+            return labels & self._units.alive()
+        except ManagerError:
+            return labels  # it is not known that any has ended
+
+    def start(self, label: str, request: str) -> None:
+        """Start the client, or start it again. Raises ApplyError, ManagerError."""
+        path = self._place / f"{label}{REQUEST}"
+        self._end(label)
+        write_files({path: request.encode(), path.with_suffix(GONE): None})
+        if self._units is not None:
+            self._units.restart(label)
+            return
+        import subprocess
+
+        with applying(f'run "{self._helper}"'):
+            process = subprocess.Popen(
+                [self._helper, "start", path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        mark_process(path, process.pid)
+
+    def stop(self, label: str) -> None:
+        """End the client, which gives up its lease; remove what the lease has set, and its files.
+
+        Raises ApplyError, ManagerError.
+        """
+        path, gone = self._place / f"{label}{REQUEST}", self._place / f"{label}{GONE}"
+        with applying(f'rename "{path}"'), suppress(FileNotFoundError):
+            path.rename(gone)
+        if self._units is not None:
+            self._units.stop(label)
+            if label in self._units.alive():
+                return  # ExecStop= of the unit does the rest
+        if self._process(label):
+            import subprocess
+
+            with suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run([self._helper, "stop", gone], check=False, timeout=ENDS)
+        self._end(label)
+        forget(gone)
+
+    def _end(self, label: str) -> None:
+        """End a client that is a plain process, without giving up its lease."""
+        pid = self._process(label)
+        if not pid:
+            return
+        with suppress(OSError):
+            handle = os.pidfd_open(pid)
+            try:
+                os.kill(pid, signal.SIGTERM)
+                wait(handle, ENDS)
+            finally:
+                os.close(handle)
+
+    def _process(self, label: str) -> int:
+        """The ID of the process of a client; 0 if it does not run."""
+        pid, _, began = text_of(self._place / f"{label}{PROCESS}").partition(" ")
+        if pid.isdecimal() and began and _began(int(pid)) == began:
+            return int(pid)
+        return 0
+
+
+def mark_process(path: Path, pid: int) -> None:
+    """Note the process of the client with this request. Raises ApplyError.
+
+    The agent and the process itself do so: one of them may be killed before.
+    """
+    write_files({path.with_suffix(PROCESS): f"{pid} {_began(pid)}".encode()})
+
+
+def wait(handle: int, seconds: float) -> None:
+    """Wait until the process of a descriptor (pidfd_open(2)) has ended."""
+    select([handle], [], [], seconds)
+
+
+def forget(gone: Path) -> None:
+    """Remove what a lease has set, and all files of the client. Raises ApplyError."""
+    label = gone.name[: -len(GONE)]
+    dhcplease.drop(gone.with_name(f"{label}{dhcplease.LEASE}"))
+    for name in names_in(gone.parent):
+        if name.startswith(f"{label}.") and name[len(label) :].count(".") == 1:
+            with suppress(OSError):
+                (gone.parent / name).unlink()
+
+
+def _began(pid: int) -> str:
+    """When a process began, in clock ticks since the boot; empty if it has ended (proc(5))."""
+    words = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    if len(words) < 20 or words[0] in "ZX":
+        return ""
+    return words[19]

@@ -1,0 +1,45 @@
+"""Becomes the DHCP client of a link, is told of its leases, and gives them up.
+
+`run FILE` becomes dhclient or dhcpcd for the request in FILE, and so does `start FILE` where there
+are no units of systemd; `stop FILE` gives up the lease.
+Without arguments it is the script of the client, with the lease in its environment.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.agent import dhcp_helper
+from neuca_tools.errors import NeucaError
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Exit code 0, also for a lease that is not used; 1 for an error.
+
+    A client whose script fails would decline the lease, and ask for another one at once.
+    """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        if given[:1] in (["run"], ["start"]) and len(given) == 2:
+            dhcp_helper.become(Path(given[1]), is_plain=given[0] == "start")
+        elif given[:1] == ["stop"] and len(given) == 2:
+            dhcp_helper.give_up(Path(given[1]))
+        elif not given and dhcp_helper.FILE in os.environ:
+            dhcp_helper.hear(os.environ)
+        else:
+            print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)
+            return 2
+    except NeucaError as error:
+        print(f"dhcp-helper: {error.text}", file=sys.stderr)
+        return 1 if given else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

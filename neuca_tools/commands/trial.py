@@ -1,0 +1,120 @@
+"""`neuca apply --try` and `neuca confirm`: a pass that is taken back unless it is confirmed."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import NoReturn, Optional
+
+from neuca_tools.agent import trial
+from neuca_tools.agent.first_boot import check
+from neuca_tools.commands.context import (
+    configuration,
+    document,
+    report_faults,
+    require_root,
+    untold,
+)
+from neuca_tools.config import Config
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
+from neuca_tools.state.active_document import Intake
+from neuca_tools.status import render
+from neuca_tools.status.judge import Report, Status
+
+ENDS = {
+    trial.KEPT: "kept: the document is the active one from now on",
+    trial.RETURNED: "not confirmed: the earlier configuration is back",
+    trial.STUCK: "not confirmed, and not all of it could be taken back",
+}
+TERMINAL = 0  # the descriptor of standard input
+_LARGEST = 65536  # bytes that are read at once
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`neuca confirm`."""
+    config = configuration(arguments)
+    require_root("neuca confirm")
+    trial.confirm(config)
+    print("kept")
+    return EXIT_OK
+
+
+def apply_on_trial(config: Config, source: Optional[str], length: float) -> int:
+    """Try a document, and return the exit code of the pass, or EXIT_FAILED if it was taken back."""
+    check(config)
+    intake = document(config, source)
+    code = report_faults(intake, config)
+    if intake.document is None:
+        raise NeucaError("apply --try: there is no document to try")
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _child(config, intake, length, theirs)
+    theirs.close()
+    with ours:
+        return _watch(ours, pid, code)
+
+
+def _child(config: Config, intake: Intake, length: float, parent: socket.socket) -> NoReturn:
+    """The process of the trial, which has no terminal to lose."""
+    code = EXIT_FAILED
+    try:
+        os.setsid()
+        trial.block()
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+        def tell(report: Report, status: Status) -> None:
+            left = untold(status.problems, intake, config)
+            lines = render.undone(left, status.names)
+            lines.append(render.applied(status.data["state"], len(report.changed), status.problems))
+            lines.append(
+                f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
+            )
+            _send(parent, "\n".join(lines) + "\n")
+
+        end = trial.run(config, intake, length, tell)
+        _send(parent, ENDS[end] + "\n")
+        code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
+    except NeucaError as error:
+        _send(parent, f"neuca: {error.text}\n")
+    finally:
+        parent.close()
+        os._exit(code)
+
+
+def _send(parent: socket.socket, text: str) -> None:
+    """Tell the command, which may be gone."""
+    with suppress(OSError):
+        parent.sendall(text.encode("utf-8", "backslashreplace"))
+
+
+def _watch(child: socket.socket, pid: int, code: int) -> int:
+    """Print what the child tells; a line from the terminal confirms, an interrupt takes back."""
+    waiting: list[int] = [child.fileno()]
+    if sys.stdin is not None and sys.stdin.isatty():
+        waiting.append(TERMINAL)
+    while True:
+        try:
+            ready, _, _ = select.select(waiting, [], [])
+            if TERMINAL in ready:
+                waiting.remove(TERMINAL)
+                if os.read(TERMINAL, _LARGEST):
+                    os.kill(pid, signal.SIGUSR1)
+            if child.fileno() in ready:
+                text = child.recv(_LARGEST)
+                if not text:
+                    break
+                sys.stdout.write(text.decode("utf-8", "replace"))
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            os.kill(pid, signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status) or code

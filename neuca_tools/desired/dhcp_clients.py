@@ -1,0 +1,170 @@
+"""Who does DHCP on which link: a network manager of the host, or a program that the agent starts.
+
+networkd does it on links of all kinds, NetworkManager on NICs: it would take a virtual link for its
+own, and delete it with the profile. dhclient or dhcpcd does the rest, a process for each link.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from neuca_tools.dataclass import replace
+from neuca_tools.desired import dhcp_files, platform_roles
+from neuca_tools.desired.dhcp_files import MANAGERS, OWN, label
+from neuca_tools.desired.management import ANSWERED
+from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, World
+from neuca_tools.model.topology import identity, is_nic
+
+PACKAGES = "dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
+UNSERVED = (
+    "it has no DHCP lease, and there is no program here to get one: neither systemd-networkd nor"
+    f" NetworkManager runs, and neither dhclient nor dhcpcd is installed: install {PACKAGES}"
+)
+NOT_INSTALLED = (
+    "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"
+    f" install {PACKAGES}"
+)
+
+
+def wants(request: LinkRequest) -> bool:
+    """Whether the document has DHCP or router advertisements on this link."""
+    found = request.automatic
+    if found is None or request.key.kind == "vrf" or request.state in ("down", "user"):
+        return False
+    return bool(found.dhcp4 or found.dhcp6 or found.accept_ra)
+
+
+def client(world: World, roles: Roles) -> str:
+    """The manager that is the client, empty for none: one that has the management NIC if possible.
+
+    Before any manager runs, in the boot, it is the one that has files of ours.
+    """
+    if world.own_clients.forced or _is_plain(world):
+        return ""
+    if not world.managers:
+        before = {manager for manager, _ in dhcp_files.known(world.files).values()}
+        return next((name for name in MANAGERS if name in before), "")
+    running = [name for name in MANAGERS if name in world.managers]
+    names = {world.devices[index].name for index in roles.management if index in world.devices}
+    for name in running:
+        if any(world.managers[name].get(interface) == "managed" for interface in names):
+            return name
+    return next(iter(running), "")
+
+
+def _is_plain(world: World) -> bool:
+    """Whether this is a host without managers, on which a program of its own can do DHCP.
+
+    Early in a boot, a manager that is enabled may not run yet.
+    """
+    own = world.own_clients
+    is_early = own.expected and world.age < ANSWERED
+    return bool(own.program) and world.unmanaged and not is_early
+
+
+def serves_virtual(world: World) -> bool:
+    """Whether something here can do DHCP on virtual links."""
+    own = world.own_clients
+    if own.program and (own.forced or _is_plain(world) or "networkmanager" in world.managers):
+        return True
+    is_known = any(manager == "networkd" for manager, _ in dhcp_files.known(world.files).values())
+    return not own.forced and ("networkd" in world.managers or is_known)
+
+
+def assigned(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
+) -> Roles:
+    """The roles with the clients, by the links on which they are to work.
+
+    Without a complete document, unlisted NICs keep what they have. Without a client, NICs with DHCP
+    are left to whatever program does it.
+    """
+    manager = client(world, roles)
+    clients = _clients(requests, roles, world, manager)
+    if manager and not complete:
+        for known, key in dhcp_files.known(world.files).values():
+            if known == manager and roles.role(key.mac) == "unlisted":
+                clients[key] = manager
+    found = replace(roles, clients=clients)
+    if manager:
+        return found
+    return replace(found, left=platform_roles.leased(requests, found))
+
+
+def _clients(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, manager: str
+) -> dict[LinkKey, str]:
+    """The client of each requested dataplane link that has one."""
+    ports = set(_ports(requests, roles, world))
+    here = find_links(world, roles)
+    clients: dict[LinkKey, str] = {}
+    for key, request in requests.items():
+        if key in ports or roles.role_of(key) != "dataplane" or not wants(request):
+            continue
+        device = here.get(key)
+        index = device.index if device else 0
+        if manager == "networkd" or (manager and not key.rank):
+            clients[key] = manager
+        elif _is_for_own(request, index, world):
+            clients[key] = OWN
+    return clients
+
+
+def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
+    """Whether the program that we start does DHCP on the link: on none that has another's lease."""
+    own, asked = world.own_clients, request.automatic
+    if not own.program or asked is None or not asked.dhcp4:
+        return False
+    if not (own.forced or _is_plain(world) or "networkmanager" in world.managers):
+        return False
+    is_leased = any(leased == index and one.version == 4 for leased, one in world.leased)
+    return not is_leased or label(request.key) in own.requests
+
+
+def _ports(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> Iterator[LinkKey]:
+    """The links that are, or are to be, members of a bond or ports of a bridge.
+
+    On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
+    """
+    free = {mac for mac, device in roles.nics.items() if not device.master}
+    for device in filter(is_nic, world.devices.values()):
+        if device.master and identity(device) not in free:
+            yield LinkKey(identity(device))
+    for request in requests.values():
+        if request.virtual is not None:
+            yield from request.virtual.members
+
+
+def unserved(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
+) -> Iterator[Problem]:
+    """A problem for each NIC on which no program does the DHCP that is asked for."""
+    is_missing = world.own_clients.forced and not world.own_clients.program
+    if not is_missing and (not world.unmanaged or world.age < ANSWERED):
+        return
+    for key, request in requests.items():
+        device = roles.nics.get(key.mac)
+        if device is None or key.rank or roles.role(key.mac) != "dataplane":
+            continue
+        has_lease = any(index == device.index for index, _ in world.leased)
+        if key in roles.clients or has_lease or not platform_roles.is_leased(request):
+            continue
+        if wants(request):
+            yield Problem("refused", NOT_INSTALLED if is_missing else UNSERVED, key)
+
+
+def without_kernel(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles
+) -> dict[LinkKey, LinkRequest]:
+    """The requests, without router advertisements for the kernel where a manager reads them."""
+    found = dict(requests)
+    for key in roles.handed(MANAGERS) & requests.keys():
+        request = found[key]
+        sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
+        found[key] = replace(request, sysctls=sysctls)
+    return found

@@ -1,0 +1,37 @@
+"""Keys of platforms' documents that are correct although the agent does not use them.
+
+Sources: the reference of netplan 1.1 (netplan-yaml(5)), the schema of cloud-init 26.2
+(schema-network-config-v1.json), and nova's doc/api_schemas/network_data.json.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+# The keys below these are names that users choose.
+NAMED = frozenset(
+    "ethernets bonds bridges tunnels vlans vrfs wifis modems dummy-devices virtual-ethernets"
+    " nm-devices path-cost port-priority bridge_pathcost bridge_portprio access-points"
+    " external-ids other-config passthrough".split()
+)
+NETPLAN = frozenset(
+    "network nameservers dhcp4-overrides dhcp6-overrides config"
+    " access-points advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy"
+    " auth auto-config band bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio"
+    " bond-ad_actor_system bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key"
+    " bond-ad_partner_mac bond-ad_user_port_key bond-mii_status bond-num_unsol_na"
+    " bond-peer_notif_delay bond-queue_id bond-slaves bond-tlb_dynamic_lb bond-use_carrier"
+    " bridge_gcint bridge_hw bridge_maxwait bridge_ports bridge_waitport broadcast bssid ca-cert"
+    " ca-certificate certificate channel checksums client-certificate client-key"
+    " client-key-password congestion-window connection-mode controller"
+    " delay-virtual-functions-rebind device device-id dhcp-identifier do-not-fragment"
+    " embedded-switch-mode endpoint extensions external-ids fail-mode flow-label hidden identity"
+    " infiniband-mode input ipv4 ipv6 ipv6-address-generation ipv6-address-token"
+    " keep_configuration keepalive key key-management keys label lacp lifetime limit mac-learning"
+    " mcast-snooping method neigh-suppress network-id networkmanager notifications number"
+    " openvswitch optional-addresses other-config output passthrough password peers phase2-auth pin"
+    " port-range ports private private-key protocols public regulatory-domain rstp shared"
+    " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid virtual-function-count"
+    " wakeonwlan".split()
+)
+OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())

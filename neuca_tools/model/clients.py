@@ -1,0 +1,29 @@
+"""The DHCP clients that the agent starts on links that no network manager serves."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from neuca_tools.dataclass import dataclass, field
+
+
+@dataclass(frozen=True)
+class OwnClients:
+    """The DHCP clients that the agent starts, one process for each link.
+
+    `program` is the path of dhclient or dhcpcd, empty if none may be used or none is installed;
+    `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
+    manager is enabled that may still start. `requests` has what each client was started with, by
+    the label of the link (`dhcp_files.label`); those that are `alive` run. `helper` is the program
+    that they tell of leases. `refused` says, by interface index, why a lease is not used.
+    """
+
+    program: str = ""
+    helper: str = ""
+    forced: bool = False
+    expected: bool = False
+    requests: Mapping[str, str] = field(default_factory=dict)
+    alive: frozenset[str] = frozenset()
+    refused: Mapping[int, str] = field(default_factory=dict)

@@ -1,0 +1,77 @@
+"""Starting and stopping the DHCP clients of links that no network manager serves."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.dataclass import dataclass
+from neuca_tools.model import LinkKey
+from neuca_tools.plan.operation import Operation, Phase, Value, Writer
+
+
+@dataclass(frozen=True)
+class ClientOperation(Operation):
+    """A change of the client of one link; `label` is `desired.dhcp_files.label` of its key.
+
+    Its failure is none of the link, and a roll-back leaves clients alone.
+    """
+
+    key: LinkKey
+    label: str
+
+    @property
+    def target(self) -> str:
+        return str(self.key)
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return frozenset({self.key.mac, str(self.key)})
+
+
+@dataclass(frozen=True)
+class StartClient(ClientOperation):
+    """Start the client, or start it again with another request."""
+
+    kind = "start-dhcp"
+    phase = Phase.CLIENT
+    request: str
+    name: str
+
+    @property
+    def target(self) -> str:
+        return self.name
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return frozenset({self.key.mac})
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, self.request
+
+    @property
+    def text(self) -> str:
+        return f"start the DHCP client of {self.name}"
+
+    def run(self, writer: Writer) -> None:
+        writer.start_client(self.label, self.request)
+
+
+@dataclass(frozen=True)
+class StopClient(ClientOperation):
+    """End the client, and remove what its lease has set."""
+
+    kind = "stop-dhcp"
+    phase = Phase.MARK
+    request: str
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return self.request, None
+
+    @property
+    def text(self) -> str:
+        return f"stop the DHCP client of {self.key}, and give up its lease"
+
+    def run(self, writer: Writer) -> None:
+        writer.stop_client(self.label)

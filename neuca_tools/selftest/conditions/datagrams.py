@@ -1,0 +1,211 @@
+"""D19: loss at random; and what datagrams, sent evenly, tell about the loss that TCP sees."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule, Session, first
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.udp import (
+    counted_losses,
+    flow_of,
+    is_losing,
+    lost,
+    offered,
+    received,
+)
+from neuca_tools.selftest.evidence.look import Look
+
+HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
+# Datagrams that should be lost at the loss rate of the other tests: the probability that none is
+# lost is then 5 % (exp(-3)).
+EXPECTED = 3
+HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
+# Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
+SURELY, CONTRAST = 20, 4
+DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
+# Of the datagrams: TCP hardly works beside so much loss at random.
+DEADLY = 0.25
+CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
+# Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
+GENTLE = 0.5
+# Of gently sent datagrams, and how many: a host that is busy for a moment loses fewer (D19).
+NOTABLE, SEVERAL = 0.003, 5
+SPREAD = 0.75  # of the intervals that loss at random would be in
+# TCP sees what is lost at random as well: at least this part of the share of the datagrams.
+SEEN = 0.3
+
+
+class Count(NamedTuple):
+    """Datagrams: how many were lost, and of how many; `losses` are those of each interval.
+
+    `rate` is the highest at which they were offered, in bit/s.
+    """
+
+    lost: int = 0
+    sent: int = 0
+    losses: tuple[int, ...] = ()
+    rate: float = 0.0
+
+    @property
+    def share(self) -> float:
+        return self.lost / max(1, self.sent)
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether as many intervals have losses as chance would give them.
+
+        A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
+        """
+        count, lost = len(self.losses), sum(self.losses)
+        if count < 2 or not lost:
+            return self.lost >= SURELY
+        expected = count * (1 - (1 - 1 / count) ** lost)
+        return sum(map(bool, self.losses)) >= SPREAD * expected
+
+
+def random_loss(session: Session) -> Optional[Hit]:
+    """Even the slowest test loses datagrams, so that no queue overflows."""
+    slowest = slowest_test(session.looks)
+    if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
+        return _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
+    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    alone.sort(key=lambda one: -gentle(session, one).share)
+    return first(_random_beside(one, session) for one in alone)
+
+
+def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
+    return Hit(
+        0.95,
+        f"{amounts.percent(loss)} is lost even at {amounts.rate(rate)}: "
+        "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
+        (fact("lost / datagrams", loss),),
+        f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
+        "optic",
+        direction=direction,
+    )
+
+
+def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
+    """Datagrams are lost that were sent gently, and TCP loses as much as these or more."""
+    found = gentle(session, tcp)
+    if found.lost < SEVERAL or found.share < NOTABLE or not found.is_spread:
+        return None
+    if (tcp.loss or 0.0) < SEEN * found.share:
+        return None
+    faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
+    if not all(map(is_losing, faster)):
+        return None
+    hit = _random(found.share, found.rate, tcp.phase.direction, session)
+    return replace(hit, confidence=MEDIUM)
+
+
+def _driver_counters(session: Session) -> str:
+    device = session.evidence.local.planned
+    return f"ethtool -S {device}, ethtool {device}" if device else "ethtool, ethtool -S"
+
+
+def gentle(session: Session, tcp: Look) -> Count:
+    """Those in the direction of this test that were offered at no more than half of its rate."""
+    most = GENTLE * (tcp.rate or 0.0)
+    return _added(
+        session, tcp, most, (one for one in _of_direction(session, tcp) if offered(one) <= most)
+    )
+
+
+def evenly_sent(session: Session, tcp: Look) -> Count:
+    """Those that a policer lets pass, if one does: no faster than TCP, or faster without loss."""
+    most = tcp.rate or 0.0
+    chosen = (
+        one
+        for one in _of_direction(session, tcp)
+        if offered(one) <= most or (one.loss or 0.0) < CLEARLY
+    )
+    return _added(session, tcp, most, chosen)
+
+
+def _of_direction(session: Session, tcp: Look) -> list[Look]:
+    same = (one for one in session.looks if is_same_way(one, tcp))
+    return [one for one in same if not _is_counted(one)]
+
+
+def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
+    """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
+    found = [Count(lost(one), received(one), _losses(one), offered(one)) for one in looks]
+    found += [
+        Count(one.lost or 0, one.seen or 0, one.losses, one.rate or 0.0)
+        for one in session.evidence.one_way
+        if one.direction == tcp.phase.direction and one.loss is not None and (one.rate or 0) <= most
+    ]
+    losses = tuple(lost for one in found for lost in one.losses)
+    total, sent = sum(one.lost for one in found), sum(one.sent for one in found)
+    return Count(total, sent, losses, max((one.rate for one in found), default=0.0))
+
+
+def _losses(look: Look) -> tuple[int, ...]:
+    return tuple(one.lost for one in flow_of(look).intervals if one.lost is not None)
+
+
+def is_same_way(udp: Look, tcp: Look) -> bool:
+    return udp.protocol == "udp" and udp.phase.direction == tcp.phase.direction
+
+
+def _is_counted(udp: Look) -> bool:
+    """Whether the hosts' own counters say where datagrams were dropped."""
+    return bool(lost(udp)) and counted_losses(udp) >= HALF * lost(udp)
+
+
+def hits_bursts(tcp: Look, session: Session) -> bool:
+    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
+    found, loss = evenly_sent(session, tcp), tcp.loss or 0.0
+    return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
+
+
+def _is_random(slowest: Look, session: Session) -> bool:
+    """Whether no counter explains the loss, and whatever is sent faster is lost as well.
+
+    TCP cannot live with much loss at random: where it carries as much as the datagrams that got
+    through, what is dropped is what exceeds a rate.
+    """
+    if _is_counted(slowest) or any(hits_bursts(one, session) for one in session.tcp):
+        return False
+    if (slowest.loss or 0.0) > DEADLY and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0):
+        return False
+    others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
+    # One fast test says nothing about slow ones.
+    if not others:
+        return _is_slow(slowest)
+    return all(map(is_losing, others))
+
+
+def _fastest_tcp(session: Session) -> float:
+    rates = [one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward"]
+    return max(rates, default=0.0)
+
+
+def _is_slow(look: Look) -> bool:
+    """Whether a test is far below what the path should carry."""
+    rate, expect = look.rate or 0, look.evidence.expect
+    return rate <= DELIBERATE or bool(expect and rate <= 0.15 * expect)
+
+
+def _significant_tests(looks: Sequence[Look]) -> list[Look]:
+    """The UDP tests with enough datagrams: it may be chance that a short slow one lost none."""
+    udp = [one for one in looks if one.protocol == "udp" and one.loss is not None]
+    lossy = [one for one in udp if is_losing(one)]
+    share = sum(map(lost, lossy)) / max(1, sum(map(received, lossy)))
+    return [one for one in udp if not share or received(one) * share >= EXPECTED]
+
+
+def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
+    """The significant UDP test that offered the lowest rate."""
+    return min(_significant_tests(looks), key=offered, default=None)
+
+
+DATAGRAMS_SESSION = (Rule("D19", "random loss", FAULT, random_loss),)

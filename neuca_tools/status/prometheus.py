@@ -1,0 +1,115 @@
+"""The status as metrics: OpenMetrics 1.0 that is also Prometheus' text format 0.0.4.
+
+The textfile collector of the node exporter reads the latter, and takes the end mark of the former
+as a comment. It rejects a file with two samples of the same name and labels.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+from neuca_tools.model.printable import plain_lines
+
+STATES = ("ok", "pending", "degraded", "failed")
+METRICS = {
+    "info": "The version of neuca-guest-tools, always 1.",
+    "state": "1 for the present state of the host, 0 for the others.",
+    "problems": "The problems of the host and of its interfaces, by code.",
+    "drift": "The values and files that were changed since neucad had set them.",
+    "document_stale": "1 while no source confirms the document.",
+    "document_info": "The active document, always 1; absent without a document.",
+    "document_fetched_timestamp_seconds": "When the document was read, in seconds since 1970.",
+    "unsaved": "1 while the state cannot be saved.",
+    "interface_ok": "1 if an interface is configured as requested.",
+    "interface_problems": "The problems of an interface, by code.",
+    "last_pass_timestamp_seconds": "When the last pass ended, in seconds since 1970.",
+    "last_pass_duration_seconds": "How long the last pass took.",
+    "last_pass_changed": "The operations that the last pass carried out.",
+    "last_pass_failed": "The operations of the last pass that failed.",
+}
+Sample = tuple[str, Mapping[str, str], Optional[float]]
+
+
+def prometheus(status: Mapping[str, Any]) -> str:
+    """The whole file for what `neuca status --json` prints. What is not known has no line."""
+    found: dict[str, dict[str, str]] = {}
+    for name, labels, value in _samples(status):
+        if value is not None:
+            series = _series(name, labels)
+            found.setdefault(name, {}).setdefault(series, f"{series} {value:.13g}")
+    lines = []
+    for name in filter(found.__contains__, METRICS):
+        full = f"neuca_{name}"
+        lines += [f"# HELP {full} {METRICS[name]}", f"# TYPE {full} gauge", *found[name].values()]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _samples(status: Mapping[str, Any]) -> Iterator[Sample]:
+    yield "info", {"version": status["neuca"]}, 1
+    for state in STATES:
+        yield "state", {"state": state}, float(state == status["state"])
+    codes = _codes([status, *status["interfaces"]])
+    for code in sorted(codes):
+        yield "problems", {"code": code}, codes[code]
+    yield "drift", {}, codes["drift"]
+    yield "unsaved", {}, float(bool(status.get("unsaved")))
+    yield from _of_document(status["document"])
+    for interface in status["interfaces"]:
+        yield from _of_interface(interface)
+    yield from _of_pass(status["last_pass"])
+
+
+def _of_document(document: Mapping[str, Any]) -> Iterator[Sample]:
+    yield "document_stale", {}, float(document["stale"])
+    if document["source"]:
+        labels = {name: document[name] or "" for name in ("source", "sha256")}
+        yield "document_info", labels, 1
+        yield "document_fetched_timestamp_seconds", {}, _seconds(document["fetched"])
+
+
+def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
+    wanted = interface["mac"] or interface["parent"]
+    labels = {
+        "interface": interface["name"] or interface["wanted_name"] or "",
+        "mac": wanted or "",
+        "vlan_id": str(interface["vlan_id"] or ""),
+        "role": interface["role"],
+    }
+    yield "interface_ok", labels, float(interface["ok"])
+    for code, number in sorted(_codes([interface]).items()):
+        yield "interface_problems", {**labels, "code": code}, number
+
+
+def _of_pass(last: Optional[Mapping[str, Any]]) -> Iterator[Sample]:
+    if last is not None:
+        yield "last_pass_timestamp_seconds", {}, _seconds(last["finished"])
+        yield "last_pass_duration_seconds", {}, last["seconds"]
+        yield "last_pass_changed", {}, last["changed"]
+        yield "last_pass_failed", {}, last["failed"]
+
+
+def _codes(holders: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    return Counter(problem["code"] for holder in holders for problem in holder["problems"])
+
+
+def _seconds(text: Optional[str]) -> Optional[float]:
+    """Seconds since 1970 for a time of RFC 3339; None if it is none."""
+    from datetime import datetime
+
+    try:
+        return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError:
+        return None
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+    return f"neuca_{name}" + (f"{{{inside}}}" if inside else "")
+
+
+def _escaped(word: str) -> str:
+    return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

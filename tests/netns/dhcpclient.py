@@ -1,0 +1,78 @@
+"""dhclient and dhcpcd in the guest of the laboratory, as the agent starts them; tests/setup.sh unpacks their packages."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from lab import ROOT
+from unpacked import program
+
+PLACES = {"dhclient": "sbin/dhclient", "dhcpcd": "usr/sbin/dhcpcd"}
+# dhcpcd keeps its own files in directories that are compiled in.
+WRAPPER = """#!/bin/sh
+exec unshare --mount --propagation private sh -ec '
+mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /var/lib; {bind}exec "$0" "$@"' {program} "$@"
+"""
+HELPER = """#!/bin/sh
+PYTHONPATH={root} exec {python} -c 'import sys
+from neuca_tools.commands.dhcp_helper import main
+sys.exit(main())' "$@"
+"""
+
+
+class Clients:
+    """What the agent of a laboratory runs as its DHCP client, `kind`; all of them end with `stop`."""
+
+    def __init__(self, lab, kind: str) -> None:
+        self.lab, self.kind = lab, kind
+        self.folder = lab.folder / "run" / "dhcp"
+        self.program = lab.folder / "bin" / kind
+        self.helper = lab.folder / "bin" / "dhcp-helper"
+        self._script(self.helper, HELPER.format(root=ROOT, python=sys.executable))
+        # Below /run, which is another one for the program.
+        bind = ""
+        self._script(self.program, WRAPPER.format(program=program(PLACES[kind]), bind=bind))
+
+    def _script(self, path: Path, text: str) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def options(self) -> str:
+        return f"[linux]\ndhcp-client = {self.program}\ndhcp-helper = {self.helper}\n"
+
+    def pid(self, label: str) -> int:
+        """The process that the agent has started, 0 for none."""
+        with contextlib.suppress(FileNotFoundError):
+            return int((self.folder / f"{label}.process").read_text().split()[0])
+        return 0
+
+    def alive(self, label: str) -> bool:
+        stat = Path(f"/proc/{self.pid(label)}/stat")
+        return self.pid(label) > 0 and stat.exists() and stat.read_text().split(")")[-1][1] != "Z"
+
+    def lease(self, label: str) -> dict:
+        with contextlib.suppress(FileNotFoundError):
+            return json.loads((self.folder / f"{label}.lease").read_text())
+        return {}
+
+    def end(self, label: str, number: int = signal.SIGKILL) -> None:
+        """What a crash does to one."""
+        handle = os.pidfd_open(self.pid(label))
+        os.kill(self.pid(label), number)
+        self.lab.wait("the end of the client", lambda: not self.alive(label))
+        os.close(handle)
+
+    def stop(self) -> None:
+        if not self.folder.exists():
+            return
+        for path in self.folder.glob("*.process"):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                os.kill(int(path.read_text().split()[0]), signal.SIGKILL)

@@ -1,0 +1,258 @@
+"""DHCP on dataplane links of a host without a network manager: dhclient and dhcpcd, and what a hostile server can reach."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from dhcpclient import Clients
+from lab import GATEWAY, mac
+from networkd import PROGRAM, Networkd
+from test_netns_dhcp import (
+    FAR,
+    HOSTILE,
+    LEASE,
+    ROUTER,
+    SERVER,
+    USUAL,
+    answered,
+    classless,
+    through,
+)
+
+from neuca_tools.desired import dhcp_files
+from neuca_tools.desired.dhcp_clients import NOT_INSTALLED
+from neuca_tools.model import LinkKey
+
+NIC = LinkKey(mac(1))
+LABEL = dhcp_files.label(NIC)
+DOCUMENT = f"[interface {mac(1)}]\nname = dp1\ndhcp4 = yes\n"
+EVIL = """SendOption=12:string:$(touch /tmp/neuca-pwned);`reboot`
+SendOption=15:string:evil.example
+SendOption=6:ipv4address:10.9.0.1
+"""
+REFUSED = {
+    GATEWAY: f"dp1: the DHCP lease of {GATEWAY}: it would take over {GATEWAY}, which is reached through the management NIC,"
+    " so it is not used",
+    "192.0.2.10": "dp1: the DHCP lease of 192.0.2.10: it is an address of another interface, so it is not used",
+}
+STATIC = "addresses = 172.16.0.5/24\n"
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not PROGRAM.exists(), reason="it needs root and systemd-networkd"
+)
+
+
+@pytest.fixture
+def parts():
+    """What ends after the laboratory, which makes a last pass."""
+    started = []
+    yield started
+    for one in started:
+        one.stop()
+
+
+@pytest.fixture(params=["dhclient", "dhcpcd"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def plain(parts, lab, tmp_path, kind):
+    """A guest without a network manager, whose second NIC leads to a DHCP server."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.run("ip", "address", "add", f"{FAR}/32", "dev", "lo", where=lab.outside)
+    lab.server = Networkd(lab.outside, tmp_path / "server")
+    lab.clients = Clients(lab, kind)
+    lab.configure(lab.clients.options())
+    parts += [lab.clients, lab.server]
+    return lab
+
+
+def serve(lab, routes=USUAL, extra="", name="dp1"):
+    text = SERVER.format(routes=classless(*routes), more="") + extra
+    lab.server.write("dp1.network", text.replace("Name=dp1", f"Name={name}"))
+    lab.server.start()
+
+
+def lease(lab, label=LABEL, name="dp1"):
+    """Wait for a lease, and make a pass."""
+    lab.wait("the lease", lambda: f"{LEASE}/24" in lab.addresses(name) and inbox(lab, label))
+    assert lab.once().code == 0
+
+
+def inbox(lab, label=LABEL):
+    """The routes in the table of the link."""
+    number = dhcp_files.table(dhcp_files.labelled(label))
+    return {one["dst"] for one in lab.look(f"route show table {number}")}
+
+
+def test_a_nic_gets_its_address_mtu_and_routes_and_answers_through_its_own_gateway(plain):
+    serve(plain)
+    assert plain.once(DOCUMENT + STATIC).code == 0
+    lease(plain)
+    assert plain.addresses("dp1") == {f"{LEASE}/24", "172.16.0.5/24"}
+    assert plain.link("dp1")["mtu"] == 1400
+    assert through(plain) == {("10.9.0.0/24", None), ("192.168.77.0/24", ROUTER)}
+    assert [one["dev"] for one in plain.look("route show default")] == ["mgmt0"]
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
+    assert answered(plain, pairs) == pairs
+    code, data = plain.status()
+    assert (code, plain.role(mac(1))) == (0, "dataplane")
+    notes = [one for one in data["notes"] if "lease" in one]
+    assert [one.partition(" until ")[0] for one in notes] == [
+        f"dp1: DHCP lease of {LEASE}/24 from {ROUTER}"
+    ]
+    assert " until 20" in notes[0]
+
+
+def test_a_hostile_server_gets_neither_a_route_nor_dns_nor_a_host_name(plain):
+    before, name = plain.look("route show table main"), os.uname().nodename
+    files = {path: path.read_bytes() for path in map(Path, ("/etc/resolv.conf", "/etc/hostname"))}
+    serve(plain, HOSTILE, EVIL)
+    plain.once(DOCUMENT)
+    lease(plain)
+    assert through(plain) == {("10.9.0.0/24", None)}
+    now = plain.look("route show table main")
+    assert [one for one in now if one["dev"] != "dp1"] == before
+    hosts = ("11.1.1.1", FAR, "8.8.8.8", "169.254.169.254", GATEWAY)
+    assert {plain.look(f"route get {host}")[0]["dev"] for host in hosts} == {"mgmt0"}
+    assert os.uname().nodename == name
+    assert plain.run("uname", "-n").out.strip() == name
+    assert {path: path.read_bytes() for path in files} == files
+    assert not Path("/tmp/neuca-pwned").exists()
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+@pytest.mark.parametrize("taken", [GATEWAY, "192.0.2.10"])
+def test_an_address_of_the_management_network_that_is_in_use_is_not_set(plain, taken):
+    """The server gives away the gateway of the management NIC, and this guest's own address there."""
+    text = SERVER.format(routes=classless(), more="").replace(f"{ROUTER}/24", "192.0.2.254/24")
+    host, offset = taken, int(taken.rpartition(".")[2])
+    plain.server.write("dp1.network", text.replace("PoolOffset=51", f"PoolOffset={offset}"))
+    plain.server.start()
+    plain.once(DOCUMENT)
+    plain.wait("the lease", lambda: plain.clients.lease(LABEL))
+    assert plain.addresses("dp1") == set()
+    assert plain.once().code == 0
+    assert [one for one in plain.status()[1]["notes"] if host in one] == [REFUSED[taken]]
+    assert plain.look(f"route get {GATEWAY}")[0]["dev"] == "mgmt0"
+
+
+def test_the_lease_survives_restarts_of_the_agent_and_a_second_pass_does_nothing(plain):
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    pid = plain.clients.pid(LABEL)
+    with plain.monitored() as monitor:
+        assert plain.once().code == 0
+        assert monitor.lines() == []
+    assert (plain.clients.pid(LABEL), plain.clients.alive(LABEL)) == (pid, True)
+
+
+def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    pid = plain.clients.pid(LABEL)
+    plain.clients.end(LABEL)
+    assert f"{LEASE}/24" in plain.addresses("dp1")
+    assert plain.plan() == ["start the DHCP client of dp1"]
+    assert plain.once().code == 0
+    assert plain.clients.alive(LABEL)
+    assert plain.clients.pid(LABEL) != pid
+    assert f"{LEASE}/24" in plain.addresses("dp1")
+
+
+def test_what_is_no_longer_requested_ends_with_all_that_came_of_it(plain):
+    serve(plain)
+    plain.once(DOCUMENT + STATIC)
+    lease(plain)
+    pid = plain.clients.pid(LABEL)
+    assert plain.once(DOCUMENT.replace("dhcp4 = yes\n", STATIC)).code == 0
+    assert not Path(f"/proc/{pid}/stat").exists() or not plain.clients.alive(LABEL)
+    assert plain.addresses("dp1") == {"172.16.0.5/24"}
+    assert through(plain) == set()
+    assert inbox(plain) == set()
+    assert plain.link("dp1")["mtu"] == 1500
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
+    assert [one for one in plain.look("rule show") if one.get("src") == LEASE] == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_released_nic_has_neither_client_nor_lease(plain):
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    assert plain.neuca("release", mac(1)).code == 0
+    assert not plain.clients.alive(LABEL)
+    assert plain.addresses("dp1") == set()
+
+
+def test_the_client_of_a_nic_that_is_gone_ends(plain):
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    plain.ip("link delete dp1")
+    plain.server.stop()
+    plain.once()
+    assert not plain.clients.alive(LABEL)
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_the_daemon_uses_a_lease_as_soon_as_there_is_one(plain):
+    serve(plain)
+    plain.document(DOCUMENT)
+    plain.start()
+    plain.wait("the routes", lambda: ("192.168.77.0/24", ROUTER) in through(plain))
+    pid = plain.clients.pid(LABEL)
+    assert plain.daemon.stop() == 0
+    assert plain.clients.alive(LABEL)
+    assert plain.once().code == 0
+    assert plain.clients.pid(LABEL) == pid
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_client_that_is_not_installed_is_one_problem(plain):
+    plain.clients.program.unlink()
+    plain.once(DOCUMENT)
+    assert plain.problems("dp1") == [("refused", NOT_INSTALLED)]
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_bridge_gets_a_lease_although_it_has_the_mac_of_its_port(plain):
+    bridge = "bridge-br0"
+    plain.foreign.may_make("br0")
+    serve(plain)
+    assert plain.once(f"[bridge br0]\nmembers = {mac(1)}\ndhcp4 = yes\n").code == 0
+    lease(plain, bridge, "br0")
+    assert plain.link("br0")["address"] == plain.link("dp1")["address"]
+    assert plain.addresses("br0") == {f"{LEASE}/24"}
+    assert plain.addresses("dp1") == set()
+    routes = {(one["dst"], one.get("gateway")) for one in plain.look("route show dev br0")}
+    assert routes == {("10.9.0.0/24", None), ("192.168.77.0/24", ROUTER)}
+    pairs = [[ROUTER, LEASE], [FAR, LEASE]]
+    assert answered(plain, pairs) == pairs
+    assert plain.once(f"[interface {mac(1)}]\nname = dp1\n").code == 0
+    assert plain.link("br0") is None
+    assert not plain.clients.alive(bridge)
+    assert list(plain.clients.folder.glob(f"{bridge}*")) == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_withdrawal_that_was_interrupted_is_completed(plain):
+    """The agent was killed after it had withdrawn the request, and before it had ended the client."""
+    serve(plain)
+    plain.once(DOCUMENT)
+    lease(plain)
+    request = plain.clients.folder / f"{LABEL}.json"
+    request.rename(request.with_suffix(".gone"))
+    assert plain.once(DOCUMENT.replace("dhcp4 = yes\n", STATIC)).code == 0
+    assert not plain.clients.alive(LABEL)
+    assert plain.addresses("dp1") == {"172.16.0.5/24"}
+    assert list(plain.clients.folder.glob(f"{LABEL}*")) == []

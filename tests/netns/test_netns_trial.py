@@ -1,0 +1,207 @@
+"""`neuca apply --try`: kept when confirmed, and otherwise taken back, whoever dies meanwhile."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lab import PATIENCE, mac
+
+EARLIER = f"""[interfaces]
+{mac(1)} = up:ipv4:10.1.0.1/24
+[interface {mac(2)}]
+mtu = 1400
+addresses = 10.2.0.1/24
+[routes]
+10.20.0.0/16 = 10.2.0.9
+"""
+LATER = f"""[interface {mac(1)}]
+name = renamed
+mtu = 1300
+addresses = 10.9.0.1/24
+sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
+[routes]
+10.30.0.0/16 = 10.9.0.9
+"""
+MAIN = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
+
+
+@pytest.fixture
+def host(lab):
+    """A guest in the state that the document EARLIER asks for, and LATER in a file."""
+    lab.management()
+    lab.veth("eth1", 1)
+    lab.veth("eth2", 2)
+    assert lab.once(EARLIER).code == 0
+    (lab.folder / "later").write_text(LATER)
+    return lab
+
+
+class Trial:
+    """`neuca apply --try` as a process of its own, which has printed that it waits."""
+
+    def __init__(self, lab, seconds, source="later", stdin=subprocess.DEVNULL):
+        self.lab = lab
+        words = ["apply", "--config", lab.config_file, "--source", f"file:{lab.folder}/{source}"]
+        command = [*lab.guest.enter, sys.executable, "-c", MAIN, *map(str, words)]
+        lab.foreign.remember()
+        self.process = subprocess.Popen(
+            [*command, "--try", str(seconds)], stdin=stdin, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, env=lab.environment)  # fmt: skip
+        self.lines = []
+        for line in self.process.stdout:
+            self.lines.append(line.strip())
+            if line.startswith("on trial"):
+                break
+
+    @property
+    def pid(self):
+        """The process of the trial, which is not the command."""
+        return json.loads((self.lab.folder / "state/trial.json").read_text())["pid"]
+
+    def end(self):
+        """The exit code, and what was printed last."""
+        rest = self.process.stdout.read().split("\n")
+        return self.process.wait(PATIENCE), [line for line in rest if line]
+
+
+def state(lab):
+    """All of the kernel and of the agent's files that a trial must leave as it was."""
+    links = {
+        one["ifname"]: (one["mtu"], "UP" in one["flags"], one["address"])
+        for one in lab.look("link")
+    }
+    routes = sorted(str(one) for one in lab.look("-4 route show"))
+    addresses = {name: lab.addresses(name) for name in links}
+    named = ("udev", "nm", "networkd", "sysctl")
+    files = {
+        str(path): path.read_bytes()
+        for name in named
+        for path in sorted((lab.folder / name).rglob("*"))
+        if path.is_file()
+    }
+    kept = {
+        name: (lab.folder / "state" / name).read_bytes()
+        for name in ("record.json", "document.json")
+    }
+    return links, routes, addresses, files, kept
+
+
+def is_on_trial(lab):
+    return lab.addresses("renamed") == {"10.9.0.1/24"} and lab.link("renamed")["mtu"] == 1300
+
+
+def test_a_trial_that_nobody_confirms_is_taken_back_to_the_last_file(host):
+    before = state(host)
+    trial = Trial(host, 1)
+    code, said = trial.end()
+    assert (code, said) == (1, ["not confirmed: the earlier configuration is back"])
+    assert state(host) == before
+    assert not (host.folder / "state/trial.json").exists()
+
+
+def test_a_trial_that_is_confirmed_in_another_terminal_is_kept(host):
+    trial = Trial(host, 3600)
+    assert is_on_trial(host)
+    assert any("is on trial until" in note for note in host.status()[1]["notes"])
+    assert (host.neuca("confirm").code, trial.end()[0]) == (0, 0)
+    assert is_on_trial(host)
+    assert host.once(LATER).code == 0
+    assert is_on_trial(host)
+    assert host.neuca("confirm").err == "neuca: confirm: no trial is in progress\n"
+
+
+def test_enter_on_the_terminal_keeps_it(host):
+    ours, terminal = os.openpty()
+    trial = Trial(host, 3600, stdin=terminal)
+    os.close(terminal)
+    os.write(ours, b"\n")
+    assert trial.end() == (0, ["kept: the document is the active one from now on"])
+    os.close(ours)
+    assert is_on_trial(host)
+    host.once(LATER)
+
+
+def test_an_interrupt_takes_it_back_at_once(host):
+    before = state(host)
+    trial = Trial(host, 3600)
+    trial.process.send_signal(signal.SIGINT)
+    assert trial.end()[0] == 1
+    assert state(host) == before
+
+
+def test_the_end_of_the_command_does_not_end_the_trial_or_keep_it(host):
+    before = state(host)
+    trial = Trial(host, 3600)
+    pid = trial.pid
+    assert is_on_trial(host)
+    trial.process.kill()  # the connection is lost
+    trial.process.wait(PATIENCE)
+    assert is_on_trial(host)
+    os.kill(pid, signal.SIGTERM)  # instead of waiting for the deadline
+    host.wait("the trial has ended", lambda: not Path(f"/proc/{pid}").exists())
+    assert state(host) == before
+
+
+def test_after_the_process_of_the_trial_was_killed_the_next_pass_goes_back(host):
+    before = state(host)
+    trial = Trial(host, 3600)
+    os.kill(trial.pid, signal.SIGKILL)
+    trial.end()
+    note = "a trial was interrupted: the next pass returns to the earlier document"
+    assert note in host.status()[1]["notes"]
+    assert host.neuca("apply").code == 0
+    assert state(host)[1:3] == before[1:3] or host.link("eth1") is None
+    assert host.addresses("eth2") == {"10.2.0.1/24"}
+    assert not (host.folder / "state/trial.json").exists()
+
+
+def test_after_a_boot_in_the_middle_names_are_those_from_before(host):
+    before = json.loads((host.folder / "state/record.json").read_text())
+    trial = Trial(host, 3600)
+    os.kill(trial.pid, signal.SIGKILL)
+    trial.end()
+    path = host.folder / "state/trial.json"
+    data = json.loads(path.read_text())
+    path.unlink()
+    program = (
+        "import json,sys; from pathlib import Path; from neuca_tools.state.store import save;"
+        "data = json.load(sys.stdin); data['boot_id'] = 'another'; data.pop('checksum');"
+        "save(Path(sys.argv[1]), 'trial.json', data, 0o644)"
+    )
+    host.run(sys.executable, "-c", program, path.parent, text=json.dumps(data))
+    host.command("neucad", "--names", "--config", host.config_file)
+    after = json.loads((host.folder / "state/record.json").read_text())
+    assert {mac_: nic["name"] for mac_, nic in after["nics"].items()} == {
+        mac_: nic["name"] for mac_, nic in before["nics"].items()
+    }
+    assert not path.exists()
+    assert host.neuca("apply").code == 0
+
+
+def test_without_an_earlier_document_everything_is_given_back(lab):
+    lab.management()
+    lab.veth("eth1", 1)
+    (lab.folder / "later").write_text(LATER)
+    lab.document("")
+    links = lab.look("link")
+    assert Trial(lab, 1).end()[0] == 1
+    assert [(one["ifname"], one["mtu"]) for one in lab.look("link")] == [
+        (one["ifname"], one["mtu"]) for one in links
+    ]
+    assert lab.addresses("eth1") == set()
+    assert not (lab.folder / "state/record.json").exists()
+
+
+@pytest.mark.parametrize("seconds", ["0", "3601", "x", "-5", "nan"])
+def test_the_length_of_a_trial_has_bounds(host, seconds):
+    done = host.neuca("apply", "--try", seconds)
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2, f"neuca: argument --try: invalid seconds value: '{seconds}'")  # fmt: skip

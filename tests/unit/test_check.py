@@ -1,0 +1,218 @@
+"""`neuca check`: every format, lines, probable spellings, exit codes, and hostile files."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import LAWS
+
+from neuca_tools.commands.neuca import main
+from neuca_tools.documents.check import check, kind_of
+from neuca_tools.documents.spelling import closest
+
+ROOT = Path(__file__).parents[2]
+INI = """[global]
+hostname = x
+[interfces]
+020000000001 = up
+[vlna 02:00:00:00:00:01.5]
+[interface 02:00:00:00:00:01]
+mut = 9000
+MTU = 90
+adresses = 10.0.0.1/24
+[rule a]
+tabel = 7
+"""
+NETPLAN = """# a comment
+network:
+  version: 2
+  ethernets:
+    eth1:
+      match: {macaddress: "02:00:00:00:00:01"}
+      adresses: [10.0.0.1/24]
+      dhpc4: true
+      routes:
+        - to: 10.0.0.0/8
+          via: nonsense
+"""
+VERSION_1 = """version: 1
+config:
+  - type: physical
+    name: eth1
+    mac_adress: "02:00:00:00:00:01"
+    subnets:
+      - type: static
+        adress: 10.0.0.1/24
+"""
+NETWORK_DATA = """{
+ "links": [
+  {"id": "a", "type": "phy",
+   "ethernet_mac_adress": "02:00:00:00:00:01"}
+ ],
+ "netwroks": []
+}
+"""
+
+
+def found(text):
+    """(line, severity, meant) of each finding."""
+    checked = check(text.encode())
+    return checked.kind, [(one.line, one.severity, one.meant) for one in checked.findings]
+
+
+def errors(text):
+    """The line and the suggestion of each error."""
+    return [(line, meant) for line, severity, meant in found(text)[1] if severity == "error"]
+
+
+def test_every_misspelt_section_and_option_of_neucas_format_has_its_line_and_its_spelling():
+    assert found(INI)[0] == "neuca"
+    spelt = [(line, meant) for line, meant in errors(INI) if meant]
+    assert spelt == [
+        (2, "host_name"),
+        (3, "interfaces"),
+        (5, "vlan 02:00:00:00:00:01.5"),
+        (7, "mtu"),
+        (9, "addresses"),
+        (11, "table"),
+    ]
+
+
+def test_the_text_of_a_suggestion():
+    texts = [one.text for one in check(INI.encode()).findings]
+    assert '[interfces]: unknown section, ignoring it; did you mean "interfaces"?' in texts
+    assert '[interface 02:00:00:00:00:01] "mut" = "9000": unknown key; did you mean "mtu"?' in texts
+
+
+def test_netplan_and_network_config_have_lines_too():
+    assert found(NETPLAN)[0] == "network-config"
+    assert errors(NETPLAN) == [(7, "addresses"), (8, "dhcp4"), (11, "")]
+    assert [(line, meant) for line, meant in errors(VERSION_1) if meant] == [
+        (5, "mac_address"),
+        (8, "address"),
+    ]
+
+
+def test_network_data_has_lines_too():
+    assert found(NETWORK_DATA)[0] == "network_data.json"
+    assert [(line, meant) for line, meant in errors(NETWORK_DATA) if meant] == [
+        (4, "ethernet_mac_address"),
+        (6, "networks"),
+    ]
+
+
+def test_a_key_that_no_known_one_resembles_is_only_a_warning():
+    text = "[global]\nsomething = x\n[otherwise]\na = b\n"
+    assert found(text) == ("neuca", [(3, "warning", "")])
+    other = "version: 2\nethernets:\n  eth1:\n    critical: true\n    openvswitch: {}\n"
+    assert errors(other) == []
+
+
+def test_names_that_users_choose_are_no_keys():
+    text = "version: 2\nethernets:\n  adresses:\n    match: {macaddress: '02:00:00:00:00:01'}\n"
+    assert errors(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("version: 2\nethernets: [\n", 3),
+        ('{"links": [\n  {]}\n', 2),
+        ("version: 3\n", 1),
+        ("a: &x [*x]\n", 0),
+        ("#cloud-config\nusers: []\n", 0),
+        ("", 0),
+        ("\0", 0),
+        ("no section\n", 0),
+    ],
+)
+def test_what_cannot_be_read_at_all_is_one_error(text, line):
+    checked = check(text.encode())
+    assert [one.severity for one in checked.findings] == ["error"]
+    assert checked.findings[0].line == line
+
+
+def test_the_samples_have_no_faults():
+    assert check((ROOT / "examples" / "user-data.ini").read_bytes()).findings == ()
+
+
+@pytest.mark.parametrize(
+    "name", sorted(ROOT.glob("tests/unit/corpus/*/*"))[::7], ids=lambda p: p.name
+)
+def test_inputs_that_broke_a_reader_are_checked(name):
+    check(name.read_bytes())
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=300), st.text(alphabet="[]{}:-,\n \"'abemtu0\t&*?|>#=", max_size=200)
+    )
+)
+@LAWS
+def test_no_file_makes_the_check_raise(data):
+    raw = data if isinstance(data, bytes) else data.encode()
+    for kind in ("", "neuca", "network_data.json", "network-config"):
+        assert check(raw, kind).kind == (kind or kind_of(raw))
+
+
+def test_spelling_ignores_what_is_far_or_known():
+    assert [closest(word, ("mtu", "state")) for word in ("mut", "mtu", "xyz", "m" * 99)] == [
+        "mtu", "", "", ""]  # fmt: skip
+
+
+def run(capsys, *words):
+    code = main(["check", *map(str, words)])
+    return code, capsys.readouterr().out
+
+
+def test_the_command_prints_lines_like_a_compiler(tmp_path, capsys):
+    path = tmp_path / "doc"
+    path.write_text("[interface 02:00:00:00:00:01]\nmut = 9000\n")
+    code, out = run(capsys, path)
+    reason = 'unknown key; did you mean "mtu"?'
+    assert (code, out.splitlines()) == (
+        78,
+        [
+            f'{path}:2: error: [interface 02:00:00:00:00:01] "mut" = "9000": {reason}',
+            f"{path}: 1 error, 0 warnings; read as NEuca's format",
+        ],
+    )
+    path.write_text("[interface 02:00:00:00:00:01]\nmtu = 9000\n")
+    assert run(capsys, path) == (0, f"{path}: no faults; read as NEuca's format\n")
+
+
+def test_strict_counts_warnings(tmp_path, capsys):
+    path = tmp_path / "doc"
+    path.write_text("[interfaces]\n[otherwise]\n")
+    assert run(capsys, path)[0] == 0
+    code, out = run(capsys, "--strict", "--json", path)
+    data = json.loads(out)
+    assert (code, data["version"], data["files"][0]["valid"]) == (78, 1, False)
+    assert data["files"][0]["faults"] == [
+        {
+            "line": 2,
+            "severity": "warning",
+            "text": "[otherwise]: unknown section, ignoring it",
+            "meant": None,
+        }
+    ]
+
+
+def test_a_file_that_cannot_be_read(tmp_path, capsys):
+    assert main(["check", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == (
+        f'neuca: read "{tmp_path}/none": No such file or directory\n'
+    )
+
+
+def test_no_secret_of_a_document_is_printed(tmp_path, capsys):
+    path = tmp_path / "doc"
+    path.write_text("[storage]\nd = iscsi:x:y:z:user:CANARY:no\n[users]\nroot = CANARY:CANARY\n")
+    code, out = run(capsys, path)
+    assert (code, "CANARY" in out) == (78, False)

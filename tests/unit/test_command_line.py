@@ -1,0 +1,163 @@
+"""Wrong command lines of `neuca`: the usage of the subcommand, one prefix, and exit code 2."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.commands import agent
+from neuca_tools.commands.context import uses_color
+from neuca_tools.commands.neuca import COMMANDS, _parsers, main
+
+
+def refused(capsys, *words, program=main):
+    """The lines on standard error of a command line that is refused."""
+    with pytest.raises(SystemExit) as ended:
+        program(list(words))
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (2, "")
+    return told.err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "message"),
+    [
+        (["status", "--no-such"], "usage: neuca status [-h]", "unrecognized arguments: --no-such"),
+        (["status", "more"], "usage: neuca status [-h]", "unrecognized arguments: more"),
+        (
+            ["explain"],
+            "usage: neuca explain [-h]",
+            "the following arguments are required: MAC-or-name",
+        ),
+        (["--no-such"], "usage: neuca [-h]", "unrecognized arguments: --no-such"),
+        (
+            ["plan", "--source"],
+            "usage: neuca plan [-h]",
+            "argument --source: expected one argument",
+        ),
+    ],
+)
+def test_a_wrong_option_gets_the_usage_of_its_own_subcommand(capsys, words, usage, message):
+    first, *_, last = refused(capsys, *words)
+    assert (first[: len(usage)], last) == (usage, f"neuca: {message}")
+
+
+def test_the_daemon_uses_the_same_prefix(capsys):
+    first, *_, last = refused(capsys, "--no-such", program=agent.main)
+    assert (first[:18], last) == ("usage: neucad [-h]", "neuca: unrecognized arguments: --no-such")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["get", "a", "b", "c"], "get: give a field, or a section and a field"),
+    ],
+)
+def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path, words, message):
+    config = tmp_path / "config"
+    config.write_text(f"[runtime]\nstate-directory = {tmp_path}\nrun-directory = {tmp_path}\n")
+    assert main([words[0], "--config", str(config), *words[1:]]) == 2
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert (first[:16], last) == (f"usage: neuca {words[0]}", f"neuca: {message}")
+
+
+def test_a_misspelt_command_gets_a_suggestion(capsys):
+    assert refused(capsys, "stauts")[-1] == (
+        'neuca: there is no command "stauts"; did you mean "status"?'
+    )
+    assert refused(capsys, "help", "aply")[-1] == (
+        'neuca: there is no command "aply"; did you mean "apply"?'
+    )
+    assert refused(capsys, "help", "xyzzy")[-1] == 'neuca: there is no command "xyzzy"'
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "apply"]])
+def test_help_describes_a_command_as_its_option_does(capsys, words):
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*words[1:], "--help"])
+    assert told == capsys.readouterr().out
+
+
+def test_quiet_prints_errors_only(tmp_path, capsys):
+    path = tmp_path / "doc"
+    path.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n")
+    assert main(["check", "-q", str(path)]) == 78
+    assert main(["check", "-q", str(tmp_path / "none")]) == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == (
+        "", f'neuca: read "{tmp_path}/none": No such file or directory\n')  # fmt: skip
+
+
+def test_verbose_and_quiet_exclude_each_other(capsys):
+    assert refused(capsys, "status", "-v", "-q")[-1] == (
+        "neuca: argument -q/--quiet: not allowed with argument -v/--verbose"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "terminal", "colored"),
+    [
+        ([], {}, True, True),
+        ([], {}, False, False),
+        ([], {"NO_COLOR": "1"}, True, False),
+        ([], {"NO_COLOR": ""}, True, True),
+        ([], {"TERM": "dumb"}, True, False),
+        (["--color=always"], {"NO_COLOR": "1"}, False, True),
+        (["--color=never"], {}, True, False),
+    ],
+)
+def test_when_output_is_colored(monkeypatch, words, environment, terminal, colored):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr("sys.stdout", Terminal() if terminal else io.StringIO())
+    assert uses_color(_parsers()[0].parse_args(["status", *words])) is colored
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+COMPLETION = Path(__file__).parents[2] / "packaging" / "completion" / "neuca"
+
+
+def completed(*words):
+    """What bash offers for the last of these words."""
+    script = (
+        f". {COMPLETION}; COMP_WORDS=(neuca {' '.join(map(shlex.quote, words))});"
+        f' COMP_CWORD={len(words)}; _neuca; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_completion_offers_every_command():
+    assert completed("") == {*(one.name for one in COMMANDS), "selftest", "--version", "--help"}
+    assert completed("app") == {"apply"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_completion_offers_every_option_of_a_command(command):
+    common = {"config", "verbose", "quiet", "color", "help"}
+    assert completed(command.name, "--") == {
+        f"--{one}" for one in {*command.options.split(), *common}
+    }
+
+
+def test_completion_offers_values():
+    assert completed("show", "") == {"document", "desired", "observed"}
+    assert completed("status", "--color", "a") == {"auto", "always"}

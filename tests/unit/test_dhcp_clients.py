@@ -1,0 +1,369 @@
+"""Which client does DHCP on which link, and what those that the agent starts are told and may set."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
+
+import pytest
+from test_dhcp import RUNS, decided, netplan, seen
+from test_dhcp_requests import document
+from worlds import key, mac, nic, route
+
+from neuca_tools.agent import dhcp_helper
+from neuca_tools.backends import dhcpclients, dhcplease
+from neuca_tools.backends.dhcplease import Offer
+from neuca_tools.desired import dhcp_files
+from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
+from neuca_tools.documents import parse
+from neuca_tools.model import Automatic, LinkKey, OwnClients, Record
+from neuca_tools.plan.client_operations import StartClient, StopClient
+
+OWN = OwnClients("/sbin/dhclient", "/helper")
+PLAIN = {"managers": {}, "unmanaged": True, "age": 10.0}
+NOBODY = {"addresses": {1: ()}, "leased": frozenset()}
+LINKS = [key(2), key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 5), LinkKey("bridge br0")]
+NIC = dhcp_files.label(key(2))
+
+
+def plain(own=OWN, **more):
+    """A host without managers; no NIC has a lease."""
+    return replace(seen(), **{**PLAIN, **NOBODY, "own_clients": own, **more})
+
+
+def running(found, alive=True):
+    """The same host after this decision: the clients have been started."""
+    requests = dict(found.want.clients)
+    return replace(OWN, requests=requests, alive=frozenset(requests) if alive else frozenset())
+
+
+def clients(found):
+    return dict(found.resolution.roles.clients)
+
+
+# --- links --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", [*LINKS, LinkKey("bridge br.0_é-1"), LinkKey("vxlan v", 4094)])
+def test_a_link_is_found_by_its_label(link):
+    text = dhcp_files.label(link)
+    assert dhcp_files.labelled(text) == link
+    assert set(text) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "notes", "bond-", "020000000002.", "bond-a b", "02000000000g"]
+)
+def test_what_is_no_label_is_no_link(text):
+    assert dhcp_files.labelled(text) is None
+    assert not dhcp_files.is_ours(f"04-neuca-dhcp-{text}.network")
+
+
+def test_links_with_one_mac_address_have_tables_and_files_of_their_own():
+    assert len({dhcp_files.table(link) for link in LINKS}) == len(LINKS)
+    assert len({dhcp_files.networkd_name(link) for link in LINKS}) == len(LINKS)
+    assert {number >> 30 for number in map(dhcp_files.table, LINKS)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("link", "match"),
+    [
+        (key(2), [f"PermanentMACAddress={mac(2)}"]),
+        (key(2, 5), ["Name=x1", "Kind=vlan"]),
+        (LinkKey("bond bond0"), ["Name=x1", "Kind=bond"]),
+        (LinkKey("bond bond0", 5), ["Name=x1", "Kind=vlan"]),
+        (LinkKey("bridge br0"), ["Name=x1", "Kind=bridge"]),
+        (LinkKey("macvlan m0"), ["Name=x1", "Kind=macvlan"]),
+    ],
+)
+def test_networkd_tells_links_with_one_mac_address_apart(link, match):
+    text = dhcp_files.networkd(link, "x1", Automatic(dhcp4=True), has_mtu=False).decode()
+    assert text.partition("[Match]\n")[2].partition("\n\n")[0].splitlines() == match
+    assert f"RouteTable={dhcp_files.table(link)}" in text
+
+
+STACKED = f"""[interface {mac(2)}]
+[vlan {mac(2)}.5]
+dhcp4 = yes
+[bond bond0]
+mode = 802.3ad
+members = {mac(3)}
+dhcp4 = yes
+[vlan bond bond0.7]
+dhcp4 = yes
+[vlan {mac(2)}.9]
+[bridge br0]
+members = {mac(2)}.9
+dhcp4 = yes
+"""
+VIRTUAL = {key(2, 5), LinkKey("bond bond0"), LinkKey("bond bond0", 7), LinkKey("bridge br0")}
+
+
+def test_networkd_serves_vlans_bonds_and_bridges():
+    look = seen()
+    found = decided(replace(look, devices={**look.devices, 3: nic(3)}), parse(STACKED))
+    assert clients(found) == dict.fromkeys(VIRTUAL, "networkd")
+    names = {path for path, content in found.want.files.items() if content}
+    assert {f"/networkd/{dhcp_files.networkd_name(link)}" for link in VIRTUAL} <= names
+
+
+def test_networkmanager_serves_nics_and_our_own_client_what_is_on_top_of_them():
+    manager = {"networkmanager": RUNS["networkd"]}
+    text = STACKED.replace(f"[interface {mac(2)}]", f"[interface {mac(2)}]\ndhcp4 = yes")
+    found = decided(seen(managers=manager, own_clients=OWN), parse(text))
+    assert clients(found) == {key(2): "networkmanager", **dict.fromkeys(VIRTUAL, "neucad")}
+    without = decided(seen(managers=manager), parse(text))
+    assert clients(without) == {key(2): "networkmanager"}
+
+
+# --- the choice of the client -------------------------------------------------------------------------
+
+
+def test_a_host_without_managers_gets_a_client_of_its_own():
+    found = decided(plain(), document("dhcp4 = yes"))
+    assert clients(found) == {key(2): "neucad"}
+    assert [one.text for one in found.plan() if isinstance(one, StartClient)] == [
+        "start the DHCP client of eth2"
+    ]
+    files = found.want.files
+    assert not any("dhcp" in path for path in files)
+    assert f"mac:{mac(2)}".encode() in files["/nm/neuca.conf"]
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        ({"own_clients": replace(OWN, expected=True)}, {}),
+        ({"own_clients": replace(OWN, expected=True), "age": 400.0}, {key(2): "neucad"}),
+        ({"managers": RUNS, "unmanaged": False}, {key(2): "networkd"}),
+        ({"managers": RUNS, "own_clients": replace(OWN, forced=True)}, {key(2): "neucad"}),
+        ({"unmanaged": False}, {}),
+        ({"own_clients": OwnClients()}, {}),
+    ],
+)
+def test_who_does_dhcp(look, expected):
+    assert clients(decided(plain(**look), document("dhcp4 = yes"))) == expected
+
+
+def test_a_nic_with_the_lease_of_another_program_is_left_to_it():
+    look = seen(**PLAIN, own_clients=OWN)
+    found = decided(look, document("dhcp4 = yes"))
+    assert (clients(found), found.resolution.roles.left) == ({}, {mac(2)})
+    ours = replace(OWN, requests={NIC: "{}"}, alive=frozenset({NIC}))
+    assert clients(decided(replace(look, own_clients=ours), document("dhcp4 = yes"))) == {
+        key(2): "neucad"
+    }
+
+
+def test_a_missing_client_is_named_with_what_to_install():
+    def problems(own, age=400.0):
+        found = decided(plain(own, age=age), document("dhcp4 = yes"))
+        return [one.text for one in found.resolution.problems if one.link == key(2)]
+
+    assert problems(OwnClients()) == [UNSERVED]
+    assert "isc-dhcp-client" in UNSERVED
+    assert "dhcpcd-base" in UNSERVED
+    assert problems(OwnClients(forced=True), age=1.0) == [NOT_INSTALLED]
+    assert problems(OWN) == []
+
+
+def test_what_only_a_network_manager_does_is_noted():
+    overrides = {"use-dns": True, "use-hostname": True}
+    found = decided(plain(), netplan(dhcp4=True, dhcp6=True, **{"dhcp4-overrides": overrides}))
+    assert [one.reason for one in found.resolution.notes if one.link == key(2)] == [
+        "without a network manager, IPv6 addresses and DNS servers and the host name of DHCP are not used"
+    ]
+
+
+# --- starting and stopping ----------------------------------------------------------------------------
+
+
+def test_what_a_client_is_told():
+    found = decided(plain(), netplan(dhcp4=True, **{"dhcp4-overrides": {"route-metric": 300}}))
+    assert json.loads(found.want.clients[NIC]) == {
+        "link": mac(2),
+        "program": "/sbin/dhclient",
+        "helper": "/helper",
+        "interface": "eth2",
+        "index": 2,
+        "table": dhcp_files.table(key(2)),
+        "metric": 300,
+        "mtu": True,
+        "routes": True,
+        "hostname": "",
+    }
+
+
+def test_a_client_that_runs_with_its_request_is_left_alone():
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    again = decided(replace(look, own_clients=own), document("dhcp4 = yes"))
+    assert [one for one in again.plan() if one.kind.endswith("-dhcp")] == []
+
+
+def test_a_client_that_has_ended_or_has_another_request_is_started():
+    look = plain()
+    first = decided(look, document("dhcp4 = yes"))
+    for own in (running(first, alive=False), replace(running(first), requests={NIC: "{}"})):
+        again = decided(replace(look, own_clients=own), document("dhcp4 = yes"))
+        assert [one.kind for one in again.plan() if one.kind.endswith("-dhcp")] == ["start-dhcp"]
+
+
+@pytest.mark.parametrize(
+    "lines", [[], ["dhcp4 = yes", "state = down"], ["dhcp4 = yes", "state = user"]]
+)
+def test_a_client_that_is_not_requested_is_stopped(lines):
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    again = decided(replace(look, own_clients=own), document(*lines))
+    assert [one.text for one in again.plan() if isinstance(one, StopClient)] == [
+        f"stop the DHCP client of {mac(2)}, and give up its lease"
+    ]
+
+
+def test_without_a_document_a_client_goes_on():
+    look = plain()
+    own = running(decided(look, document("dhcp4 = yes")))
+    again = decided(replace(look, own_clients=own), None, Record())
+    assert [one for one in again.plan() if isinstance(one, StopClient)] == []
+
+
+def test_a_link_that_is_down_or_has_another_name_is_not_served_yet():
+    look = plain()
+    down = replace(look.devices[2], up=False)
+    found = decided(replace(look, devices={**look.devices, 2: down}), document("dhcp4 = yes"))
+    assert found.want.clients == {}
+    assert "set-state" in [one.kind for one in found.plan()]
+    renamed = decided(look, document("dhcp4 = yes", "name = data0"))
+    assert renamed.want.clients == {}
+
+
+# --- leases -------------------------------------------------------------------------------------------
+
+BOUND = {
+    "new_ip_address": "10.9.0.51",
+    "new_subnet_mask": "255.255.255.0",
+    "new_dhcp_server_identifier": "10.9.0.1",
+    "new_dhcp_lease_time": "3600",
+    "new_routers": "10.9.0.1 10.9.0.2",
+}
+ROUTER = IPv4Address("10.9.0.1")
+
+
+def test_a_lease_as_both_clients_report_it():
+    found = Offer(
+        IPv4Interface("10.9.0.51/24"),
+        "10.9.0.1",
+        3600,
+        0,
+        ((IPv4Network("0.0.0.0/0"), ROUTER),),
+    )
+    assert dhcplease.offer(BOUND) == found
+    routes = ((IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER))
+    numbers = "18 192 168 64 10 9 0 1 32 10 7 7 7 10 9 0 1"
+    words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
+    for name, text in (("rfc3442_classless", numbers), ("classless", words)):
+        assert dhcplease.offer({**BOUND, f"new_{name}_static_routes": text}) == replace(
+            found, routes=routes
+        )
+
+
+@pytest.mark.parametrize(
+    "text", ["33 1 2 3 4 5 10 9 0 1", "24 192 168", "256 1", "24 1 2 3 10 9 0 -1", "x", "24"]
+)
+def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_either(text):
+    assert dhcplease.offer({**BOUND, "new_rfc3442_classless_static_routes": text}).routes == ()
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "x", "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "$(reboot)", "fe80::1"],
+)
+def test_an_address_that_no_host_can_have_is_no_lease(address):
+    assert dhcplease.offer({**BOUND, "new_ip_address": address}) is None
+
+
+def test_values_that_are_malformed_count_as_absent():
+    odd = {
+        "new_interface_mtu": "1e9",
+        "new_dhcp_lease_time": "-1",
+        "new_dhcp_server_identifier": "`id`",
+    }
+    found = dhcplease.offer({**BOUND, **odd, "new_routers": ";"})
+    assert found == Offer(IPv4Interface("10.9.0.51/24"))
+
+
+def test_a_server_cannot_fill_the_routing_table():
+    words = " ".join(f"10.{one}.0.0/16 10.9.0.1" for one in range(200))
+    found = dhcplease.offer({**BOUND, "new_classless_static_routes": words})
+    assert len(found.routes) == dhcplease.MOST_ROUTES
+
+
+def test_addresses_that_are_not_set():
+    look = replace(seen(), routes=(route("0.0.0.0/0", 1, "192.0.2.1"),))
+    assert look.addresses[1][0].ip == ip_address("192.0.2.10")
+
+    def refusal(address):
+        return dhcplease.refusal(IPv4Interface(address), 2, look)
+
+    assert refusal("192.0.2.10/24") == "it is an address of another interface"
+    for taken in ("192.0.2.1", "169.254.169.254"):
+        reason = f"it would take over {taken}, which is reached through the management NIC"
+        assert refusal(f"{taken}/32") == reason
+    assert refusal("10.9.0.51/24") == ""
+
+
+# --- the programs -------------------------------------------------------------------------------------
+
+
+def request(program, hostname=""):
+    return {"program": program, "interface": "eth2", "helper": "/helper", "hostname": hostname}
+
+
+@pytest.mark.parametrize(
+    ("hostname", "line"),
+    [("", "send host-name = gethostname();"), ("node0", 'send host-name = "node0";'), ("-", "")],
+)
+def test_dhclient_asks_for_nothing_that_is_not_used(tmp_path, hostname, line):
+    path = tmp_path / "020000000002.7.json"
+    words = dhcp_helper._prepared(path, request("/sbin/dhclient", hostname))
+    stem = tmp_path / "020000000002.7"
+    assert (
+        words
+        == (
+            f"/sbin/dhclient -4 -d -q -cf {stem}.conf -sf /helper -lf {stem}.leases -pf {stem}.pid"
+            f" -e NEUCA_DHCP={path} eth2"
+        ).split()
+    )
+    conf = (tmp_path / "020000000002.7.conf").read_text().splitlines()
+    assert "request subnet-mask, routers, interface-mtu, rfc3442-classless-static-routes;" in conf
+    assert [one for one in conf if one.startswith("send")] == [line] * bool(line)
+
+
+def test_dhcpcd_configures_nothing_by_itself(tmp_path):
+    path = tmp_path / "bridge-br0.json"
+    words = dhcp_helper._prepared(path, request("/usr/sbin/dhcpcd"))
+    assert (
+        words
+        == (
+            f"/usr/sbin/dhcpcd -4 -B -q --noconfigure -f {tmp_path}/bridge-br0.conf -c /helper"
+            f" -e NEUCA_DHCP={path} eth2"
+        ).split()
+    )
+
+
+def test_the_program_is_the_one_that_is_installed():
+    assert dhcpclients.program("none") == ""
+    assert dhcpclients.program("/nonexistent/dhclient") == ""
+
+
+def test_a_manager_that_is_enabled_may_still_start(tmp_path):
+    assert not dhcpclients.is_manager_enabled(tmp_path)
+    wants = tmp_path / "etc/systemd/system/multi-user.target.wants"
+    wants.mkdir(parents=True)
+    (tmp_path / "unit").touch()
+    (wants / "NetworkManager.service").symlink_to(tmp_path / "unit")
+    assert dhcpclients.is_manager_enabled(tmp_path)
