@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import signal
@@ -177,6 +176,8 @@ def _sync_file_system(directory: Path) -> None:
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        import ctypes
+
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.syncfs(descriptor) != 0:
             number = ctypes.get_errno()

@@ -10,7 +10,6 @@ NIC, and all it does there is rename it.
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Optional
 
@@ -33,6 +32,7 @@ from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked
+from neuca_tools.log import log
 from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.ports import forms, short
 from neuca_tools.model.topology import identity
@@ -40,7 +40,6 @@ from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
 from neuca_tools.state.records import load_record
 
-log = logging.getLogger("neuca")
 SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
 ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed
 # systemd 252 adds an alternative name some milliseconds after a rename, which can be the very name

@@ -9,14 +9,12 @@ after a short debounce and observes everything anew.
 
 from __future__ import annotations
 
-import logging
 import random
 import selectors
 import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -24,9 +22,10 @@ from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
+from neuca_tools.log import log
 
-log = logging.getLogger("neuca")
 DEBOUNCE = 0.1  # seconds from an event to its job: one NIC causes several events
 REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
@@ -34,7 +33,7 @@ LONGEST_BACKOFF = 600.0  # seconds between retries for a NIC that keeps failing
 # Seconds between polls while no source responds, unless poll-interval is longer.
 LONGEST_SILENCE = 60.0
 # Of the faults of a configuration, by their severity.
-LEVELS = {"error": logging.WARNING, "warning": logging.WARNING, "note": logging.INFO}
+LEVELS = {"error": "warning", "warning": "warning", "note": "info"}  # methods of a Logger
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -341,7 +340,7 @@ class Daemon:
             return
         self._configure_log(self.config)
         for fault in self.config.faults:
-            log.log(LEVELS[fault.severity], "%s", fault.text)
+            getattr(log, LEVELS[fault.severity])("%s", fault.text)
         self._job = replace(self._job, config=self.config)
         self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration read again")

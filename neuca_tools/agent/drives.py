@@ -9,21 +9,21 @@ is recorded here.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.backends.blockdev import read_device, read_number
 from neuca_tools.backends.mount import mount_privately
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.documents.platform import combined, instance
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
+from neuca_tools.lazy import sha256
 from neuca_tools.model import machine
 from neuca_tools.model.volumes import Known, device_refusal, network_refusal, refusal
 from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
@@ -55,7 +55,7 @@ class Volume:
     @property
     def digest(self) -> str:
         """The SHA-256 of the kind and all documents, in hexadecimal digits."""
-        whole = hashlib.sha256(self.kind.encode())
+        whole = sha256(self.kind.encode())
         for name, data in sorted(self.documents.items()):
             whole.update(f"\0{name}\0{len(data)}\0".encode() + data)
         return whole.hexdigest()

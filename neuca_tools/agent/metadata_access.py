@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.desired import bindings
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import stack

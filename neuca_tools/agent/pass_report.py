@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from neuca_tools.apply.decide import Decision
@@ -12,6 +11,7 @@ from neuca_tools.apply.execute import Failure
 from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
+from neuca_tools.log import log
 from neuca_tools.model import Problem, messages
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import leftovers
@@ -19,7 +19,6 @@ from neuca_tools.state.store import NO_ROOM
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
 
-log = logging.getLogger("neuca")
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import replace
 
 from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import log_pass, removed, report_of
@@ -19,6 +18,7 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
 from neuca_tools.state import updates

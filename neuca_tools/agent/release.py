@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -14,6 +13,7 @@ from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
 from neuca_tools.apply.transaction import Purpose, Transaction
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import carriers, users

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -18,6 +17,7 @@ from neuca_tools.apply.rounds import waiting
 from neuca_tools.backends import leases
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Document

@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
 from typing import Callable
 
 from neuca_tools.agent import trial_file
@@ -25,6 +24,7 @@ from neuca_tools.agent.status import status_of
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import lock_holder, locked
 from neuca_tools.guest import outcome as guest

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Optional
 
@@ -21,11 +21,10 @@ from neuca_tools.state.records import RECORD, TRIAL
 
 def save(config: Config, intake: Intake, seconds: float, record: Mapping[str, Any]) -> None:
     """Save the trial of this process, with the record from before it. Raises ApplyError."""
-    until = datetime.now(timezone.utc) + timedelta(seconds=seconds)
     data = {
         "boot_id": hostid.boot_id(),
         "pid": os.getpid(),
-        "until": until.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
         "source": intake.stored.source if intake.stored else "",
         "record": _plain(record),
     }

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional
 
 from neuca_tools.agent import mtu_probe
@@ -14,6 +13,7 @@ from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host, log_result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass
 from neuca_tools.files import locked
 from neuca_tools.model import LinkKey, Record
 from neuca_tools.plan.device_operation import SetDevice

@@ -10,14 +10,12 @@ NIC causes several in a row, and most of the time of a job is the import of pyro
 from __future__ import annotations
 
 import json
-import logging
 import os
 import select
 import signal
 import socket
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Callable, NoReturn, Optional
 
 from neuca_tools.agent import drives
@@ -25,9 +23,11 @@ from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.status import status_now
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.guest import outcome as guest
+from neuca_tools.log import log
 from neuca_tools.model import messages
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
@@ -35,7 +35,6 @@ from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
 from neuca_tools.status.judge import Report, Status
 
-log = logging.getLogger("neuca")
 LARGEST_REPORT = 1 << 20  # bytes
 LIFETIME = 30.0  # seconds after which a child is not given another job
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop

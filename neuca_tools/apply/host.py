@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Optional
@@ -24,6 +23,7 @@ from neuca_tools.desired.management import Policy
 from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
+from neuca_tools.log import log
 from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
@@ -31,7 +31,6 @@ from neuca_tools.state.active_document import Intake, metadata_hosts
 from neuca_tools.state.store import unsaved
 from neuca_tools.tuning import Choice
 
-log = logging.getLogger("neuca")
 RENAMED = 10.0  # seconds that udev gets to process a rename
 
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
@@ -15,6 +14,7 @@ from neuca_tools.apply.observation import Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError

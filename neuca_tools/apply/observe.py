@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_advertised

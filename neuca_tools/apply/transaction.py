@@ -8,15 +8,14 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Phase, Writer
@@ -34,7 +33,6 @@ from neuca_tools.plan.plan import plan
 from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
-log = logging.getLogger("neuca")
 RELEASE_TIME = 0.5
 """Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -131,6 +130,8 @@ class Bus(AbstractContextManager["Bus"]):
         except DBusException as error:
             raise _refusal(what, error) from error
         with socket.socket(fileno=os.dup(self._connection.get_unix_fd())) as line:
+            import threading
+
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from select import select
-from shutil import which
 from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
@@ -51,6 +49,8 @@ def program(choice: str) -> str:
     if choice == "none":
         return ""
     names = PROGRAMS if choice == "auto" else (choice,)
+    from shutil import which
+
     return next(filter(None, (which(name, path=PATH) for name in names)), "")
 
 
@@ -150,6 +150,8 @@ class Clients:
         if self._units is not None:
             self._units.restart(label)
             return
+        import subprocess
+
         with applying(f'run "{self._helper}"'):
             process = subprocess.Popen(
                 [self._helper, "start", path],
@@ -174,6 +176,8 @@ class Clients:
             if label in self._units.alive():
                 return  # ExecStop= of the unit does the rest
         if self._process(label):
+            import subprocess
+
             with suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run([self._helper, "stop", gone], check=False, timeout=ENDS)
         self._end(label)

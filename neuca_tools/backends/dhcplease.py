@@ -12,13 +12,13 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_interface
 from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.backends import routing
 from neuca_tools.backends.netlink import Netlink
+from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Route, World

@@ -8,7 +8,6 @@ the previous namespace cannot be entered again.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from pathlib import Path
@@ -23,6 +22,8 @@ _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 
 def mount_privately(device: Path, place: Path) -> None:
     """Mount a device for this process, with ro, nosuid, nodev and noexec. Raises SourceError."""
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS), "make a mount namespace")
     _check(
@@ -50,4 +51,6 @@ def mount_privately(device: Path, place: Path) -> None:
 
 def _check(code: int, what: str) -> None:
     if code != 0:
+        import ctypes
+
         raise SourceError(f"{what}: {os.strerror(ctypes.get_errno())}")

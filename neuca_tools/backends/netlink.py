@@ -1,4 +1,4 @@
-"""Writes links, addresses and routes through rtnetlink with pyroute2; `outlook` reads them.
+"""Changes links and addresses through rtnetlink; `outlook` reads them.
 
 Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the kernel's message.
 """
@@ -12,19 +12,18 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, outlook, routing, sysctl
+from neuca_tools.backends import kinds, link_changes, outlook, routing, sysctl, wire
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
-# linux/rtnetlink.h and linux/if_addr.h
+# linux/rtnetlink.h
 RTPROT_RA = 9
-IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -40,24 +39,26 @@ NO_ROUTE = (
 
 
 class Netlink(AbstractContextManager["Netlink"]):
-    """An rtnetlink socket, used as a context manager for one pass."""
+    """Requests to rtnetlink, used as a context manager for one pass.
+
+    What most passes ask and change goes through a socket of its own; pyroute2 is imported for the
+    first request that needs it, as that takes 80 ms and 20 MiB.
+    """
 
     def __init__(self) -> None:
-        """Raises ObserveError if pyroute2 cannot be imported."""
-        try:
-            # Imported here because it takes 80 ms and 20 MiB, which most commands do not need.
-            from pyroute2 import IPRoute
-            from pyroute2.netlink.exceptions import NetlinkError
-        except ImportError as error:
-            raise ObserveError(
-                f"look at the network: the Python module pyroute2 cannot be imported: {error}",
-                hint="install the package python3-pyroute2",
-            ) from error
-        self._error: type[Exception] = NetlinkError
-        self._ip: Any = IPRoute(ext_ack=True, strict_check=True)
+        self._socket: Optional[wire.Socket] = None
+        self._library: Any = None
 
     def __exit__(self, *_: object) -> None:
-        self._ip.close()
+        for opened in (self._socket, self._library):
+            if opened is not None:
+                opened.close()
+
+    def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+        """Send one request. Raises OSError with the kernel's message."""
+        if self._socket is None:
+            self._socket = wire.Socket(socket.NETLINK_ROUTE, strict=True)
+        return self._socket.ask(kind, flags, body)
 
     # --- reading ---
 
@@ -91,15 +92,14 @@ class Netlink(AbstractContextManager["Netlink"]):
         send one, so it does not show which NIC is for management.
         """
         try:
-            answers = self._ip.route("get", dst=str(host))
-        except (self._error, OSError) as error:
-            code, text = _words(error)
-            if code in NO_ROUTE:
+            answers = self._ask(routing.GET_ROUTE, 0, outlook.question(host))
+        except OSError as error:
+            if error.errno in NO_ROUTE:
                 return 0
+            text = error.strerror or error
             raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
-        trusted = (answer for answer in answers if answer["proto"] != RTPROT_RA)
-        index = next((answer.get_attr("RTA_OIF") for answer in trusted), None)
-        return int(index or 0)
+        trusted = (outlook.answer(body) for body in answers)
+        return next((index for index, protocol in trusted if protocol != RTPROT_RA), 0)
 
     # --- writing ---
 
@@ -116,14 +116,13 @@ class Netlink(AbstractContextManager["Netlink"]):
         return ""
 
     def set_mtu(self, index: int, mtu: int) -> None:
-        self._run("link", "set", index=index, mtu=mtu)
+        self._change_link(link_changes.settings(index, mtu=mtu))
 
     def set_txqueuelen(self, index: int, packets: int) -> None:
-        self._run("link", "set", index=index, txqlen=packets)
+        self._change_link(link_changes.settings(index, txqueuelen=packets))
 
     def set_up(self, index: int, up: bool) -> None:
-        state = "up" if up else "down"
-        self._run("link", "set", index=index, state=state)
+        self._change_link(link_changes.settings(index, up=up))
 
     def rename(self, index: int, name: str) -> None:
         """Rename a device, after dropping its own alternative name of that name."""
@@ -158,19 +157,11 @@ class Netlink(AbstractContextManager["Netlink"]):
 
         An address that is already there loses its lifetime. `bare`: its network gets no route.
         """
-        flags = (IFA_F_NODAD if address.version == 6 else 0) | (IFA_F_NOPREFIXROUTE if bare else 0)
-        more: dict[str, Any] = {"flags": flags} if flags else {}
-        if address.version == 4 and address.network.prefixlen < 31:
-            more["broadcast"] = str(address.network.broadcast_address)
-        self._run(
-            "addr",
-            "replace",
-            index=index,
-            address=str(address.ip),
-            prefixlen=address.network.prefixlen,
-            family=_family(address),
-            done=(errno.EEXIST,),
-            **more,
+        self._change(
+            link_changes.NEW_ADDRESS,
+            wire.CREATE | wire.REPLACE,
+            link_changes.added(index, address, bare),
+            (errno.EEXIST,),
         )
 
     def lease_address(self, index: int, address: Address, seconds: int) -> None:
@@ -181,31 +172,49 @@ class Netlink(AbstractContextManager["Netlink"]):
             index=index,
             address=str(address.ip),
             prefixlen=address.network.prefixlen,
-            family=_family(address),
-            flags=IFA_F_NOPREFIXROUTE,
+            family=link_changes.FAMILIES[address.version],
+            flags=link_changes.IFA_F_NOPREFIXROUTE,
             cacheinfo={"ifa_preferred": seconds, "ifa_valid": seconds},
         )
 
     def delete_address(self, index: int, address: Address) -> None:
-        self._run(
-            "addr",
-            "del",
-            index=index,
-            address=str(address.ip),
-            prefixlen=address.network.prefixlen,
-            family=_family(address),
-            done=(errno.EADDRNOTAVAIL, errno.ENODEV),
+        self._change(
+            link_changes.DELETE_ADDRESS,
+            0,
+            link_changes.deleted(index, address),
+            (errno.EADDRNOTAVAIL, errno.ENODEV),
         )
 
-    def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
+    def _change_link(self, body: bytes) -> None:
+        self._change(link_changes.NEW_LINK, 0, body)
+
+    def _change(self, kind: int, flags: int, body: bytes, done: tuple[int, ...] = ()) -> None:
         """Make one request. Raises ApplyError, except for the errors in `done`.
 
         Those mean that there is nothing left to do; verification checks that in any case.
         """
         try:
             with applying():
-                getattr(self._ip, what)(command, **words)
-        except self._error as error:
+                self._ask(kind, flags, body)
+        except ApplyError as error:
+            if error.errno not in done:
+                raise
+
+    def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
+        """Like `_change`, for a request that pyroute2 makes."""
+        try:
+            from pyroute2 import IPRoute
+            from pyroute2.netlink.exceptions import NetlinkError
+        except ImportError as error:
+            raise ApplyError(
+                f"the Python module pyroute2 (package python3-pyroute2) cannot be imported: {error}"
+            ) from error
+        try:
+            with applying():
+                if self._library is None:
+                    self._library = IPRoute(ext_ack=True, strict_check=True)
+                getattr(self._library, what)(command, **words)
+        except NetlinkError as error:
             code, text = _words(error)
             if code not in done:
                 raise ApplyError(text, code) from error
@@ -238,10 +247,6 @@ def _words(error: Exception) -> tuple[int, str]:
     if messages and messages[0] != text:
         text = f"{text} ({messages[0]})"
     return code, text
-
-
-def _family(address: Any) -> int:
-    return socket.AF_INET if address.version == 4 else socket.AF_INET6
 
 
 def kernel_release() -> tuple[int, int]:

@@ -21,7 +21,7 @@ from typing import Any, Optional
 from neuca_tools.backends import kinds, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
-from neuca_tools.model import Address, Device, Route, World
+from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
 
@@ -50,17 +50,24 @@ EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
 def look() -> World:
     """The devices, addresses and routes of the main table. Raises ObserveError."""
     try:
-        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-            mask = wire.number(EXT_MASK, SKIP_STATISTICS)
-            links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-            addresses = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0))
-            table = wire.number(TABLE, MAIN_TABLE)
-            routes = kernel.dump(GET_ROUTE, ROUTE.pack(*[0] * 9) + table)
-    except OSError as error:
-        cause = error.strerror or error
+        return _world(*_dumps())
+    except (OSError, ValueError, struct.error) as error:
+        cause = getattr(error, "strerror", "") or error
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
+
+
+def _dumps() -> tuple[list[bytes], list[bytes], list[bytes]]:
+    with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+        mask = wire.number(EXT_MASK, SKIP_STATISTICS)
+        links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
+        addresses = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0))
+        table = wire.number(TABLE, MAIN_TABLE)
+        return links, addresses, kernel.dump(GET_ROUTE, ROUTE.pack(*[0] * 9) + table)
+
+
+def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[bytes]) -> World:
     return World(
         {one.index: one for one in map(device, links)},
         routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
@@ -74,11 +81,11 @@ def device(message: bytes) -> Device:
     _, arp_type, index, flags, _ = LINK.unpack_from(message)
     link = wire.Attributes(message[LINK.size :])
     info = link.nest(INFO)
-    kind, data = info.text(KIND), info.nest(DATA)
+    kind = info.text(KIND)
+    # What other kinds have there need not consist of attributes.
+    data = info.nest(DATA) if kind in ("vlan", *KINDS) else wire.Attributes(b"")
     name, mac = link.text(NAME), _shown(arp_type, link.bytes(MAC))
-    options: tuple[tuple[str, str], ...] = ()
-    if kind in ("vlan", *KINDS) and data:
-        options = kinds.options(kind, mac, data)
+    options = kinds.options(kind, mac, data) if data else ()
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
@@ -221,6 +228,18 @@ def _routes(message: bytes) -> Iterator[Route]:
         yield Route(to, index, via, parts.number(PRIORITY), protocol, expires)
 
 
+def question(host: Host) -> bytes:
+    """The body of an RTM_GETROUTE that asks how packets to this host leave."""
+    family = FAMILIES[host.version == 6]
+    head = ROUTE.pack(family, host.max_prefixlen, *[0] * 7)
+    return head + wire.attribute(TO, host.packed)
+
+
+def answer(message: bytes) -> tuple[int, int]:
+    """The index of the output device, and the protocol, of the route that the kernel answers."""
+    return wire.Attributes(message[ROUTE.size :]).number(OUTPUT), ROUTE.unpack_from(message)[5]
+
+
 def _next_hops(route: wire.Attributes) -> Iterator[tuple[int, Optional[bytes]]]:
     """The output device and the gateway of each next hop (struct rtnexthop)."""
     rest = route.bytes(MULTIPATH)
@@ -229,6 +248,6 @@ def _next_hops(route: wire.Attributes) -> Iterator[tuple[int, Optional[bytes]]]:
     while len(rest) >= 8:
         length, index = struct.unpack_from("=HxxI", rest)
         if not 8 <= length <= len(rest):
-            return
+            raise wire.garbled("a next hop")
         yield index, wire.Attributes(rest[8:length]).bytes(GATEWAY)
         rest = rest[length + -length % 4 :]

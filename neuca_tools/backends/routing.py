@@ -80,10 +80,9 @@ def read() -> Routing:
                 for route in _routes(kernel, version):
                     (ours if route.protocol == ROUTE_PROTOCOL else foreign).append(route)
                 rules += _rules(kernel, version)
-    except OSError as error:
-        raise ObserveError(
-            f"ask the kernel for its routing tables and rules: {error.strerror or error}"
-        ) from error
+    except (OSError, ValueError, struct.error) as error:
+        cause = getattr(error, "strerror", "") or error
+        raise ObserveError(f"ask the kernel for its routing tables and rules: {cause}") from error
     return Routing(tuple(ours), tuple(foreign), tuple(rules))
 
 
@@ -165,7 +164,7 @@ def _next_hops(values: Mapping[int, bytes]) -> Iterator[tuple[int, Optional[Host
     while len(data) >= _NEXT_HOP.size:
         length, flags, _, index = _NEXT_HOP.unpack_from(data)
         if not _NEXT_HOP.size <= length <= len(data):
-            return
+            raise wire.garbled("a next hop")
         found = dict(wire.attributes(data[_NEXT_HOP.size : length]))
         yield index, _host(found.get(_GATEWAY)), flags
         data = data[length + -length % 4 :]

@@ -9,14 +9,16 @@ used only for the protocol of the journal.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools.errors import ObserveError
+
+if TYPE_CHECKING:
+    import logging
 
 _SEND_WITHIN = 1.0  # seconds
 

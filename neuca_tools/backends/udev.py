@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -123,6 +121,9 @@ def settle(seconds: float) -> None:
     Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
     for this nor a descriptor to wait on, so this runs udevadm(8).
     """
+    import shutil
+    import subprocess
+
     program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -28,6 +28,7 @@ _CAPPED, _WITH_WORDS = 0x100, 0x200  # NLM_F_CAPPED, NLM_F_ACK_TLVS
 _WORDS = 1  # NLMSGERR_ATTR_MSG
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
+_CODE = struct.Struct("=i")
 _LIMIT = 5.0  # seconds; the kernel answers at once unless a driver has to reset its NIC
 _ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
 
@@ -53,13 +54,19 @@ def nest(kind: int, *attributes: bytes) -> bytes:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The type and value of each attribute; a truncated one is left out."""
-    while len(data) >= _ATTRIBUTE.size:
-        length, kind = _ATTRIBUTE.unpack_from(data)
-        if not _ATTRIBUTE.size <= length <= len(data):
-            return
-        yield kind & _TYPE, data[_ATTRIBUTE.size : length]
-        data = data[length + -length % 4 :]
+    """The type and value of each attribute. Raises OSError if one is truncated."""
+    at, end = 0, len(data)
+    while end - at >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(data, at)
+        if not _ATTRIBUTE.size <= length <= end - at:
+            raise garbled("an attribute")
+        yield kind & _TYPE, data[at + _ATTRIBUTE.size : at + length]
+        at += length + -length % 4
+
+
+def garbled(what: str) -> OSError:
+    """The error for a message that is not what netlink(7) describes: never an empty answer."""
+    return OSError(errno.EBADMSG, f"{what} of its answer is truncated")
 
 
 def integer(value: bytes) -> int:
@@ -104,8 +111,12 @@ class Socket(AbstractContextManager["Socket"]):
             with suppress(OSError):
                 self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
         self._sequence = 0
+        self._buffer = bytearray(_ROOM)
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def dump(self, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool) -> list[bytes]:
@@ -123,6 +134,13 @@ class Socket(AbstractContextManager["Socket"]):
         """Send a request and return the payloads of all answers. Raises OSError."""
         return self._ask(kind, flags, payload)[0]
 
+    def _receive(self) -> bytes:
+        """One datagram. Raises OSError, also if there was more than the buffer has room for."""
+        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+        if size > len(self._buffer):
+            raise garbled("a datagram")
+        return bytes(memoryview(self._buffer)[:size])
+
     def _ask(
         self, kind: int, flags: int, payload: bytes, keep: Callable[[bytes], bool] = bool
     ) -> tuple[list[bytes], bool]:
@@ -135,29 +153,37 @@ class Socket(AbstractContextManager["Socket"]):
         answers: list[bytes] = []
         interrupted = False
         while True:
-            for what, options, sequence, body in _messages(self._socket.recv(_ROOM)):
+            for what, options, sequence, body in messages(self._receive()):
                 if sequence != self._sequence:
                     continue
                 interrupted = interrupted or bool(options & _INTERRUPTED)
                 if what in (_ERROR, _DONE):
-                    _check(body, options)
+                    _check(what, body, options)
                     return answers, interrupted
+                if what == _OVERRUN:
+                    raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
                 if keep(body):
                     answers.append(body)
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    while len(data) >= _HEADER.size:
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(data)
-        if length < _HEADER.size:
-            return
-        yield kind, flags, sequence, data[_HEADER.size : length]
-        data = data[length + -length % 4 :]
+def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Type, flags, sequence number and body of each message of a datagram. Raises OSError."""
+    at, end = 0, len(data)
+    while at < end:
+        if end - at < _HEADER.size:
+            raise garbled("a header")
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, at)
+        if not _HEADER.size <= length <= end - at:
+            raise garbled("a message")
+        yield kind, flags, sequence, data[at + _HEADER.size : at + length]
+        at += length + -length % 4
 
 
-def _check(body: bytes, flags: int) -> None:
+def _check(what: int, body: bytes, flags: int) -> None:
     """Raise OSError for the error in an NLMSG_ERROR or NLMSG_DONE message, if any."""
-    code = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
+    if what == _ERROR and len(body) < _CODE.size:
+        raise garbled("the error number")
+    code = -_CODE.unpack_from(body)[0] if len(body) >= _CODE.size else 0
     if not code:
         return
     text = os.strerror(code)

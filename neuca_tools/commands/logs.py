@@ -4,24 +4,47 @@
 
 from __future__ import annotations
 
-import logging
+from typing import TYPE_CHECKING, Callable
+
+from neuca_tools.log import prepare_with
+
+if TYPE_CHECKING:
+    import logging
 
 
 def to_stderr(level: str = "INFO") -> None:
     """Log plain lines to standard error."""
-    _install(logging.StreamHandler(), level)
+    _install(_stream, level)
 
 
 def to_journal(level: str) -> None:
     """Log to the journal with priorities if standard error goes there, else to standard error."""
+    _install(_journal, level)
+
+
+def _stream() -> logging.Handler:
+    import logging
+
+    return logging.StreamHandler()
+
+
+def _journal() -> logging.Handler:
     from neuca_tools.backends.systemd import journal_handler
 
-    _install(journal_handler() or logging.StreamHandler(), level)
+    return journal_handler() or _stream()
 
 
-def _install(handler: logging.Handler, level: str) -> None:
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    log = logging.getLogger("neuca")
-    log.handlers[:] = [handler]
-    log.setLevel(level)
-    log.propagate = False
+def _install(make: Callable[[], logging.Handler], level: str) -> None:
+    """Have the handler made when the first line is logged: most commands log none."""
+
+    def prepare() -> None:
+        import logging
+
+        handler = make()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        log = logging.getLogger("neuca")
+        log.handlers[:] = [handler]
+        log.setLevel(level)
+        log.propagate = False
+
+    prepare_with(prepare)

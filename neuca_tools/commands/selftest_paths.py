@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Optional
 
@@ -18,6 +17,7 @@ from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
 from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain

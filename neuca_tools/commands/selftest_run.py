@@ -8,7 +8,6 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple, Optional
 
@@ -18,6 +17,7 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -21,6 +20,7 @@ from neuca_tools.config.options import (
     ConfigFault,
     listed,
 )
+from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line

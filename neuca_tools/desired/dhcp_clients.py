@@ -9,8 +9,8 @@ own, and delete it with the profile. dhclient or dhcpcd does the rest, a process
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, label
 from neuca_tools.desired.management import ANSWERED

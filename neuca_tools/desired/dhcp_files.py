@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model import Automatic, LinkKey
 
 PREFIX = "04-neuca-dhcp-"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
 # By the manager that reads them; see nm-settings-keyfile(5) for the second.
 _NAMES = {
-    "networkd": re.compile(rf"{PREFIX}(.+)\.network"),
-    "networkmanager": re.compile(r"neuca-dhcp-(.+)\.nmconnection"),
+    "networkd": pattern(rf"{PREFIX}(.+)\.network"),
+    "networkmanager": pattern(r"neuca-dhcp-(.+)\.nmconnection"),
 }
 # The managers that can be the client, the preferred one first; and a program that we start.
 MANAGERS = ("networkd", "networkmanager")
@@ -34,7 +34,7 @@ _ASKED = {
 }
 _TRUE = ("true", "yes", "on", "1", "y")
 _FALSE = ("false", "no", "off", "0", "n")
-_LABEL = re.compile(
+_LABEL = pattern(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
@@ -113,8 +113,8 @@ def profile_name(key: LinkKey) -> str:
 
 def owner(name: str) -> Optional[tuple[str, LinkKey]]:
     """The manager and the link that a file of this name is for; None if it is not ours."""
-    for manager, pattern in _NAMES.items():
-        match = pattern.fullmatch(name)
+    for manager, form in _NAMES.items():
+        match = form.fullmatch(name)
         key = labelled(match.group(1)) if match else None
         if key is not None:
             return manager, key

@@ -11,8 +11,8 @@ its subnet has.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 
+from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import NicRecord, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Optional
 
+from neuca_tools.lazy import pattern
 from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
 
 # Names without a number sort after all numbered ones. The last file wins in both directories, and
@@ -28,17 +29,17 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
-_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}((:[0-9a-f]{2}){2})?")
+_MAC = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}((:[0-9a-f]{2}){2})?")
 # A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
-_NAMES = re.compile(
+_NAMES = pattern(
     r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
     r'.*\bNAME:?="(?P<name>[^"]+)"'
 )
-_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+_PLAIN = pattern(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 # The kinds whose devices have the type of a NIC.
 _UNTYPED = ("macvlan", "vrf")
 _TYPES = {"ipoib": "infiniband"}  # where Type= of networkd is another word than the kind
-_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
+_PATTERN = pattern(rf"{_PLAIN.pattern}\*?")
 
 
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).

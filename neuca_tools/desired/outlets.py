@@ -10,10 +10,10 @@ advertisement, which any host on the link can send, is no sign that one is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from operator import attrgetter
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
+from neuca_tools.lazy import sha256
 from neuca_tools.model import (
     OWN,
     Address,
@@ -138,10 +138,7 @@ def digests(
     for route in routes:
         mac = _mac_of(route, networks)
         parts[mac if mac in parts else ""].append(repr(replace(route, where="")))
-    return {
-        mac: hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-        for mac, texts in parts.items()
-    }
+    return {mac: sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}
 
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
 from neuca_tools.model.ports import short

@@ -10,9 +10,9 @@ the route to an on-link prefix is the kernel's own without an address of that ne
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Optional
 
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired.coverage import SHORTEST_PREFIX
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
 
+from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import clip
@@ -21,15 +21,16 @@ from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, line
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS, is_known_section
 from neuca_tools.documents.spelling import closest
 from neuca_tools.errors import DocumentError
+from neuca_tools.lazy import pattern
 from neuca_tools.model import Document, Fault
 
 Kind = Literal["neuca", "network_data.json", "network-config", ""]
 NEUCA: Kind = "neuca"
 MAX_BYTES = MAX_UNZIPPED_BYTES + 1
 MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
-_KNOWN = re.compile(r"^(unknown [^;]*); known are (.*)$", re.DOTALL)
-_YAML = re.compile(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
-_LINE = re.compile(r"\bline (\d+)")
+_KNOWN = pattern(r"^(unknown [^;]*); known are (.*)$", re.DOTALL)
+_YAML = pattern(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
+_LINE = pattern(r"\bline (\d+)")
 
 
 @dataclass(frozen=True)

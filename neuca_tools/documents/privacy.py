@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import re
-
 from neuca_tools.documents.neuca.values import clip
+from neuca_tools.lazy import pattern
 from neuca_tools.model.links import KINDS
 
 REDACTED = "(redacted)"
@@ -16,7 +15,7 @@ _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
 SECRET_WORDS = ("token", "secret", "password")
 # In the other sections, a key may be part of a script or of a public key that is not indented.
-_PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
+_PLAIN_KEY = pattern(r"[a-z0-9_.-]{1,32}")
 
 
 def link_kind(section: str) -> str:

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Callable
 
+from neuca_tools.dataclass import replace
 from neuca_tools.model import LinkRequest
 from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
 

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Collection, Sequence
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import ApplyError
+
+if TYPE_CHECKING:
+    import subprocess
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
@@ -19,6 +20,8 @@ MOST_SAID = 400  # characters of a program's output in an error message
 
 def find(name: str) -> Optional[str]:
     """The path of a program of the system; None if it is not installed."""
+    import shutil
+
     return shutil.which(name, path=PATH)
 
 
@@ -36,6 +39,8 @@ def run(
     be run, takes longer than `seconds` (it is killed then), or if its exit status is not one of
     those that are `accepted`.
     """
+    import subprocess
+
     program = find(command[0])
     if program is None:
         raise ApplyError(f"{what}: {command[0]} is not installed")
@@ -58,6 +63,8 @@ def run(
 def _execute(
     command: Sequence[str], seconds: float, stdin: bytes
 ) -> subprocess.CompletedProcess[bytes]:
+    import subprocess
+
     return subprocess.run(
         command,
         input=stdin,

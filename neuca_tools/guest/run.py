@@ -8,7 +8,6 @@ as the run has ended.
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections.abc import Iterator, Mapping
 from typing import Callable, NoReturn, Optional
@@ -19,17 +18,17 @@ from neuca_tools.files import locked
 from neuca_tools.guest import hostname, outcome, scripts, storage, users
 from neuca_tools.guest.base import FEATURES, Finding, Guest
 from neuca_tools.guest.outcome import Outcome
+from neuca_tools.log import log
 from neuca_tools.model import Document
 from neuca_tools.state.active_document import confirmed
 
-log = logging.getLogger("neuca")
 LOCK = "guest.lock"  # in the run directory
 RETRY = 30.0  # seconds, as RestartSec= of neuca-guest.service
-_LEVELS = {
-    "failed": logging.ERROR,
-    "refused": logging.WARNING,
-    "pending": logging.INFO,
-    "ok": logging.INFO,
+_LEVELS = {  # methods of a Logger
+    "failed": "error",
+    "refused": "warning",
+    "pending": "info",
+    "ok": "info",
 }
 
 # Each does what the document asks for and is not done yet, and yields findings as it goes. A
@@ -128,7 +127,7 @@ def _run(name: str, run: Run, guest: Guest) -> Outcome:
         now = now.having(finding)
         outcome.save(directory, now)
         if finding not in before.findings:
-            log.log(_LEVELS[finding.state], "%s: %s", name, finding.text)
+            getattr(log, _LEVELS[finding.state])("%s: %s", name, finding.text)
     now = now.ended()
     outcome.save(directory, now)
     return now

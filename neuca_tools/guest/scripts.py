@@ -10,12 +10,10 @@ waits for it.
 
 from __future__ import annotations
 
-import hashlib
 import re
-import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -24,6 +22,7 @@ from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs, version1
 from neuca_tools.guest.base import Finding, Guest, State
+from neuca_tools.lazy import sha256
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read, save
@@ -45,7 +44,7 @@ class Place(NamedTuple):
 
 def place(config: Config, script: Script) -> Place:
     """The files of a script; a script with the same name but another body has others."""
-    digest = hashlib.sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
+    digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
     name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
     directory = config.state_directory / SCRIPTS
     return Place(
@@ -78,7 +77,7 @@ def run(guest: Guest) -> Iterator[Finding]:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _ran_before(config: Config, script: Script, mark: Mapping[str, Any]) -> bool:
@@ -140,6 +139,8 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
         began = _in_unit(script, unit, config.script_timeout + MARGIN)
     else:
         # The agent's standard output may be a log that others read, or that collect-logs packs.
+        import subprocess
+
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

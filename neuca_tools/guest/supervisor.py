@@ -14,18 +14,19 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked, make_directory, write_files
 from neuca_tools.state.store import content_of, read
+
+if TYPE_CHECKING:
+    import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Set in the environment of scripts: `neuca status` in a script must not wait for that script.
@@ -87,7 +88,7 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
     finally:
         os.close(pipe)
     select.select([copier], [], [], REST)
-    finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"finished": finished, "seconds": round(time.monotonic() - began, 1), **how}
 
 
@@ -111,6 +112,8 @@ def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[
 
 
 def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
+    import subprocess
+
     def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,

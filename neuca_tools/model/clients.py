@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from neuca_tools.dataclass import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
+
+from neuca_tools.dataclass import dataclass, field
 
 Refusal = Literal["not applicable", "unsupported"]
 

@@ -7,8 +7,9 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Optional
+
+from neuca_tools.dataclass import dataclass
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
 _RANKS = {

@@ -9,12 +9,12 @@ look like another one, and a line end in a field starts a new line: all of them 
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from collections.abc import Iterable
 
-UNSAFE = re.compile(r"[^\n -~]")
+from neuca_tools.lazy import pattern
+
+UNSAFE = pattern(r"[^\n -~]")
 
 
 def plain(text: str) -> str:
@@ -40,6 +40,8 @@ def plain_lines(text: str) -> str:
 
 def markup(text: str) -> str:
     """Escape a text for an HTML element or a quoted attribute; line ends are kept."""
+    import html
+
     return html.escape(plain_lines(text))
 
 

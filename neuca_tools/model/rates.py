@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-import re
 from decimal import Decimal
 
+from neuca_tools.lazy import pattern
+
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-_RATE = re.compile(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
+_RATE = pattern(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
 
 
 def rate_value(text: str) -> int:

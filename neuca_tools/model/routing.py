@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Optional
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.links import LinkKey
 

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, NamedTuple, Union
+
+from neuca_tools.dataclass import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from neuca_tools.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from neuca_tools.dataclass import dataclass, field
+from neuca_tools.lazy import pattern
 
 # Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
 # scsi_transport_fc, and the host adapter of SRP (drivers/infiniband/ulp/srp).
@@ -17,10 +18,10 @@ REMOTE_CLASSES: Mapping[str, str] = {
 }
 # Names of the kernel: drivers/block, drivers/md, drivers/nvme/host/fabrics.c.
 REFUSED_NAMES = (
-    (re.compile(r"loop\d+"), "it is a loop device"),
-    (re.compile(r"dm-\d+"), "it is a device-mapper device"),
-    (re.compile(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
-    (re.compile(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
+    (pattern(r"loop\d+"), "it is a loop device"),
+    (pattern(r"dm-\d+"), "it is a device-mapper device"),
+    (pattern(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
+    (pattern(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
 )
 REFUSED_BUSES = {
     "usb": "it is a USB device",

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from neuca_tools.dataclass import dataclass
 from neuca_tools.model import LinkKey
 from neuca_tools.plan.operation import Operation, Phase, Value, Writer
 

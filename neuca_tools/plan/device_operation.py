@@ -8,8 +8,8 @@ There is one for each group, because many drivers reset the NIC for each change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.device_settings import text
 from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer, was
 

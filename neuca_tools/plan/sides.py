@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Optional
 
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.model import Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Target

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Callable, NamedTuple, Optional
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional, Protocol, Union
 
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin, Outlet
 

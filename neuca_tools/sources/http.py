@@ -10,12 +10,12 @@ import select
 import socket
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
+from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
 from neuca_tools.sources.url import Url

@@ -12,15 +12,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Callable, NamedTuple, Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
+from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
@@ -28,7 +29,7 @@ from neuca_tools.sources.url import Url, parse_url
 
 # The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
-_BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
+_BOOT = pattern(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
 # The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
 _DMI = {

@@ -15,9 +15,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from typing import Callable, Optional
 
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
 from typing import TYPE_CHECKING, Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model import Host
 from neuca_tools.model.machine import Origin, Outlet

@@ -4,19 +4,19 @@
 
 from __future__ import annotations
 
-import hashlib
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable, Optional
 
 from neuca_tools.backends import hostid
+from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.platform import combined as platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import DocumentError, RecordError, SourceError, UsageError
+from neuca_tools.lazy import sha256
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.stored import StoredDocument
@@ -179,7 +179,7 @@ def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> s
 
 def _digest(answer: Answer) -> str:
     parts = [answer.data or b"", *(answer.parts[name] for name in sorted(answer.parts))]
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+    return sha256(b"\0".join(parts)).hexdigest()
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
@@ -322,12 +322,12 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 
     Its digest is that of the NEuca document, then a dot and a part of the platform's.
     """
-    digests = [hashlib.sha256(part.encode()).hexdigest() for part in (text, beside) if part]
-    sha256 = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
-    if before.sha256 == sha256 and before.source == source:
+    digests = [sha256(part.encode()).hexdigest() for part in (text, beside) if part]
+    combined = ".".join([*digests[:1], *(digest[:16] for digest in digests[1:])])
+    if before.sha256 == combined and before.source == source:
         return before
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return StoredDocument(source, sha256, now, text, beside)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return StoredDocument(source, combined, now, text, beside)
 
 
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
+from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.model import OWN, LinkKey, NicRecord, Original, Owned, Record, Written
 from neuca_tools.model.device_settings import Declined, Refusal

@@ -8,14 +8,14 @@ journal at start means that the last pass was interrupted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, get_type_hints
 
+from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
+from neuca_tools.lazy import pattern
 from neuca_tools.model import (
     Incarnation,
     Link,
@@ -47,7 +47,7 @@ RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
-_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
@@ -135,7 +135,7 @@ def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     try:
         data = read(directory, VOLUMES) or {}
-        names = [one.name for one in fields(VolumeLog)]
+        names = field_names(VolumeLog)
         return made(VolumeLog, {name: data[name] for name in names if name in data})
     except (RecordError, *STRANGE):
         return VolumeLog()
@@ -173,7 +173,7 @@ def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = [one.name for one in fields(Machine)]
+        names = field_names(Machine)
         return made(
             Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
         )

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import is_dataclass
 from typing import Any, Callable, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from neuca_tools.dataclass import is_dataclass
 
 T = TypeVar("T")
 

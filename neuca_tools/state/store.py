@@ -10,16 +10,16 @@ over the file in the state directory, and is removed once that has been written.
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Optional, Union
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import NEW, names_in, read_bytes, write_files
+from neuca_tools.lazy import sha256
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
@@ -96,7 +96,7 @@ def checksum(name: str, body: Mapping[str, Any]) -> str:
     The name is included to detect a misnamed file.
     """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(f"{name}\0{text}".encode()).hexdigest()
+    return sha256(f"{name}\0{text}".encode()).hexdigest()
 
 
 # --- Without room ---------------------------------------------------------------------------------

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from ipaddress import ip_address, ip_network
 from typing import Any, Optional
 
+from neuca_tools.dataclass import asdict, replace
 from neuca_tools.model import Hop, Host, LinkKey
 from neuca_tools.model.routing import PLAIN, Rule, Traits
 from neuca_tools.state.shapes import fit, made

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.state.shapes import fit, made
@@ -28,7 +28,7 @@ def now(
     removed: tuple[str, ...] = (),
 ) -> Report:
     """The report of a pass that has just ended and took `seconds`."""
-    finished = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 
 

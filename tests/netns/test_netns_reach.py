@@ -11,17 +11,16 @@ import pytest
 LOOK = """
 import errno, sys
 from ipaddress import ip_address
-from pyroute2.netlink.exceptions import NetlinkError
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ObserveError
 with Netlink() as netlink:
     if len(sys.argv) > 2:  # what the kernel says when it has no memory left, which it cannot be made to say here
-        ask = netlink._ip.route
-        def refuse(command, **words):
-            if command == "get":
-                raise NetlinkError(errno.ENOBUFS)
-            return ask(command, **words)
-        netlink._ip.route = refuse
+        class Refusing:
+            def ask(self, *words):
+                raise OSError(errno.ENOBUFS, "No buffer space available")
+            def close(self):
+                pass
+        netlink._socket = Refusing()
     try:
         print(netlink.look([ip_address(sys.argv[1])]).metadata_index)
     except ObserveError as error:

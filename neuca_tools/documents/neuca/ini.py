@@ -14,13 +14,14 @@ from typing import Callable, Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
+from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
 
 MAX_LINES = 200000
 MAX_LINE = 65536
-_HEADER = re.compile(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
-_SECTION_NAME = re.compile(r"[\w.:/-]+(?: +[\w.:/-]+)*")
-_COMMENT = re.compile(r"\s;")
+_HEADER = pattern(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
+_SECTION_NAME = pattern(r"[\w.:/-]+(?: +[\w.:/-]+)*")
+_COMMENT = pattern(r"\s;")
 
 
 class Line(NamedTuple):

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import replace
 from itertools import chain
 from typing import Callable, Optional, cast
 
+from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
     interface_lines,

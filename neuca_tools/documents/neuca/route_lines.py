@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
+from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError

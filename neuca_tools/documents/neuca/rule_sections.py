@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca import route_lines, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError

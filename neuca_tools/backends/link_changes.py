@@ -1,0 +1,69 @@
+"""The messages that set MTU, queue length, state and addresses of links (rtnetlink(7)).
+
+They are made here because nearly every pass that changes something needs only these, and importing
+pyroute2 takes longer than such a pass. `netlink` has everything else done by pyroute2.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import struct
+from typing import Optional
+
+from neuca_tools.backends import wire
+from neuca_tools.model import Address
+
+NEW_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 20, 21  # RTM_*
+_LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
+_MTU, _TXQLEN = 4, 13  # IFLA_*
+_IFF_UP = 0x1
+_PEER, _LOCAL, _BROADCAST, _FLAGS = 1, 2, 4, 8  # IFA_*
+IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
+FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
+
+
+def settings(
+    index: int,
+    *,
+    mtu: Optional[int] = None,
+    txqueuelen: Optional[int] = None,
+    up: Optional[bool] = None,
+) -> bytes:
+    """The body of an RTM_NEWLINK that changes an existing device; None leaves a setting alone."""
+    change = 0 if up is None else _IFF_UP
+    flags = _IFF_UP if up else 0
+    values = ((_MTU, mtu), (_TXQLEN, txqueuelen))
+    given = [wire.number(kind, value) for kind, value in values if value is not None]
+    return b"".join((_LINK.pack(0, 0, index, flags, change), *given))
+
+
+def added(index: int, address: Address, bare: bool = False) -> bytes:
+    """The body of an RTM_NEWADDR: permanent, without duplicate address detection (RFC 4862).
+
+    `bare`: its network gets no route.
+    """
+    flags = IFA_F_NOPREFIXROUTE if bare else 0
+    if address.version == 6:
+        flags |= IFA_F_NODAD
+    parts = [_head(index, address, flags & 0xFF), *_ends(address)]
+    if address.version == 4 and address.network.prefixlen < 31:
+        parts.append(wire.attribute(_BROADCAST, address.network.broadcast_address.packed))
+    if flags:
+        parts.append(wire.number(_FLAGS, flags))
+    return b"".join(parts)
+
+
+def deleted(index: int, address: Address) -> bytes:
+    """The body of an RTM_DELADDR."""
+    return b"".join((_head(index, address, 0), *_ends(address)))
+
+
+def _head(index: int, address: Address, flags: int) -> bytes:
+    return _ADDRESS.pack(FAMILIES[address.version], address.network.prefixlen, flags, 0, index)
+
+
+def _ends(address: Address) -> tuple[bytes, bytes]:
+    """The address itself, for both ends: none of ours is that of a point-to-point link."""
+    packed = address.ip.packed
+    return wire.attribute(_LOCAL, packed), wire.attribute(_PEER, packed)

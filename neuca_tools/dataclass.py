@@ -1,0 +1,214 @@
+"""The part of `dataclasses` that the agent uses, for classes that cost nothing until they are used.
+
+The library compiles up to six methods of each class when it is defined, and imports `inspect`. That
+took a third of the time of a command, which loads many classes and uses few. Here `__init__` is
+compiled when a class gets its first instance; the other methods are shared by all classes. Type
+checkers see the library, whose functions work on these classes too.
+"""
+
+# SPDX-License-Identifier: MIT
+# What is said of any class has no narrower types, and uses what it has given the class itself.
+# ruff: noqa: A002, ANN401, N807, PLC0414, RUF063, SLF001
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+_ABSENT: Any = object()
+_COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")}
+
+
+class _Field:
+    """How a field is made, shown and compared."""
+
+    __slots__ = ("compare", "default", "factory", "repr")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _ABSENT,
+        default_factory: Any = _ABSENT,
+        repr: bool = True,
+        compare: bool = True,
+    ) -> None:
+        self.default, self.factory = default, default_factory
+        self.repr, self.compare = repr, compare
+
+    def for_library(self) -> Any:
+        """The same as the library has it."""
+        from dataclasses import field
+
+        if self.factory is not _ABSENT:
+            return field(default_factory=self.factory, repr=self.repr, compare=self.compare)
+        if self.default is not _ABSENT:
+            return field(default=self.default, repr=self.repr, compare=self.compare)
+        return field(repr=self.repr, compare=self.compare)
+
+
+class _LibraryFields:
+    """The attribute by which functions of the library know a dataclass, made when it is read."""
+
+    def __get__(self, _: object, owner: Any) -> Any:
+        from dataclasses import make_dataclass
+
+        parts = [(name, Any, one.for_library()) for name, one in owner._dataclass_fields.items()]
+        return make_dataclass(owner.__name__, parts).__dataclass_fields__  # type: ignore[attr-defined]
+
+
+def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool = False) -> Any:
+    if cls is None:
+        return lambda decorated: _dataclass(decorated, frozen=frozen, order=order)
+    fields = _fields_of(cls)
+    changed: dict[str, Any] = {
+        "_dataclass_fields": fields,
+        "_dataclass_compared": _getter([name for name, one in fields.items() if one.compare]),
+        "__dataclass_fields__": _LibraryFields(),
+        **_methods(cls, frozen),
+    }
+    if order:
+        changed.update({name: _ordered(compare) for name, compare in _COMPARISONS.items()})
+    for name, value in changed.items():
+        setattr(cls, name, value)
+    return cls
+
+
+def _fields_of(cls: type) -> dict[str, _Field]:
+    """The fields of the class and its bases. Their defaults become attributes of the class."""
+    found: dict[str, _Field] = {}
+    for base in cls.__mro__[:0:-1]:
+        found.update(base.__dict__.get("_dataclass_fields", {}))
+    for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+        if annotation.startswith("ClassVar"):
+            continue
+        value = cls.__dict__.get(name, _ABSENT)
+        if not isinstance(value, _Field):
+            found[name] = _Field(default=value)
+            continue
+        found[name] = value
+        if value.default is _ABSENT:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, value.default)
+    return found
+
+
+def _getter(names: list[str]) -> Callable[[object], object]:
+    # Without a field all instances of a class are equal. A function would become a method.
+    return operator.attrgetter(*(names or ["__class__"]))
+
+
+def _methods(cls: type, frozen: bool) -> dict[str, Any]:
+    """Those that the class does not define itself."""
+
+    def __init__(self: Any, *args: Any, **keywords: Any) -> None:
+        _complete(cls)
+        cls.__init__(self, *args, **keywords)  # type: ignore[misc]
+
+    wanted: dict[str, Any] = {"__init__": __init__, "__repr__": _repr, "__eq__": _eq}
+    methods = {name: method for name, method in wanted.items() if name not in cls.__dict__}
+    # A class that defines __eq__ alone has None there.
+    if cls.__dict__.get("__hash__") is None:
+        methods["__hash__"] = _hash if frozen else None
+    if frozen:
+        methods.update(__setattr__=_refuse_to_set, __delattr__=_refuse_to_delete)
+    return methods
+
+
+def _complete(cls: Any) -> None:
+    """Compile the `__init__` of a class that is about to get its first instance."""
+    parameters, lines, names = ["self"], [], {"_set": object.__setattr__, "_absent": _ABSENT}
+    for name, one in cls._dataclass_fields.items():
+        value = name
+        if one.factory is not _ABSENT:
+            names[f"_make_{name}"] = one.factory
+            parameters.append(f"{name}=_absent")
+            value = f"_make_{name}() if {name} is _absent else {name}"
+        elif one.default is not _ABSENT:
+            names[f"_default_{name}"] = one.default
+            parameters.append(f"{name}=_default_{name}")
+        else:
+            parameters.append(name)
+        lines.append(f"_set(self, {name!r}, {value})")
+    body = "\n ".join(lines or ["pass"])
+    exec(f"def __init__({', '.join(parameters)}):\n {body}", names)
+    method: Any = names["__init__"]
+    method.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = method
+
+
+def _repr(self: Any) -> str:
+    shown = [name for name, one in self._dataclass_fields.items() if one.repr]
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+    return f"{self.__class__.__qualname__}({values})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    if other.__class__ is not self.__class__:
+        return NotImplemented
+    return self._dataclass_compared(self) == other._dataclass_compared(other)
+
+
+def _hash(self: Any) -> int:
+    return hash(self._dataclass_compared(self))
+
+
+def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return compare(self._dataclass_compared(self), other._dataclass_compared(other))
+
+    return method
+
+
+def _refuse_to_set(_: object, name: str, __: object) -> None:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(_: object, name: str) -> None:
+    from dataclasses import FrozenInstanceError
+
+    raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _replace(value: Any, **changes: Any) -> Any:
+    for name in value._dataclass_fields:
+        if name not in changes:
+            changes[name] = getattr(value, name)
+    return value.__class__(**changes)
+
+
+def _asdict(value: Any) -> Any:
+    """The value with each dataclass in it as a dictionary, at any depth."""
+    if hasattr(value, "_dataclass_fields"):
+        return {name: _asdict(getattr(value, name)) for name in value._dataclass_fields}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return value.__class__(*map(_asdict, value))
+    if isinstance(value, (list, tuple)):
+        return value.__class__(map(_asdict, value))
+    if isinstance(value, dict):
+        return {_asdict(key): _asdict(one) for key, one in value.items()}
+    return value
+
+
+def field_names(cls: Any) -> tuple[str, ...]:
+    """The names of the fields of a dataclass or of an instance of one."""
+    return tuple(cls._dataclass_fields)
+
+
+def is_dataclass(value: object) -> bool:
+    """Whether it is a dataclass, or an instance of one. Does not need the library for that."""
+    cls = value if isinstance(value, type) else type(value)
+    return any("__dataclass_fields__" in base.__dict__ for base in cls.__mro__)
+
+
+if TYPE_CHECKING:
+    from dataclasses import asdict as asdict
+    from dataclasses import dataclass as dataclass
+    from dataclasses import field as field
+    from dataclasses import replace as replace
+else:
+    dataclass, field, replace, asdict = _dataclass, _Field, _replace, _asdict

@@ -1,0 +1,55 @@
+"""What a command loads: counted in modules, since a start is most of what a command takes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from lab import ROOT, mac
+
+LOADED = """import sys
+sys.path.insert(0, sys.argv[1])
+sys.argv = sys.argv[2:]
+from neuca_tools.commands.{module} import main
+try:
+    main(sys.argv[1:])
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+DOCUMENT = (
+    f"[interface {mac(1)}]\nmtu = 1400\ntxqueuelen = 500\naddresses = 172.16.1.1/24\nstate = up\n"
+)
+LIBRARIES = {"pyroute2", "pyudev", "dbus", "yaml", "systemd"}
+
+
+def loaded(guest, module, *words):
+    """The modules that a fresh interpreter has loaded when the command has ended."""
+    command = ("--config", str(guest.config_file))
+    script = LOADED.format(module=module)
+    done = guest.run(
+        sys.executable, "-B", "-c", script, str(ROOT), module, *words, *command, check=False
+    )
+    return set(done.err.splitlines()[-1].split())
+
+
+@pytest.fixture
+def configured(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.document(DOCUMENT)
+    return lab
+
+
+def test_a_pass_over_nics_needs_no_library(configured):
+    first = loaded(configured, "neucad", "--once")
+    assert "172.16.1.1/24" in configured.addresses("dp1")
+    assert first & LIBRARIES == set()
+    assert loaded(configured, "neucad", "--once") & LIBRARIES == set()
+
+
+@pytest.mark.parametrize("words", ["status", "plan", "explain dp1", "show document"])
+def test_what_only_reads_needs_no_library(configured, words):
+    configured.once()
+    assert loaded(configured, "neuca", *words.split()) & LIBRARIES == set()

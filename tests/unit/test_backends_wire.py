@@ -1,0 +1,340 @@
+"""The compact readers of rtnetlink: they read what pyroute2 encodes, and never take an error for an empty answer."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
+
+import pytest
+from pyroute2.netlink.rtnl.fibmsg import fibmsg
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
+
+from neuca_tools.backends import link_changes, outlook, routing, wire
+from neuca_tools.errors import ObserveError
+from neuca_tools.model.routing import Rule, SeenRule
+
+HEADER = 16  # bytes of struct nlmsghdr
+MANY = 1000
+FAMILIES = {4: 2, 6: 10}
+DUMP_INTERRUPTED, ERROR, DONE, OVERRUN = 0x10, 2, 3, 4
+
+
+def body(kind, attributes, **fields):
+    """The body of a message as pyroute2 encodes it."""
+    message = kind()
+    for name, value in fields.items():
+        message[name] = value
+    message["attrs"] = [(name, value) for name, value in attributes.items() if value is not None]
+    message.encode()
+    return bytes(message.data)[HEADER:]
+
+
+def mac(dice):
+    return ":".join(f"{dice.randrange(256):02x}" for _ in range(6))
+
+
+def host(dice, version):
+    if version == 4:
+        return IPv4Address(dice.randrange(1, 1 << 32))
+    return IPv6Address(dice.randrange(1 << 96, 1 << 128))
+
+
+def network(dice, version):
+    length = dice.randrange(33 if version == 4 else 129)
+    return ip_network((host(dice, version), length), strict=False)
+
+
+def a_link(dice):
+    """A link message, and what is to be read from it."""
+    index, flags = dice.randrange(1, 1 << 20), dice.choice((0, 1, 0x10001, 0x10801))
+    kind = dice.choice((None, "vlan", "veth", "macvlan", "vrf", "tun"))
+    data = {"vlan": [("IFLA_VLAN_ID", dice.randrange(1, 4095))], "vrf": [("IFLA_VRF_TABLE", 9)]}
+    info = kind and {
+        "attrs": [("IFLA_INFO_KIND", kind), ("IFLA_INFO_DATA", {"attrs": data.get(kind, [])})]
+    }
+    values = {
+        "IFLA_IFNAME": f"n{index}",
+        "IFLA_ADDRESS": mac(dice),
+        "IFLA_MTU": dice.randrange(68, 65536),
+        "IFLA_TXQLEN": dice.randrange(100000),
+        "IFLA_QDISC": dice.choice(("fq", "noqueue", "mq")),
+        "IFLA_MASTER": dice.choice((None, dice.randrange(1, 9))),
+        "IFLA_LINK": dice.choice((None, dice.randrange(1, 9))),
+        "IFLA_LINKINFO": info,
+    }
+    permanent = dice.choice(("", mac(dice)))
+    lower = 0 if kind == "veth" else values["IFLA_LINK"] or 0
+    wanted = (
+        index,
+        values["IFLA_IFNAME"],
+        kind or "",
+        values["IFLA_ADDRESS"],
+        permanent,
+        values["IFLA_MTU"],
+        values["IFLA_TXQLEN"],
+        values["IFLA_QDISC"],
+        values["IFLA_MASTER"] or 0,
+        lower,
+        (bool(flags & 1), bool(flags & 0x10000), bool(flags & 0x800)),
+        data["vlan"][0][1] if kind == "vlan" else None,
+    )
+    message = body(ifinfmsg, values, index=index, flags=flags)
+    if permanent:  # which pyroute2 0.7.2 encodes as a text
+        message += wire.attribute(outlook.PERMANENT_MAC, bytes.fromhex(permanent.replace(":", "")))
+    return message, wanted
+
+
+def seen_link(message):
+    one = outlook.device(message)
+    return (one.index, one.name, one.kind, one.mac, one.permanent_mac, one.mtu, one.txqueuelen, one.qdisc,
+            one.master, one.lower, (one.up, one.carrier, one.slave), one.vlan_id)  # fmt: skip
+
+
+def an_address(dice):
+    version, index = dice.choice((4, 6)), dice.randrange(1, 1 << 20)
+    address = ip_interface((host(dice, version), dice.randrange(1, 33 if version == 4 else 129)))
+    permanent = dice.choice((0, 0x80))
+    values = {
+        "IFA_ADDRESS": str(address.ip),
+        "IFA_LOCAL": str(address.ip) if version == 4 else None,
+        "IFA_FLAGS": permanent,
+    }
+    message = body(
+        ifaddrmsg,
+        values,
+        family=FAMILIES[version],
+        prefixlen=address.network.prefixlen,
+        index=index,
+        flags=permanent,
+    )
+    return message, (index, address, bool(permanent))
+
+
+def seen_address(message):
+    found = outlook._addresses([message])
+    ((index, (address,)),) = found["addresses"].items()
+    return index, address, (index, address) not in found["leased"]
+
+
+def a_route(dice):
+    version, index = dice.choice((4, 6)), dice.randrange(1, 1 << 20)
+    to, via, metric = (
+        network(dice, version),
+        dice.choice((None, host(dice, version))),
+        dice.randrange(1 << 31),
+    )
+    protocol = dice.randrange(256)
+    values = {
+        "RTA_TABLE": 254,
+        "RTA_DST": str(to.network_address) if to.prefixlen else None,
+        "RTA_OIF": index,
+        "RTA_GATEWAY": via and str(via),
+        "RTA_PRIORITY": metric,
+    }
+    message = body(
+        rtmsg,
+        values,
+        family=FAMILIES[version],
+        dst_len=to.prefixlen,
+        table=254,
+        type=1,
+        proto=protocol,
+    )
+    return message, (to, index, via, metric, protocol)
+
+
+def seen_route(message):
+    (one,) = outlook._routes(message)
+    return one.to, one.index, one.via, one.metric, one.protocol
+
+
+def a_rule(dice):
+    version = dice.choice((4, 6))
+    ends = [dice.choice((None, network(dice, version))) for _ in range(2)]
+    table, priority, mark = (
+        dice.randrange(256, 1 << 31),
+        dice.randrange(1 << 31),
+        dice.randrange(1, 1 << 31),
+    )
+    suppress = dice.choice((None, 0, 5))
+    values = {
+        "FRA_SRC": ends[0] and str(ends[0].network_address),
+        "FRA_DST": ends[1] and str(ends[1].network_address),
+        "FRA_TABLE": table,
+        "FRA_PRIORITY": priority,
+        "FRA_FWMARK": mark,
+        "FRA_FWMASK": 0xFF,
+        "FRA_PROTOCOL": 99,
+        "FRA_SUPPRESS_PREFIXLEN": suppress,
+    }
+    lengths = [one.prefixlen if one else 0 for one in ends]
+    message = body(
+        fibmsg,
+        values,
+        family=FAMILIES[version],
+        src_len=lengths[0],
+        dst_len=lengths[1],
+        table=252,
+        action=1,
+    )
+    texts = [str(one) if one else "" for one in ends]
+    suppressed = -1 if suppress is None else suppress
+    return message, SeenRule(Rule(version, priority, table, *texts, mark, 0xFF, 0, suppressed), 99)
+
+
+def seen_rule(message):
+    with Answers([packed(0, message), packed(DONE, bytes(4))]) as kernel:
+        (one,) = routing._rules(kernel, 4 if message[:1] == b"\x02" else 6)
+    return one
+
+
+def packed(kind, payload, flags=0, sequence=1):
+    return struct.pack("=IHHII", HEADER + len(payload), kind, flags, sequence, 0) + payload
+
+
+class Answers(wire.Socket):
+    """A netlink socket whose kernel is the other end of a socket pair, and has sent these datagrams."""
+
+    def __init__(self, datagrams):
+        super().__init__(socket.NETLINK_ROUTE)
+        self._socket.close()
+        self._socket, self._kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.settimeout(5.0)
+        for one in datagrams:
+            self._kernel.send(one)
+
+    def close(self):
+        super().close()
+        self._kernel.close()
+
+
+EACH = [(a_link, seen_link), (an_address, seen_address), (a_route, seen_route), (a_rule, seen_rule)]
+
+
+@pytest.mark.parametrize(("make", "seen"), EACH)
+def test_what_pyroute2_encodes_is_read(make, seen):
+    dice = random.Random(17)
+    for _ in range(MANY):
+        message, wanted = make(dice)
+        assert seen(message) == wanted
+
+
+@pytest.mark.parametrize(("make", "seen"), EACH)
+def test_a_message_that_is_cut_off_is_an_error_or_what_was_whole(make, seen):
+    """A cut between two attributes cannot be seen; one within an attribute is an error."""
+    message, _ = make(random.Random(18))
+    for length in range(len(message)):
+        rest = message[:length]
+        if _is_whole(rest, 12 if make in (a_route, a_rule) else 8 if make is an_address else 16):
+            continue
+        with pytest.raises((OSError, ValueError, struct.error)):
+            seen(rest)
+
+
+def _is_whole(message, head):
+    try:
+        list(wire.attributes(message[head:]))
+    except OSError:
+        return False
+    return len(message) >= head
+
+
+@pytest.mark.parametrize(("make", "seen"), EACH)
+def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
+    dice = random.Random(19)
+    for _ in range(MANY):
+        message = bytearray(make(dice)[0])
+        for _ in range(dice.randrange(1, 9)):
+            message[dice.randrange(len(message))] = dice.randrange(256)
+        try:
+            seen(bytes(message))
+        except (OSError, ValueError, struct.error):
+            pass  # what `outlook.look` and `routing.read` catch
+        except (KeyError, IndexError, TypeError) as error:
+            raise AssertionError(bytes(message)) from error
+
+
+BAD = {
+    "no header": b"\x10\0\0",
+    "a length below that of a header": struct.pack("=IHHII", 8, 0, 0, 1, 0),
+    "a length beyond the datagram": struct.pack("=IHHII", 64, 0, 0, 1, 0) + bytes(4),
+    "no error number": packed(ERROR, b"\0"),
+    "an error": packed(ERROR, struct.pack("=i", -12)),
+    "an error at the end": packed(0, bytes(16)) + packed(DONE, struct.pack("=i", -12)),
+    "an overrun": packed(OVERRUN, b""),
+    "a datagram too large": packed(0, bytes(70000)) + packed(DONE, bytes(4)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_dump_that_fails_is_never_empty(name):
+    with Answers([BAD[name]]) as kernel, pytest.raises(OSError, match=r"\w") as caught:
+        kernel.dump(18, bytes(16))
+    assert caught.value.errno
+
+
+def test_an_interrupted_dump_is_repeated_and_its_answers_are_dropped():
+    first = packed(16, b"half", DUMP_INTERRUPTED) + packed(DONE, bytes(4))
+    second = packed(16, b"complete", sequence=2) + packed(DONE, bytes(4), sequence=2)
+    with Answers([first, second]) as kernel:
+        assert kernel.dump(18, bytes(16)) == [b"complete"]
+
+
+def test_a_dump_that_is_always_interrupted_is_an_error():
+    ends = [packed(DONE, bytes(4), DUMP_INTERRUPTED, number) for number in range(1, 6)]
+    with Answers(ends) as kernel, pytest.raises(OSError, match="they changed 5 times meanwhile"):
+        kernel.dump(18, bytes(16))
+
+
+def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
+    monkeypatch.setattr(outlook, "_dumps", lambda: ([b"\1\2"], [], []))
+    with pytest.raises(
+        ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
+    ):
+        outlook.look()
+
+
+# --- What is written ------------------------------------------------------------------------------
+
+
+def decoded(kind, message):
+    found = kind(struct.pack("=IHHII", HEADER + len(message), 0, 0, 0, 0) + message)
+    found.decode()
+    return found
+
+
+def test_settings_of_a_link_are_read_back_by_pyroute2():
+    found = decoded(ifinfmsg, link_changes.settings(7, mtu=9000, txqueuelen=500, up=True))
+    names = ("IFLA_MTU", "IFLA_TXQLEN")
+    assert [found.get_attr(name) for name in names] == [9000, 500]
+    assert [found[name] for name in ("index", "flags", "change")] == [7, 1, 1]
+    down = decoded(ifinfmsg, link_changes.settings(7, up=False))
+    assert [down[name] for name in ("flags", "change", "attrs")] == [0, 1, []]
+    assert decoded(ifinfmsg, link_changes.settings(7, mtu=1500))["change"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "bare", "broadcast", "flags"),
+    [
+        ("192.0.2.1/24", False, "192.0.2.255", None),
+        ("192.0.2.1/24", True, "192.0.2.255", 0x200),
+        ("192.0.2.1/31", False, None, None),
+        ("2001:db8::1/64", False, None, 0x02),
+        ("2001:db8::1/64", True, None, 0x202),
+    ],
+)
+def test_an_address_is_read_back_by_pyroute2(text, bare, broadcast, flags):
+    address = ip_interface(text)
+    found = decoded(ifaddrmsg, link_changes.added(7, address, bare))
+    ends = [found.get_attr(name) for name in ("IFA_LOCAL", "IFA_ADDRESS")]
+    assert list(map(ip_address, ends)) == [address.ip, address.ip]
+    assert (found["index"], found["prefixlen"], found["scope"]) == (7, address.network.prefixlen, 0)
+    assert (found.get_attr("IFA_BROADCAST"), found.get_attr("IFA_FLAGS")) == (broadcast, flags)
+    gone = decoded(ifaddrmsg, link_changes.deleted(7, address))
+    assert (gone["index"], gone.get_attr("IFA_LOCAL")) == (7, found.get_attr("IFA_LOCAL"))

@@ -1,0 +1,148 @@
+"""Our dataclasses behave as the library's do."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+import pytest
+
+from neuca_tools import dataclass as ours
+
+
+class Pair(NamedTuple):
+    left: object
+    right: object
+
+
+def made(library):
+    """The same classes, decorated by one of the two modules."""
+
+    @library.dataclass(frozen=True)
+    class Base:
+        kind: ClassVar[str] = "base"
+        name: str
+        size: int = 4
+
+    @library.dataclass(frozen=True)
+    class Derived(Base):
+        size: int = 9
+        more: Mapping[str, int] = library.field(default_factory=dict, compare=False)
+        secret: str = library.field(default="", repr=False)
+
+    @library.dataclass(frozen=True, order=True)
+    class Ordered:
+        first: int
+        second: str = ""
+
+    @library.dataclass
+    class Open:
+        values: list[object] = library.field(default_factory=list)
+
+    @library.dataclass(frozen=True)
+    class Own:
+        name: str
+
+        def __repr__(self):
+            return "own"
+
+        def __hash__(self):
+            return 7
+
+    @library.dataclass(frozen=True)
+    class Empty:
+        pass
+
+    return {one.__name__: one for one in (Base, Derived, Ordered, Open, Own, Empty)}
+
+
+BOTH = [made(dataclasses), made(ours)]
+
+
+def of_both(function):
+    """What it makes of the library's classes and of ours."""
+    return tuple(function(classes, library) for classes, library in zip(BOTH, (dataclasses, ours)))
+
+
+def same(function):
+    library, mine = of_both(function)
+    assert mine == library
+    return mine
+
+
+def test_instances_are_shown_compared_and_hashed_alike():
+    same(lambda known, _: repr(known["Derived"]("a", more={"x": 1}, secret="s")))
+    same(lambda known, _: repr(known["Own"]("a")) + repr(known["Empty"]()))
+    same(lambda known, _: known["Derived"]("a", 1, {"x": 1}) == known["Derived"]("a", 1, {}))
+    same(lambda known, _: known["Derived"]("a", 1) == known["Derived"]("a", 1, secret="s"))
+    same(lambda known, _: known["Base"]("a", 9) == known["Derived"]("a"))
+    same(lambda known, _: hash(known["Own"]("a")))
+    same(lambda known, _: len({known["Base"]("a"), known["Base"]("a", 4), known["Base"]("b")}))
+    same(lambda known, _: known["Empty"]() == known["Empty"]())
+    same(lambda known, _: (known["Base"].size, known["Derived"].size, known["Base"].kind))
+    same(lambda known, _: known["Open"].__hash__)
+
+
+def test_order():
+    values = [(2, "a"), (1, "b"), (1, "a")]
+    same(lambda known, _: list(map(repr, sorted(known["Ordered"](*one) for one in values))))
+    same(lambda known, _: known["Ordered"](1) >= known["Ordered"](1))
+    for classes in BOTH:
+        with pytest.raises(TypeError):
+            _ = classes["Ordered"](1) < 2
+
+
+def test_every_instance_has_a_default_of_its_own():
+    for classes in BOTH:
+        first, second = classes["Open"](), classes["Open"]()
+        first.values.append(1)
+        assert (first.values, second.values) == ([1], [])
+
+
+def test_copies_and_dictionaries():
+    same(lambda known, lib: repr(lib.replace(known["Derived"]("a", secret="s"), name="b")))
+
+    def nested(known):
+        parts = [known["Base"]("a"), {"k": (known["Base"]("b"),)}, Pair(1, [2])]
+        return known["Open"](parts)
+
+    same(lambda known, lib: lib.asdict(nested(known)))
+    found = ours.asdict(nested(BOTH[1]))["values"][2]
+    assert isinstance(found, Pair)
+
+
+@pytest.mark.parametrize("change", ["name", "other"])
+def test_a_frozen_instance_cannot_be_changed(change):
+    for classes in BOTH:
+        one = classes["Base"]("a")
+        with pytest.raises(
+            dataclasses.FrozenInstanceError, match=f"^cannot assign to field '{change}'$"
+        ):
+            setattr(one, change, 1)
+        with pytest.raises(
+            dataclasses.FrozenInstanceError, match=f"^cannot delete field '{change}'$"
+        ):
+            delattr(one, change)
+
+
+@pytest.mark.parametrize("words", [(), ("a", 1, {}, "", "too many")])
+def test_wrong_arguments_raise_the_same_error(words):
+    texts = []
+    for classes in BOTH:
+        with pytest.raises(TypeError) as caught:
+            classes["Derived"](*words)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+def test_the_functions_of_the_library_work_on_ours():
+    one = made(ours)["Derived"]("a", 1, secret="s")
+    assert dataclasses.is_dataclass(one)
+    assert [field.name for field in dataclasses.fields(one)] == ["name", "size", "more", "secret"]
+    assert dataclasses.replace(one, name="b") == ours.replace(one, name="b")
+    assert dataclasses.asdict(one) == ours.asdict(one)
+    assert ours.field_names(type(one)) == ("name", "size", "more", "secret")
+    assert (ours.is_dataclass(one), ours.is_dataclass(1)) == (True, False)

@@ -1,0 +1,102 @@
+"""What a start costs, counted: the modules that a command imports, the patterns and classes that it compiles."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from neuca_tools.commands import logs
+from neuca_tools.lazy import pattern, sha256
+from neuca_tools.log import log
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {
+    "neuca status, plan, explain": "neuca_tools.commands.look",
+    "neucad --once": "neuca_tools.commands.agent, neuca_tools.commands.change",
+    "neucad": "neuca_tools.agent.daemon",
+}
+# Each takes as long as starting Python, or half of it.
+HEAVY = set(
+    "ast asyncio ctypes dataclasses datetime dis email hashlib html http inspect logging pickle shutil ssl subprocess"
+    " threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
+)
+MOST_MODULES = 300  # of them, 200 are ours
+
+
+def loaded(modules):
+    code = f"import {modules}, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-B", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_imports_nothing_heavy(command):
+    assert loaded(COMMANDS[command]) & HEAVY == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_imports_few_modules(command):
+    assert len(loaded(COMMANDS[command])) <= MOST_MODULES
+
+
+def test_no_module_compiles_a_pattern_when_it_is_imported():
+    """But in the self-test, which is not loaded at boot."""
+    files = [
+        path
+        for path in (ROOT / "neuca_tools").rglob("*.py")
+        if "selftest" not in str(path.relative_to(ROOT)) and path.name != "lazy.py"
+    ]
+    compiling = [
+        path for path in files if re.search(r"^\S.*\bre\.compile\(", path.read_text(), re.M)
+    ]
+    assert compiling == []
+
+
+def test_a_lazy_pattern_is_a_pattern():
+    lazy = pattern(r"(?P<name>[a-z]+)", re.IGNORECASE)
+    assert lazy.fullmatch("ABC")["name"] == "ABC"
+    assert lazy.sub("x", "a1") == "x1"
+    assert (lazy.pattern, lazy.flags) == (r"(?P<name>[a-z]+)", re.compile("", re.IGNORECASE).flags)
+    with pytest.raises(AttributeError):
+        _ = lazy.nothing
+
+
+def test_a_digest_is_that_of_the_library():
+    wanted = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert sha256(b"abc").hexdigest() == wanted
+
+
+@pytest.fixture
+def logger():
+    found = logging.getLogger("neuca")
+    before = (found.handlers[:], found.level, found.propagate)
+    yield found
+    found.handlers[:], found.propagate = before[0], before[2]
+    found.setLevel(before[1])
+
+
+def test_the_handler_is_made_for_the_first_line_and_used_for_all(logger, capsys):
+    logger.handlers[:] = []
+    logs.to_stderr("WARNING")
+    assert logger.handlers == []
+    log.info("too little")
+    log.warning("first %s", "line")
+    log.error("second line")
+    assert capsys.readouterr().err == "first line\nsecond line\n"
+    logs.to_stderr("INFO")
+    log.info("now it matters")
+    assert capsys.readouterr().err == "now it matters\n"
+    assert len(logger.handlers) == 1
