@@ -10,12 +10,14 @@ import random
 import subprocess
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from calibration import AIMS, KNOWN, Judged, published, recorded, shares, table
+from effect import missing
 from guests import case_of
-from middlebox import Bucket, Way
+from middlebox import Bucket, Tally, Way
 from play import play
 from score import FALSE_ALARM, PAIR, SINGLE, confidences, is_right, read, scores, summary
 from setups import BOXED, FASTEST, NEAREST, SLOWEST, draw, draw_fast
@@ -119,6 +121,30 @@ def test_information_counts_for_nothing():
 
 def test_a_set_up_that_gave_no_report_is_wrong():
     assert not is_right(result(0, [], error="no report"))
+
+
+def test_a_set_up_that_was_not_played_does_not_count():
+    rows = [result(0, [["D18"]], "D05", unplayed="the box was late"), result(1, [["D18"]], "D18")]
+    assert scores(rows)["single"] == (1, 1)
+    assert summary(rows).endswith("not played: 1 of 2")
+
+
+SHAPED = next(one for one in draw(1, 60) if one.name == "shaper-both")
+FULL = Tally(frames=1000, overflowed=20, passed=SHAPED.there.rate, offered=SHAPED.there.rate)
+
+
+@pytest.mark.parametrize(
+    ("back", "reason"),
+    [
+        (FULL, ""),
+        (replace(FULL, passed=SHAPED.there.rate / 2), "passed a shaper back"),
+        (replace(FULL, late=200), "the box was late with 200 of 1000 frames back"),
+    ],
+)
+def test_a_fault_was_in_effect_by_what_the_box_saw(back, reason):
+    found = missing(SHAPED, {"there": FULL, "back": back}, None, 0)
+    assert found.endswith(reason)
+    assert bool(found) is bool(reason)
 
 
 def test_only_the_first_run_counts():
