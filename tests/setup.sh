@@ -9,7 +9,7 @@ product=(python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus pytho
 packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps ;;
-        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc
+        unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc \
                 python3-jsonschema python3-prometheus-client; packages_of docs ;;
         docs) echo python3 mkdocs mandoc ;;
         # What unpacks the oracles of this tier is below.
