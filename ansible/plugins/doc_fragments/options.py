@@ -360,6 +360,8 @@ options:
               - >-
                 Both the permanent and the current MAC address of a NIC are compared.
               - >-
+                Six bytes include every InfiniBand port whose GUID they can stand for.
+              - >-
                 An invalid address is an error; the rest of the list is used.
               - >-
                 Default: none.
