@@ -3,7 +3,7 @@
 The library compiles up to six methods of each class when it is defined, and imports `inspect`. That
 took a third of the time of a command, which loads many classes and uses few. Here `__init__` is
 compiled when a class gets its first instance; the other methods are shared by all classes. Type
-checkers see the library, whose functions work on these classes too.
+checkers see the library, whose functions work on these classes too, as those here do on its own.
 """
 
 # SPDX-License-Identifier: MIT
@@ -175,6 +175,10 @@ def _refuse_to_delete(_: object, name: str) -> None:
 
 
 def _replace(value: Any, **changes: Any) -> Any:
+    if "_dataclass_fields" not in type(value).__dict__:
+        from dataclasses import replace as of_library
+
+        return of_library(value, **changes)
     for name in value._dataclass_fields:
         if name not in changes:
             changes[name] = getattr(value, name)
@@ -183,8 +187,12 @@ def _replace(value: Any, **changes: Any) -> Any:
 
 def _asdict(value: Any) -> Any:
     """The value with each dataclass in it as a dictionary, at any depth."""
-    if hasattr(value, "_dataclass_fields"):
+    if "_dataclass_fields" in type(value).__dict__:
         return {name: _asdict(getattr(value, name)) for name in value._dataclass_fields}
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        from dataclasses import asdict as of_library
+
+        return of_library(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return value.__class__(*map(_asdict, value))
     if isinstance(value, (list, tuple)):
@@ -195,8 +203,9 @@ def _asdict(value: Any) -> Any:
 
 
 def field_names(cls: Any) -> tuple[str, ...]:
-    """The names of the fields of a dataclass or of an instance of one."""
-    return tuple(cls._dataclass_fields)
+    """The names of the fields of a dataclass or an instance of one, also of the library."""
+    found = getattr(cls, "_dataclass_fields", None)
+    return tuple(cls.__dataclass_fields__ if found is None else found)
 
 
 def is_dataclass(value: object) -> bool:

@@ -146,3 +146,29 @@ def test_the_functions_of_the_library_work_on_ours():
     assert dataclasses.asdict(one) == ours.asdict(one)
     assert ours.field_names(type(one)) == ("name", "size", "more", "secret")
     assert (ours.is_dataclass(one), ours.is_dataclass(1)) == (True, False)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfLibrary:
+    name: str
+    inner: object = None
+
+
+@ours.dataclass(frozen=True)
+class OfOurs:
+    name: str
+    inner: object = None
+
+
+class Plain(OfOurs):
+    pass
+
+
+@pytest.mark.parametrize("outer", [OfLibrary, OfOurs, Plain])
+@pytest.mark.parametrize("inner", [OfLibrary, OfOurs, Plain])
+@pytest.mark.parametrize("module", [ours, dataclasses])
+def test_both_modules_work_on_the_classes_of_both(module, outer, inner):
+    value = outer("a", (inner("b"),))
+    assert module.replace(value, name="c") == outer("c", (inner("b"),))
+    assert module.asdict(value) == {"name": "a", "inner": ({"name": "b", "inner": None},)}
+    assert ours.field_names(outer) == ours.field_names(value) == ("name", "inner")
