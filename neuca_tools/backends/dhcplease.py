@@ -121,6 +121,12 @@ def _is_unicast(host: IPv4Address) -> bool:
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
+def _is_elsewhere(address: IPv4Interface, index: int, world: World) -> bool:
+    """Whether another interface has this address."""
+    others = (found for other, found in world.addresses.items() if other != index)
+    return any(address.ip == one.ip for found in others for one in found)
+
+
 def refusal(address: IPv4Interface, index: int, world: World, before: str = "") -> str:
     """Why an address must not be set on this link; empty if it may be.
 
@@ -130,9 +136,8 @@ def refusal(address: IPv4Interface, index: int, world: World, before: str = "") 
     lasting = {one.ip for one in world.addresses.get(index, ()) if (index, one) not in world.leased}
     if str(address) != before and address.ip in lasting:
         return "it is set on the link in another way"
-    for other, addresses in world.addresses.items():
-        if other != index and address.ip in {one.ip for one in addresses}:
-            return "it is an address of another interface"
+    if _is_elsewhere(address, index, world):
+        return "it is an address of another interface"
     gateways = {
         route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
     }

@@ -19,7 +19,7 @@ from neuca_tools.backends.kinds import PORT
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.neuca.values import IPOIB_MODES
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import World
+from neuca_tools.model import Device, World
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 from neuca_tools.model.topology import MAC_LENGTH
 
@@ -38,14 +38,18 @@ def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
     return joined(_read(world, index, group) for group in groups)
 
 
+def _read_mac(device: Device) -> DeviceSettings:
+    if device.infiniband:
+        return lacking(["mac"], _GUID)
+    if len(device.permanent_mac) == MAC_LENGTH:
+        return DeviceSettings({"mac": device.mac})
+    return lacking(["mac"], _NO_MAC)
+
+
 def _read(world: World, index: int, group: str) -> DeviceSettings:
     device = world.devices[index]
-    if group == "mac" and device.infiniband:
-        return lacking([group], _GUID)
     if group == "mac":
-        if len(device.permanent_mac) == MAC_LENGTH:
-            return DeviceSettings({group: device.mac})
-        return lacking([group], _NO_MAC)
+        return _read_mac(device)
     if group == IPOIB_MODE:
         if device.infiniband and device.mode and not device.kind:
             return DeviceSettings({group: device.mode})

@@ -53,6 +53,11 @@ def client(world: World, roles: Roles) -> str:
     if not world.managers:
         before = {manager for manager, _ in dhcp_files.known(world.files).values()}
         return next((name for name in MANAGERS if name in before), "")
+    return _running(world, roles)
+
+
+def _running(world: World, roles: Roles) -> str:
+    """The manager that runs, of two the one that has the management NIC."""
     running = [name for name in MANAGERS if name in world.managers]
     names = {world.devices[index].name for index in roles.management if index in world.devices}
     for name in running:
@@ -158,15 +163,20 @@ def unserved(
     is_missing = world.own_clients.forced and not world.own_clients.program
     if not is_missing and (not world.unmanaged or world.age < ANSWERED):
         return
+    reason = NOT_INSTALLED if is_missing else UNSERVED
     for key, request in requests.items():
-        device = roles.nics.get(key.mac)
-        if device is None or key.rank or roles.role(key.mac) != "dataplane" or is_ipoib(key):
-            continue
-        has_lease = any(index == device.index for index, _ in world.leased)
-        if key in roles.clients or has_lease or not platform_roles.is_leased(request):
-            continue
-        if wants(request):
-            yield Problem("refused", NOT_INSTALLED if is_missing else UNSERVED, key)
+        if _waits_in_vain(key, request, roles, world):
+            yield Problem("refused", reason, key)
+
+
+def _waits_in_vain(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
+    """Whether this is a dataplane NIC that is to have a lease, and has neither one nor a client."""
+    device = roles.nics.get(key.mac)
+    if device is None or key.rank or roles.role(key.mac) != "dataplane" or is_ipoib(key):
+        return False
+    has_lease = any(index == device.index for index, _ in world.leased)
+    is_served = key in roles.clients or has_lease
+    return not is_served and platform_roles.is_leased(request) and wants(request)
 
 
 def _without_leases(

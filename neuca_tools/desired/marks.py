@@ -153,6 +153,15 @@ def networkmanager_conf(macs: Iterable[str], vlan_patterns: Iterable[str]) -> by
     )
 
 
+def _types(kinds: Iterable[str]) -> list[str]:
+    """The conditions for VLANs and these kinds."""
+    known = ["vlan", *sorted({*kinds} - {"vlan"})]
+    words = [_TYPES.get(kind, kind) for kind in known if kind not in _UNTYPED]
+    if len(words) == len(known):
+        return [f"Type={' '.join(words)}"]
+    return [f"Type={' '.join([*words, 'ether'])}", f"Kind={' '.join(known)}"]
+
+
 def networkd_files(
     macs: Iterable[str], vlan_patterns: Iterable[str], kinds: Iterable[str] = ()
 ) -> dict[str, bytes]:
@@ -167,16 +176,9 @@ def networkd_files(
     ethernet = sorted({mac for mac in macs if not is_guid(mac)})
     nics = [f"PermanentMACAddress={_checked(mac)}" for mac in ethernet]
     vlans = [f"Name={pattern}" for pattern in _plain(vlan_patterns)]
-    known = ["vlan", *sorted({*kinds} - {"vlan"})]
-    words = [_TYPES.get(kind, kind) for kind in known if kind not in _UNTYPED]
-    if any(kind in _UNTYPED for kind in known):
-        words.append("ether")
-    types = [f"Type={' '.join(words)}"]
-    if "ether" in words:
-        types.append(f"Kind={' '.join(known)}")
     files = {NETWORKD_NICS_FILE: nics}
     if vlans:
-        files[NETWORKD_VLANS_FILE] = [*types, *vlans]
+        files[NETWORKD_VLANS_FILE] = [*_types(kinds), *vlans]
     head, tail = (
         [f"{_HEADER}See systemd.network(5), Unmanaged=.", "[Match]"],
         ["", "[Link]", "Unmanaged=yes"],

@@ -177,6 +177,10 @@ class _Judge:
             return f'{lower} is asked to be "{request.state}"'
         if key.kind == "ipoib" and lower.mac in self.roles.nics and not link_kinds.is_ipoib(lower):
             return f"{lower} is no InfiniBand port"
+        return self._member_reason(key, lower)
+
+    def _member_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
+        """Why the link may not be its member, or below it, because of another virtual link."""
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
         if lower not in request_members(self.requests[key]) or key.kind == vrfs.KIND:

@@ -135,14 +135,20 @@ def _of_direction(session: Session, tcp: Look) -> list[Look]:
     return [one for one in same if not _is_counted(one)]
 
 
+def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
+    """The tests of one-way loss in the direction of this look that were no faster than `most`."""
+    found = []
+    for one in session.evidence.one_way:
+        rate = one.rate or 0.0
+        if one.direction == tcp.phase.direction and one.loss is not None and rate <= most:
+            found.append(Count(one.lost or 0, one.seen or 0, one.losses, rate))
+    return found
+
+
 def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
     """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
     found = [Count(lost(one), received(one), _losses(one), offered(one)) for one in looks]
-    found += [
-        Count(one.lost or 0, one.seen or 0, one.losses, one.rate or 0.0)
-        for one in session.evidence.one_way
-        if one.direction == tcp.phase.direction and one.loss is not None and (one.rate or 0) <= most
-    ]
+    found += _one_way(session, tcp, most)
     losses = tuple(lost for one in found for lost in one.losses)
     total, sent = sum(one.lost for one in found), sum(one.sent for one in found)
     return Count(total, sent, losses, max((one.rate for one in found), default=0.0))

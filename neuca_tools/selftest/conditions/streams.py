@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from neuca_tools.selftest.evidence.look import Look, steady_sockets
 
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
@@ -26,3 +28,8 @@ def is_crowded(look: Look) -> bool:
         return False
     share = look.rate * look.round_trip.shortest / 8 / streams
     return share < FEW * (look.windows.mss or DEFAULT_MSS)
+
+
+def middle(values: Sequence[float]) -> float:
+    """The upper median; 0 of no values."""
+    return sorted(values)[len(values) // 2] if values else 0.0

@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import Rule, sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, middle
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
 
@@ -205,6 +205,12 @@ def _window_facts(look: Look) -> tuple[Fact, ...]:
     )
 
 
+def _is_closed(look: Look, sockets: Sequence[Socket]) -> bool:
+    """Whether the receiver advertised windows of zero, and not for lack of a buffer."""
+    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
+    return zero is not None and not _is_small_buffer(look, sockets)
+
+
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
     limited = look.windows.rwnd_limited
@@ -217,9 +223,9 @@ def slow_reader(look: Look) -> Optional[Hit]:
     if waits < HOARDS or (zero is None and fill < EXPLAINED and limited < SOMEWHAT):
         # Otherwise the reader never catches up, and is what the whole flow waits for, unless its
         # buffer has room all the same.
-        share, is_waiting = limited, waits >= WAITS and fill > SLOW_READER
-        is_closed = zero is not None and not _is_small_buffer(look, sockets)
-        if limited < RECEIVER_LIMITED or not (is_waiting or is_closed):
+        share = limited
+        is_slow = (waits >= WAITS and fill > SLOW_READER) or _is_closed(look, sockets)
+        if limited < RECEIVER_LIMITED or not is_slow:
             return None
     hit = Hit(
         share,
@@ -238,14 +244,14 @@ def slow_reader(look: Look) -> Optional[Hit]:
 
 def _fill(sockets: Sequence[Socket]) -> float:
     """How full the receive buffer is, as a share."""
-    return _middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
+    return middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
 
 
 def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
     """Seconds that data waits in the receive buffer; 0 if nothing was received."""
     if not look.rate:
         return 0.0
-    return _middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
+    return middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
@@ -257,11 +263,6 @@ def _reading_sockets(look: Look) -> list[Socket]:
     """The receiver's data connections in every sample after the first whose queue is known."""
     every = _data_sockets(look.phase.receiver[1:], look.phase)
     return [one for one in every if one.recv_q is not None and one.rcvbuf]
-
-
-def _middle(values: Sequence[float]) -> float:
-    """The upper median; 0 of no values."""
-    return sorted(values)[len(values) // 2] if values else 0.0
 
 
 def _is_small_buffer(look: Look, sockets: Sequence[Socket]) -> bool:

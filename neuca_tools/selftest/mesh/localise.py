@@ -263,10 +263,13 @@ def localise(plan: MeshPlan, rows: Sequence[Row]) -> Found:
         ]
         found = cover(symptom, left, size)
         parts.append(found)
-        for suspect in found.suspects:
-            explained.update(suspect.tests)
-            if symptom == IDENTITY:
-                shared.update(suspect.entity.names)
+        explained.update(*(suspect.tests for suspect in found.suspects))
+        if symptom == IDENTITY:
+            shared.update(*(suspect.entity.names for suspect in found.suspects))
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Found]) -> Found:
     return Found(
         tuple(one for part in parts for one in part.suspects),
         tuple(one for part in parts for one in part.doubtful),

@@ -207,6 +207,14 @@ def row_record(row: Row) -> dict[str, object]:
     return {"mesh": VERSION, **known}
 
 
+def _is_planned(slot: int, names: tuple[object, object], plan: MeshPlan) -> bool:
+    """Whether the plan has a test between these two, client first, in this slot."""
+    if not 0 <= slot < len(plan.slots):
+        return False
+    pairs = {(plan.hosts[one].name, plan.hosts[two].name) for one, two in plan.slots[slot]}
+    return all(isinstance(one, str) for one in names) and names in pairs
+
+
 def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
     """The result in this JSON; None unless it is one that the plan expects, within its bounds.
 
@@ -215,10 +223,7 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
     if not isinstance(data, dict) or data.get("mesh") != VERSION:
         return None
     slot, names = data.get("slot"), (data.get("client"), data.get("server"))
-    if type(slot) is not int or not 0 <= slot < len(plan.slots):
-        return None
-    pairs = {(plan.hosts[one].name, plan.hosts[two].name) for one, two in plan.slots[slot]}
-    if not all(isinstance(one, str) for one in names) or names not in pairs:
+    if type(slot) is not int or not _is_planned(slot, names, plan):
         return None
     values = {name: data.get(name) for name in BOUNDS}
     if not all(value is None or _is_within(value, BOUNDS[name]) for name, value in values.items()):

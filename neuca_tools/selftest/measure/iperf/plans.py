@@ -97,6 +97,12 @@ class Rung(NamedTuple):
         return self.loss <= LOSSY
 
 
+def _may_be_chance(rungs: Sequence[Rung]) -> bool:
+    """Whether the last rate was the first with loss, and lost little."""
+    is_first = not rungs[-1].clean and sum(not one.clean for one in rungs) == 1
+    return is_first and rungs[-1].loss < FEW
+
+
 def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     """The next rate to offer, in bit/s; None when the loss-free rate is known well enough.
 
@@ -111,14 +117,12 @@ def next_rate(rungs: Sequence[Rung], top: float) -> Optional[float]:
     low, high = _bounds(rungs)
     if high is None:
         return _above(low, ladder)
-    is_first_loss = not rungs[-1].clean and sum(not one.clean for one in rungs) == 1
-    if is_first_loss and rungs[-1].loss < FEW:
-        above = _above(high, ladder)
-        if above is not None:
-            return above
-    if not low:
-        return _below(rungs[0]) if len(rungs) == 1 else None
-    if len(rungs) >= len(ladder) + TRIES:
+    above = _above(high, ladder)
+    if above is not None and _may_be_chance(rungs):
+        return above
+    if not low and len(rungs) == 1:
+        return _below(rungs[0])
+    if not low or len(rungs) >= len(ladder) + TRIES:
         return None
     return _between(low, high)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.helper.serve import Server
@@ -109,24 +109,30 @@ class Member:
 
     def _turn(self) -> bool:
         """Wait for what comes next and handle it; False after the end."""
-        if self._schedule.next is None and self._child is None and self._lines is None:
+        if not self._is_busy() and self._lines is None:
             return False
-        sources = [one for one in (self._lines, self._child and self._child.reading) if one]
-        ready = readable(sources, self._due())
+        ready = readable(self._sources(), self._due())
         if self._child and self._child.reading in ready:
             self._take(self._child)
-        if self._lines is not None and self._lines in ready:
-            self._heard = time.monotonic()
-            for message in self._lines.take():
-                if not self._obey(message):
-                    return False
-            if self._lines.ended:
-                return False
+        if self._lines is not None and self._lines in ready and not self._listen(self._lines):
+            return False
         if self._child and time.monotonic() >= self._end:
             self._end_slot()
         self._begin_if_due()
-        busy = self._child is not None or self._schedule.next is not None
-        return busy or time.monotonic() < self._heard + IDLE
+        return self._is_busy() or time.monotonic() < self._heard + IDLE
+
+    def _is_busy(self) -> bool:
+        """Whether a test runs or is to come."""
+        return self._child is not None or self._schedule.next is not None
+
+    def _sources(self) -> list[Union[Lines, int]]:
+        """What may have something to read."""
+        return [one for one in (self._lines, self._child and self._child.reading) if one]
+
+    def _listen(self, lines: Lines) -> bool:
+        """Obey the coordinator; False if it says that this is the end, or is gone."""
+        self._heard = time.monotonic()
+        return all(self._obey(message) for message in lines.take()) and not lines.ended
 
     def _due(self) -> float:
         """When something has to be done in any case, by the monotonic clock."""
