@@ -94,7 +94,8 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
             for found in re.findall(r"^Exec\w+=(\S*neuca\S*)", unit.read_text(), re.MULTILINE)
         }
         assert programs == {
-            f"{prefix}/bin/{name}" for name in ("neuca", "neucad", "neuca-selftest")
+            *(f"{prefix}/bin/{name}" for name in ("neuca", "neucad", "neuca-selftest")),
+            f"{prefix}/libexec/neuca-guest-tools/dhcp-helper",
         }
         assert {path for path in programs if not os.access(root / path[1:], os.X_OK)} == set()
         assert {unit.name for unit in units} == {
@@ -103,11 +104,7 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
         for place in ("share/man/man8/neucad.8.gz", "lib/udev/rules.d/90-neuca-drives.rules"):
             assert (root / prefix[1:] / place).is_file()
         completions = root / prefix[1:] / "share/bash-completion/completions"
-        assert {path.name for path in completions.iterdir()} == {
-            "neuca",
-            "neuca-selftest",
-            "neucad",
-        }
+        assert {path.name for path in completions.iterdir()} == {"neuca", "neuca-selftest"}
         assert (root / prefix[1:] / "share/zsh/site-functions/_neuca").is_file()
     assert (root / "etc/neuca/config").is_file()
 

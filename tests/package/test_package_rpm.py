@@ -104,6 +104,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
     assert {Path(path).name for path in there if path.startswith("/usr/bin/")} == COMMANDS
     assert {path[5:] for path in there if path.startswith("/etc/")} == IN_ETC | {"systemd", "udev"}
     assert {path for path in there if path.startswith("/usr/lib/systemd/")} == {
+        "/usr/lib/systemd/catalog",
+        "/usr/lib/systemd/catalog/neuca.catalog",
         "/usr/lib/systemd/networkd.conf.d",
         "/usr/lib/systemd/networkd.conf.d/50-neuca.conf",
         "/usr/lib/systemd/system",
