@@ -38,6 +38,11 @@ else:
     log = _log
 
 
+def load() -> None:
+    """Import and prepare it now: who runs out of descriptors cannot import, and has to say so."""
+    log.isEnabledFor(0)
+
+
 def prepare_with(prepare: Callable[[], None]) -> None:
     """Call this before the next line is logged."""
     _log.prepare = prepare

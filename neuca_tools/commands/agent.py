@@ -22,6 +22,7 @@ from neuca_tools.commands.parsers import Parser
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, LockedError, NeucaError
 from neuca_tools.files import locked, write_files
+from neuca_tools.log import load as load_log
 
 _OPTIONS: Options = {
     "once": flag("make one pass and exit with the exit code of neuca status"),
@@ -108,7 +109,8 @@ def _serve(config: Config, path: Path) -> int:
 
     check(config)
     with _single_instance(config), _pid_file(config):
-        Daemon(config, path, _configure_log).run()
+        load_log()
+    Daemon(config, path, _configure_log).run()
     return EXIT_OK
 
 

@@ -90,7 +90,7 @@ def test_without_descriptors_the_daemon_lives_and_recovers(host):
     host.run("prlimit", f"--pid={daemon.pid}", "--nofile=4:4096")
     host.veth("dp2", 2)
     host.wait("it says so", lambda: "Too many open files" in daemon.log(), SOON)
-    assert daemon.running
+    assert daemon.running, daemon.log()
     assert "Traceback" not in daemon.log()
     host.run("prlimit", f"--pid={daemon.pid}", "--nofile=4096:4096")
     host.wait("it recovers", lambda: host.addresses("dp2") == {"172.16.2.1/24"}, SOON)

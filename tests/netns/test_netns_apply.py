@@ -98,6 +98,7 @@ def test_a_nic_stays_configured_when_its_vlan_cannot_be_created(host):
         f"{GOOD}[vlan {mac(1)}.5]\naddresses = 10.5.0.1/24\n[routes]\n10.6.0.0/16 = 10.5.0.9\n"
     )
     done = host.neuca("apply")
+    host.settle()
     assert (host.link("eth1")["operstate"], host.addresses("eth1")) == ("UP", {"10.1.0.1/24"})
     if host.link("eth1.5") is None:
         reason = "create VLAN 5 on eth1 as eth1.5: Operation not supported (Unknown device type)"
