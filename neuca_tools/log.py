@@ -39,7 +39,7 @@ else:
 
 
 def load() -> None:
-    """Import and prepare it now: who runs out of descriptors cannot import, and has to say so."""
+    """Import and prepare it now: a daemon without free descriptors cannot, and has to log that."""
     log.isEnabledFor(0)
 
 

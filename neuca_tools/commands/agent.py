@@ -110,7 +110,7 @@ def _serve(config: Config, path: Path) -> int:
     check(config)
     with _single_instance(config), _pid_file(config):
         load_log()
-    Daemon(config, path, _configure_log).run()
+        Daemon(config, path, _configure_log).run()
     return EXIT_OK
 
 
