@@ -31,7 +31,6 @@ from neuca_tools.sources import (
 )
 from neuca_tools.sources import platform as cloud
 from neuca_tools.state.records import (
-    TRIAL,
     load_document,
     load_look,
     load_machine,
@@ -39,7 +38,7 @@ from neuca_tools.state.records import (
     save_look,
     save_machine,
 )
-from neuca_tools.state.store import Where, remove
+from neuca_tools.state.store import Where
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
 CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer of an instance
@@ -333,10 +332,9 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     """Save the document for boots without metadata, a redacted copy, and the sources' answers.
 
-    The redacted copy is for unprivileged users. Files that are up to date are not written. A trial
-    that was killed ends here, as this document takes its place. Raises ApplyError.
+    The redacted copy is for unprivileged users. Files that are up to date are not written. Raises
+    ApplyError.
     """
-    remove(state_directory, TRIAL)
     if intake.stored is not None:
         save_document(state_directory, intake.stored)
         stored = intake.stored

@@ -22,7 +22,8 @@ from neuca_tools.state.active_document import (
     last_good,
     metadata_hosts,
 )
-from neuca_tools.state.records import load_document, save_document, save_machine
+from neuca_tools.state.records import TRIAL, load_document, save_document, save_machine
+from neuca_tools.state.store import read, save
 
 TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
 OTHER = "[global]\nhost_name = Node1\n"
@@ -64,6 +65,13 @@ def test_a_good_document_is_fresh(place):
         TEXT,
     )
     assert intake.sha256 == intake.stored.sha256 != ""
+
+
+def test_a_poll_leaves_the_file_of_a_trial_alone(place):
+    # A poll does not hold the lock of a pass, and may fall into a running "neuca apply --try".
+    save(place.state, TRIAL, {"boot_id": "a"}, 0o644)
+    place.take(TEXT)
+    assert read(place.state, TRIAL)
 
 
 def test_the_time_is_that_of_the_first_look_at_it(place):
