@@ -143,7 +143,7 @@ def made_good(guest, document, known):
     assert found == ({"10.14.45.1/24", "fd00:1445::1/64"} if document == ANOTHER else set())
     assert dataplane(guest) == {**ADDRESSES, mac(1): {ONE[document]}}
     assert guest.reachable()
-    assert json.loads(guest.check("neuca plan --json"))["operations"] == []
+    assert json.loads(guest.run("neuca plan --json").output)["operations"] == []
 
 
 def converges(guest, known):

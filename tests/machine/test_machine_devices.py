@@ -64,7 +64,7 @@ def as_asked(guest, nic):
     assert guest.check(
         "sysctl -n net.ipv4.tcp_congestion_control net.core.default_qdisc"
     ).split() == ["htcp", "fq"]
-    assert "nothing to do" in guest.check("neuca plan")
+    assert "nothing to do" in guest.run("neuca plan").output
     assert_left_alone(guest)
 
 

@@ -99,7 +99,7 @@ def test_what_is_made_of_nics_is_left_alone_and_survives_a_reboot_and_goes_in_or
     assert names(guest) == called
     assert_nothing_odd(guest)
     guest.put("/root/next", DOCUMENT)
-    planned = guest.check("neuca plan --source file:/root/next", 120).splitlines()
+    planned = guest.run("neuca plan --source file:/root/next", 120).output.splitlines()
     assert [line.split()[-1] for line in planned if line.startswith("delete the")] == [
         "br0",
         "vx7",

@@ -12,6 +12,8 @@ import pytest
 
 from neuca_tools.config import Config, load
 from neuca_tools.config.options import MAC_LISTS, OPTIONS
+from neuca_tools.errors import EXIT_INVALID
+from neuca_tools.status.judge import EXIT_CODES
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,6 +34,10 @@ def test_the_argument_specification_is_current():
 
 def test_the_documentation_of_the_options_is_current():
     assert ansible_options.DOCUMENTATION.read_text() == ansible_options.documentation()
+
+
+def test_every_exit_code_of_a_state_comes_with_data():
+    assert set(neuca.SHOWN) == {*EXIT_CODES.values(), EXIT_INVALID}
 
 
 def test_every_option_of_the_product_is_there():

@@ -9,11 +9,8 @@ from typing import Any
 
 MISSING = "neuca is not installed on this host: use the role neuca.guest.neuca_install first"
 HEADER = "# Written by Ansible (neuca.guest.config), which replaces the whole file.\n"
-# Codes of neuca-status(7) with which a command that shows something has done so.
-SHOWN = {
-    "status": (0, 1, 3, 4, 78),
-    "plan": (0, 78),
-}
+# Exit codes of neuca-status(7) with which "neuca status" and "neuca plan" have printed their data.
+SHOWN = (0, 1, 3, 4, 78)
 # What neuca-config(5) reads as the beginning of a comment.
 _COMMENT = re.compile(r"(^|\s)[;#]")
 _SECTION = re.compile(r"(interface|vlan|bond|bridge|vxlan|macvlan|vrf|ipoib) \S+( \S+)?")
@@ -34,7 +31,7 @@ def shown(module: Any, command: str, *words: str) -> tuple[int, dict[str, Any]]:
         data = json.loads(out)
     except ValueError:
         data = None
-    if code not in SHOWN[command] or not isinstance(data, dict):
+    if code not in SHOWN or not isinstance(data, dict):
         module.fail_json(msg=f"neuca {command}: {err.strip() or out.strip()}", rc=code)
     return code, data
 

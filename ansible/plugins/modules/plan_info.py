@@ -41,7 +41,7 @@ operations:
   elements: dict
   sample: [{"operation": "set-mtu", "target": "eth1", "from": "1500", "to": "9000"}]
 rc:
-  description: 78 if the document or the configuration is invalid, otherwise 0.
+  description: The exit code that C(neuca apply) would have, as described in neuca-status(7).
   returned: success
   type: int
   sample: 0
