@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget, mark_process, wait
+from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, end, forget, mark_process
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, write_files
 
@@ -51,7 +51,7 @@ def become(path: Path, is_plain: bool) -> None:
     write_files({path.with_suffix(".pid"): str(os.getpid()).encode()})
     _unconfine()
     with applying(f'run "{words[0]}"'):
-        os.execve(words[0], words, {"PATH": PATH, FILE: str(path)})
+        os.execve(words[0], words, _environment(path))
 
 
 def give_up(path: Path) -> None:
@@ -126,15 +126,8 @@ def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
 def _release(gone: Path) -> None:
     """SIGALRM has dhcpcd release its lease and end (dhcpcd(8), --release)."""
     words = (read_bytes(gone.with_suffix(".pid"), 64) or b"").split()
-    if not words or not words[0].isdigit():
-        return
-    with suppress(OSError):
-        handle = os.pidfd_open(int(words[0]))
-        try:
-            os.kill(int(words[0]), signal.SIGALRM)
-            wait(handle, ENDS)
-        finally:
-            os.close(handle)
+    if words and words[0].isdigit():
+        end(int(words[0]), signal.SIGALRM, ENDS)
 
 
 def _unconfine() -> None:

@@ -186,15 +186,8 @@ class Clients:
     def _end(self, label: str) -> None:
         """End a client that is a plain process, without giving up its lease."""
         pid = self._process(label)
-        if not pid:
-            return
-        with suppress(OSError):
-            handle = os.pidfd_open(pid)
-            try:
-                os.kill(pid, signal.SIGTERM)
-                wait(handle, ENDS)
-            finally:
-                os.close(handle)
+        if pid:
+            end(pid, signal.SIGTERM, ENDS)
 
     def _process(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
@@ -212,9 +205,15 @@ def mark_process(path: Path, pid: int) -> None:
     write_files({path.with_suffix(PROCESS): f"{pid} {_began(pid)}".encode()})
 
 
-def wait(handle: int, seconds: float) -> None:
-    """Wait until the process of a descriptor (pidfd_open(2)) has ended."""
-    select([handle], [], [], seconds)
+def end(pid: int, number: int, seconds: float) -> None:
+    """Send a process a signal that ends it, and wait at most so many seconds for its end."""
+    with suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            os.kill(pid, number)
+            select([handle], [], [], seconds)
+        finally:
+            os.close(handle)
 
 
 def forget(gone: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Optional
+from typing import Optional, TypeVar
 
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.management import Policy
@@ -31,6 +31,8 @@ from neuca_tools.model import (
 from neuca_tools.model.ports import forms, is_guid
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import identity, is_nic
+
+_OnLink = TypeVar("_OnLink", RouteRequest, RuleRequest)
 
 # --- Names ----------------------------------------------------------------------------------------
 
@@ -54,8 +56,8 @@ def _bound_platform(
     return replace(
         platform,
         links=bound_links(platform.links, found),
-        routes=tuple(_bound_routes(platform.routes, found)),
-        rules=tuple(_bound_rules(platform.rules, found)),
+        routes=tuple(_bound(platform.routes, found)),
+        rules=tuple(_bound(platform.rules, found)),
         management=tuple(
             hint._replace(mac=mac)
             for hint in platform.management
@@ -64,16 +66,14 @@ def _bound_platform(
     )
 
 
-def _bound_rules(
-    rules: Iterable[RuleRequest], found: Mapping[str, Collection[str]]
-) -> Iterator[RuleRequest]:
-    for rule in rules:
-        link = rule.link
+def _bound(requests: Iterable[_OnLink], found: Mapping[str, Collection[str]]) -> Iterator[_OnLink]:
+    for request in requests:
+        link = request.link
         if link is None:
-            yield rule
+            yield request
             continue
         for mac in found.get(link.mac, (link.mac,)):
-            yield replace(rule, link=LinkKey(mac, link.vlan_id))
+            yield replace(request, link=LinkKey(mac, link.vlan_id))
 
 
 def bound_links(
@@ -91,18 +91,6 @@ def bound_links(
                 moved = overlay(moved, links[key])
             links[key] = moved
     return tuple(links.values())
-
-
-def _bound_routes(
-    routes: Iterable[RouteRequest], found: Mapping[str, Collection[str]]
-) -> Iterator[RouteRequest]:
-    for route in routes:
-        link = route.link
-        if link is None:
-            yield route
-            continue
-        for mac in found.get(link.mac, (link.mac,)):
-            yield replace(route, link=LinkKey(mac, link.vlan_id))
 
 
 def _with_macs(
@@ -185,8 +173,8 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
     return replace(
         document,
         links=bound_links(document.links, found),
-        routes=tuple(_bound_routes(document.routes, found)),
-        rules=tuple(_bound_rules(document.rules, found)),
+        routes=tuple(_bound(document.routes, found)),
+        rules=tuple(_bound(document.rules, found)),
         platform=platform,
     )
 

@@ -165,11 +165,11 @@ def unserved(
         return
     reason = NOT_INSTALLED if is_missing else UNSERVED
     for key, request in requests.items():
-        if _waits_in_vain(key, request, roles, world):
+        if _is_unserved(key, request, roles, world):
             yield Problem("refused", reason, key)
 
 
-def _waits_in_vain(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
+def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
     """Whether this is a dataplane NIC that is to have a lease, and has neither one nor a client."""
     device = roles.nics.get(key.mac)
     if device is None or key.rank or roles.role(key.mac) != "dataplane" or is_ipoib(key):
