@@ -33,7 +33,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
 from neuca_tools.guest import outcome
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state.active_document import last_good
+from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.status import render, render_json
 from neuca_tools.status.judge import find_link
 
@@ -86,17 +86,11 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     key = find_link(arguments.link, survey.resolution, names)
     if key is None or key.rank:
         raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
-    if arguments.dry_run and not arguments.undo:
+    if arguments.undo:
+        return _undo_release(config, intake, key.mac, arguments.dry_run)
+    if arguments.dry_run:
         operations = what_release_does(config, intake, key.mac)
         print(render.plan(operations, (), {}))
-        return EXIT_OK
-    if arguments.undo and arguments.dry_run:
-        print(f"{key.mac} would no longer be ignored")
-        return EXIT_OK
-    if arguments.undo:
-        take_back(config, key.mac)
-        print(f"{key.mac} is no longer ignored")
-        run_pass(config, intake, start=False)
         return EXIT_OK
     result = release(config, intake, key.mac)
     print(f"{names.get(key, key.mac)} is released and ignored; neuca release --undo ends that")
@@ -104,6 +98,16 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         text = "it may manage the NIC after the next boot or after a restart of its own"
         print(f"The running NetworkManager was not informed: {text}.")
     return EXIT_FAILED if result.failures else EXIT_OK
+
+
+def _undo_release(config: Config, intake: Intake, mac: str, dry_run: bool) -> int:
+    if dry_run:
+        print(f"{mac} would no longer be ignored")
+        return EXIT_OK
+    take_back(config, mac)
+    print(f"{mac} is no longer ignored")
+    run_pass(config, intake, start=False)
+    return EXIT_OK
 
 
 def _revert(arguments: argparse.Namespace, config: Config) -> int:

@@ -16,7 +16,7 @@ from typing import Optional
 
 from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
 from neuca_tools.commands.context import configuration
-from neuca_tools.commands.selftest_agent import outlook
+from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import (
     REPORT_OPTIONS,
     port_number,
@@ -311,12 +311,7 @@ def _join(arguments: argparse.Namespace) -> int:
     if name not in {host.name for host in plan.hosts}:
         raise UsageError(f'join a mesh: "{name}" is not in the plan', hint="--name NAME")
     planned = outlook(config)
-    address = next(ip_address(host.address) for host in plan.hosts if host.name == name)
-    try:
-        check_servable(address, devices_by_address().get(address), None, planned)
-    except UsageError as error:
-        # Its hint names an option that a mesh does not have: a management NIC is never used.
-        raise UsageError(f"join a mesh: {error.text}") from None
+    _check_servable(next(host.address for host in plan.hosts if host.name == name), planned)
     member = Member(plan, name, planned, key, _tell, lines)
     if lines is not None:
         member.announce()
@@ -324,6 +319,16 @@ def _join(arguments: argparse.Namespace) -> int:
     else:
         member.follow(tuple(enumerate(plan.slots)), arguments.start)
     return ExitCode.PASS
+
+
+def _check_servable(address: str, planned: Outlook) -> None:
+    """Raises UsageError if tests must not use the NIC with this address."""
+    own = ip_address(address)
+    try:
+        check_servable(own, devices_by_address().get(own), None, planned)
+    except UsageError as error:
+        # Its hint names an option that a mesh does not have: a management NIC is never used.
+        raise UsageError(f"join a mesh: {error.text}") from None
 
 
 def _tell(line: str) -> None:

@@ -143,7 +143,7 @@ class _Work:
                 near.add(route.to)
                 continue
             reason = self._reason(route, near)
-            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
+            if reason is None and self._is_full():
                 reason = f"there are more than {MOST_ROUTES} routes"
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
@@ -179,6 +179,9 @@ class _Work:
         if route.to.is_link_local:
             return "link-local addresses are not routed"
         return self._next_hop_reason(route.via, near)
+
+    def _is_full(self) -> bool:
+        return len(self.hops) >= MOST_ROUTES * len(self.addresses)
 
     def _is_own(self, route: Route) -> bool:
         """Whether it is the network of an address on the link, and not wider than a subnet."""

@@ -94,11 +94,6 @@ def _held_back(
     if not held:
         return layers
     roles = layers.roles
-    spare = {
-        mac
-        for mac, device in roles.nics.items()
-        if roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
-    }
     reason = WAITS if "management" in roles.by_mac.values() else HELD
     problems = [
         Problem("contested", reason, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
@@ -109,12 +104,22 @@ def _held_back(
         held=held,
         reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
-        ahead=held if spare and not roles.undecided and world.age < MARKED_FOR else frozenset(),
+        ahead=held if _may_be_marked(roles, world) else frozenset(),
     )
     return replace(
         layers,
         roles=roles,
         problems=(*layers.problems, *problems),
+    )
+
+
+def _may_be_marked(roles: Roles, world: World) -> bool:
+    """Whether NICs may be kept from managers although it is not known yet what they are for."""
+    if roles.undecided or world.age >= MARKED_FOR:
+        return False
+    return any(
+        roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
+        for mac, device in roles.nics.items()
     )
 
 

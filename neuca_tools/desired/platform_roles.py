@@ -124,12 +124,20 @@ def notes(
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
             continue
-        if is_leased(requests[key]) and key.mac in roles.left:
-            yield Note("dhcp", "not applicable", LEFT, key)
-        elif is_leased(requests[key]) and key.rank and key not in roles.clients:
-            yield Note("dhcp", "not applicable", UPPER, key)
+        reason = _unserved(key, roles) if is_leased(requests[key]) else ""
+        if reason:
+            yield Note("dhcp", "not applicable", reason, key)
         elif key in gateways and not is_leased(request):
             yield Note("gateway", "not applicable", f"{gateways[key]}; {STAYS}", key)
+
+
+def _unserved(key: LinkKey, roles: Roles) -> str:
+    """Why the agent has no DHCP client for this link; empty if it has one."""
+    if key.mac in roles.left:
+        return LEFT
+    if key.rank and key not in roles.clients:
+        return UPPER
+    return ""
 
 
 def choice(roles: Roles) -> Iterator[str]:

@@ -168,19 +168,19 @@ def _unusable(
             f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched',
             key,
         )
-    every = filter(is_nic, world.devices.values())
-    ports = [device.name for device in every if short(identity(device)) == mac]
-    if len(ports) > 1 and not found and not held:
-        names = ", ".join(sorted(ports))
-        text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): none is touched'
-        return Problem("contested", f"{text}; their GUIDs tell them apart", key)
-    if not found and held:
+    if found:
+        return None
+    if held:
         master = world.devices.get(held.master)
         holder = f'"{master.name}"' if master else "another device"
         return Problem("contested", f'"{held.name}" belongs to {holder}: it is not touched', key)
-    if not found:
-        return Problem("absent", f'no NIC has the MAC "{mac}"', key)
-    return None
+    every = filter(is_nic, world.devices.values())
+    ports = [device.name for device in every if short(identity(device)) == mac]
+    if len(ports) > 1:
+        names = ", ".join(sorted(ports))
+        text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): none is touched'
+        return Problem("contested", f"{text}; their GUIDs tell them apart", key)
+    return Problem("absent", f'no NIC has the MAC "{mac}"', key)
 
 
 def assign(

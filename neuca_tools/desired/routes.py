@@ -70,14 +70,7 @@ def resolve_routes(
     problems: list[Problem] = []
     own = {address.ip for address in _all_addresses(links, world)}
     for route in routes:
-        hop: Optional[Hop] = None
-        reason: Optional[str] = None
-        if route.state == "present":
-            hop, reason = finder.hop(route, own)
-        elif route.state == "absent":
-            reason = _ban_reason(route, usable)
-        if hop is not None:
-            reason = reason or _twin(hop, taken)
+        hop, reason = _outcome(route, finder, usable, own, taken)
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
         elif hop is not None:
@@ -86,6 +79,24 @@ def resolve_routes(
         elif route.state == "absent":
             banned.append(route.to)
     return Hops(tuple(taken.values()), tuple(banned), tuple(problems), frozenset(loose))
+
+
+def _outcome(
+    route: RouteRequest,
+    finder: _Finder,
+    usable: Mapping[LinkKey, Link],
+    own: Container[Host],
+    taken: Mapping[object, Hop],
+) -> tuple[Optional[Hop], Optional[str]]:
+    """The route on its link, None for a banned one, and the reason why it cannot be."""
+    if route.state == "absent":
+        return None, _ban_reason(route, usable)
+    if route.state != "present":
+        return None, None
+    hop, reason = finder.hop(route, own)
+    if hop is not None:
+        reason = reason or _twin(hop, taken)
+    return hop, reason
 
 
 class _Finder:

@@ -171,12 +171,7 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[s
         return
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)
-    for service in network.parts("services"):
-        if service.text("type") == "dns":
-            draft.offer(service, "address", "nameservers", service.texts("address"))
-    draft.offer(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
-    draft.offer(network, "dns_search", "search", network.texts("dns_search"))
-    network.close("services")
+    _take_dns(network, draft)
     draft.others.append(network)
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
@@ -190,6 +185,15 @@ def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[s
     else:
         network.warn("type", "an unknown kind of network, ignoring it")
         network.close()
+
+
+def _take_dns(network: Part, draft: Draft) -> None:
+    for service in network.parts("services"):
+        if service.text("type") == "dns":
+            draft.offer(service, "address", "nameservers", service.texts("address"))
+    draft.offer(network, "dns_nameservers", "nameservers", network.texts("dns_nameservers"))
+    draft.offer(network, "dns_search", "search", network.texts("dns_search"))
+    network.close("services")
 
 
 def _static(network: Part, draft: Draft) -> None:

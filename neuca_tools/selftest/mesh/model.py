@@ -260,11 +260,15 @@ def _is_within(value: object, most: float) -> bool:
 
 
 def _are_words_valid(data: Mapping[str, object]) -> bool:
-    macs, error, text = data.get("macs") or [], data.get("error"), data.get("text")
-    if not isinstance(macs, list) or len(macs) > MOST_MACS:
-        return False
-    if not all(isinstance(one, str) and MAC.fullmatch(one) for one in macs):
+    error, text = data.get("error"), data.get("text")
+    if not _are_macs_valid(data.get("macs") or []):
         return False
     if text is not None and (not isinstance(text, str) or len(text) > MOST_TEXT):
         return False
     return error is None or error in ERRORS
+
+
+def _are_macs_valid(macs: object) -> bool:
+    if not isinstance(macs, list) or len(macs) > MOST_MACS:
+        return False
+    return all(isinstance(one, str) and MAC.fullmatch(one) for one in macs)

@@ -144,12 +144,15 @@ def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
     # An address that two hosts have explains why one of them gets no connection.
     findings.sort(key=lambda one: (order.index(one.state), one.kind != DUPLICATE, -one.score))
+    return Verdict(tuple(findings), len(rows), sum(map(len, plan.slots)), _silent_hosts(plan, rows))
+
+
+def _silent_hosts(plan: MeshPlan, rows: Sequence[Row]) -> tuple[str, ...]:
+    """The hosts that no test was heard from, sorted by name."""
     heard = {name for row in rows for name in (row.client, row.server) if not row.error}
     heard |= {row.client for row in rows}
     planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
-    return Verdict(
-        tuple(findings), len(rows), sum(map(len, plan.slots)), tuple(sorted(planned - heard))
-    )
+    return tuple(sorted(planned - heard))
 
 
 def _finding(rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]) -> MeshFinding:
@@ -188,12 +191,16 @@ def _kind(suspect: Suspect, tests: Sequence[Row]) -> str:
     if suspect.symptom == MTU:
         return MTU_HOLE
     if suspect.symptom == REACH:
-        if host and any(len(row.macs) > 1 for row in tests):
-            return DUPLICATE
-        return BAD_PAIR if suspect.entity.kind == kinds.PAIR else UNREACHABLE
+        return _kind_of_unreachable(suspect, tests, host)
     if host and any(row.error in ELSEWHERE for row in tests):
         return WRONG_NIC
     return _OF_RATE[suspect.entity.kind]
+
+
+def _kind_of_unreachable(suspect: Suspect, tests: Sequence[Row], is_host: bool) -> str:
+    if is_host and any(len(row.macs) > 1 for row in tests):
+        return DUPLICATE
+    return BAD_PAIR if suspect.entity.kind == kinds.PAIR else UNREACHABLE
 
 
 def _state(suspect: Suspect, again: Sequence[Observation]) -> str:

@@ -48,8 +48,7 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words = text.words
-    named = words.udp or "UDP port" in document or "datagrams" in document
-    udp = named or any(parse_losses(row.rest) for row in text.rows)
+    udp = _is_udp(text, document)
     ids = {name for name, _ in text.connections}
     error = _error(text, document)
     return Run(
@@ -67,6 +66,12 @@ def read(document: str) -> Run:
         error=error,
         unreadable=error == NO_RESULTS,
     )
+
+
+def _is_udp(text: Text, document: str) -> bool:
+    if text.words.udp or "UDP port" in document or "datagrams" in document:
+        return True
+    return any(parse_losses(row.rest) for row in text.rows)
 
 
 def _target(words: Words) -> Optional[float]:

@@ -149,11 +149,8 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
                 began = _time(record.get("began"))
     if plan is None:
         raise SelftestError("read the results of a mesh: there is no plan in them")
-    rows = {}
-    for one in waiting:
-        row = read_row(one, plan)
-        if row is not None:
-            rows[row.slot, row.client] = row
+    read = filter(None, (read_row(one, plan) for one in waiting))
+    rows = {(row.slot, row.client): row for row in read}
     return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began)
 
 
