@@ -9,7 +9,15 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    JSON,
+    Options,
+    add_options,
+    add_output_options,
+    flag,
+    value,
+)
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import (
     EXPECT_OPTION,
@@ -34,6 +42,7 @@ GROUPS = (
     ("expectations", "expect rtt try-fix"),
     ("output", "json nagios html prometheus before label"),
     ("configuration", "config at-boot"),
+    ("what is printed", "verbose quiet color"),
 )
 GROUPED = frozenset(name for _, names in GROUPS for name in names.split())
 EXCLUSIVE = frozenset(OUTPUT_OPTIONS)
@@ -224,6 +233,7 @@ def _add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
         if present:
             _add_group(parser.add_argument_group(title), present, options)
     _add_some(parser, options, [name for name in options if name not in GROUPED])
+    add_output_options(parser.add_argument_group(GROUPS[-1][0]))
 
 
 def _add_group(group: argparse._ActionsContainer, present: Sequence[str], options: Options) -> None:
