@@ -20,6 +20,7 @@ from neuca_tools.agent.release import (
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
 from neuca_tools.commands.context import (
+    LISTED,
     configuration,
     document,
     log_level,
@@ -42,7 +43,7 @@ from neuca_tools.status.judge import find_link
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root(f"neuca {arguments.command}")
+    require_root(arguments.command)
     to_stderr(log_level(arguments))
     commands = {"apply": _apply, "release": _release, "revert": _revert}
     return commands[arguments.command](arguments, config)
@@ -90,7 +91,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     names = {**observed, **survey.resolution.names}
     key = find_link(arguments.link, survey.resolution, names)
     if key is None or key.rank:
-        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
+        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC', LISTED)
     if arguments.undo:
         return _undo_release(arguments, config, intake, key.mac)
     if arguments.dry_run:

@@ -27,7 +27,7 @@ KEPT = (
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca clean")
+    require_root("clean")
     identity = not arguments.keep_identity
     return clean(config, Path("/"), identity, arguments.dry_run, arguments.json)
 

@@ -18,7 +18,7 @@ from neuca_tools.errors import EXIT_DEGRADED, EXIT_INVALID, EXIT_OK
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca image capture")
+    require_root("image capture")
     return capture(config, Path("/"), Path(arguments.destination), arguments.dry_run)
 
 

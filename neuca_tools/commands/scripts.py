@@ -20,7 +20,7 @@ from neuca_tools.model import Document
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca run-scripts")
+    require_root("run-scripts")
     document = stored_document(config).document or Document()
     findings = _findings(config, document, arguments.dry_run)
     show(_json(findings), arguments.json, _text)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from neuca_tools.commands.context import configuration, uses_color
 from neuca_tools.commands.selftest_explain import content
-from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import WORDS
 from neuca_tools.selftest.diagnosis.compare import compare
@@ -28,7 +28,7 @@ def compare_runs(arguments: argparse.Namespace) -> int:
     elif len(arguments.runs) >= 2:
         runs = [_run(name, arguments) for name in arguments.runs]
     else:
-        raise UsageError("neuca-selftest compare: it needs at least two runs, or last-boot")
+        raise ArgumentsError("compare: it needs at least two runs, or last-boot")
     found = compare(runs[:-1], runs[-1])
     if not arguments.json:
         print(colored(comparison(found), found.exit_code, uses_color(arguments)))

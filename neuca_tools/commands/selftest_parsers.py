@@ -177,6 +177,7 @@ def compare_parser() -> argparse.ArgumentParser:
     parser = _parser("compare")
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
+    parser.set_defaults(usage=parser.format_usage)
     _add_grouped(parser, CONFIG, JSON)
     return parser
 
@@ -197,6 +198,7 @@ def paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
     for name, keywords in path.items():
         parser.add_argument(name, nargs="+", **keywords)
     _add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
+    parser.set_defaults(usage=parser.format_usage)
     parser.set_defaults(at_boot=False, label=None, interface=None)
     return parser
 

@@ -18,7 +18,7 @@ from neuca_tools.commands.selftest_options import address_of, options, plan_name
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, replace
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
@@ -68,7 +68,7 @@ def run_paths(arguments: argparse.Namespace) -> int:
         2, MOST_PATHS + 1
     ):
         needed = f"2 to {MOST_PATHS} paths with different labels"
-        raise UsageError(f"neuca-selftest compare-paths: it needs {needed}")
+        raise ArgumentsError(f"compare-paths: it needs {needed}")
     if not has_iperf3():
         return without_iperf3()
     wanted = _options(arguments, config)

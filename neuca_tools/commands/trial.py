@@ -40,7 +40,7 @@ _LARGEST = 65536  # bytes that are read at once
 def run(arguments: argparse.Namespace) -> int:
     """`neuca confirm`."""
     config = configuration(arguments)
-    require_root("neuca confirm")
+    require_root("confirm")
     trial.confirm(config)
     print("kept")
     return EXIT_OK

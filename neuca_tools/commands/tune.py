@@ -15,6 +15,7 @@ from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import restored, settings, show_changed, show_planned
 from neuca_tools.commands.context import (
+    LISTED,
     configuration,
     document,
     log_level,
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
         "plan" if (arguments.action, arguments.dry_run) == ("apply", True) else arguments.action
     )
     if action in ("apply", "revert"):
-        require_root(f"neuca tune {action}")
+        require_root(f"tune {action}")
     if action == "revert":
         return _revert(arguments, config)
     choice = _choice(arguments, config)
@@ -98,7 +99,7 @@ def _link(text: str, survey: Decision) -> LinkKey:
     key = find_link(text, survey.resolution, link_names(survey))
     if key is None or key not in survey.resolution.want.links:
         reason = "no dataplane interface here has this name or MAC"
-        raise UsageError(f'tune --interface "{text}": {reason}')
+        raise UsageError(f'tune --interface "{text}": {reason}', LISTED)
     return key
 
 

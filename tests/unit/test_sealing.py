@@ -342,7 +342,10 @@ def test_a_wrong_configuration_is_named_by_the_exit_code(host, tmp_path):
 def test_it_is_for_root_alone_even_to_look(monkeypatch, capsys):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert neuca.main(["clean", "--dry-run"], "neuca") == 1
-    assert capsys.readouterr() == ("", "neuca: neuca clean: only root may do this\n")
+    assert capsys.readouterr() == (
+        "",
+        "neuca: clean: only root may do this\n       run it as root, or with sudo\n",
+    )
 
 
 # --- the agent ------------------------------------------------------------------------------------------------------
