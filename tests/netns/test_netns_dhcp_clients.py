@@ -55,7 +55,7 @@ def parts():
         one.stop()
 
 
-@pytest.fixture(params=["dhclient", "dhcpcd"])
+@pytest.fixture(params=["dhclient", pytest.param("dhcpcd", marks=pytest.mark.long)])
 def kind(request):
     return request.param
 
@@ -92,6 +92,7 @@ def inbox(lab, label=LABEL):
     return {one["dst"] for one in lab.look("route show table all") if one.get("table") == number}
 
 
+@pytest.mark.parametrize("kind", ["dhclient", "dhcpcd"], indirect=True)
 def test_a_nic_gets_its_address_mtu_and_routes_and_answers_through_its_own_gateway(plain):
     serve(plain)
     assert plain.once(DOCUMENT + STATIC).code == 0
@@ -170,6 +171,7 @@ def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
     assert f"{LEASE}/24" in plain.addresses("dp1")
 
 
+@pytest.mark.parametrize("kind", ["dhclient", "dhcpcd"], indirect=True)
 def test_what_is_no_longer_requested_ends_with_all_that_came_of_it(plain):
     serve(plain)
     plain.once(DOCUMENT + STATIC)

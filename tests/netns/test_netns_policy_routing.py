@@ -205,6 +205,7 @@ def test_the_rules_and_the_table_of_a_nic(cloud):
     assert "routing table: 31001" in cloud.neuca("status").out
 
 
+@pytest.mark.long
 def test_no_single_operation_makes_anything_worse(cloud):
     """Adding and removing NICs, one operation at a time."""
     growing = [*stepped(cloud, section(1)), *stepped(cloud, BOTH)]
