@@ -34,7 +34,7 @@ from neuca_tools.apply.host import host
 from neuca_tools.commands.context import configuration
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.config.files import files as config_files
-from neuca_tools.errors import EXIT_OK, NeucaError, UsageError
+from neuca_tools.errors import EXIT_OK, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.guest import programs
 from neuca_tools.guest.outcome import with_guest
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     name = f"neuca-logs-{platform.node() or 'host'}-{now}"
     path = Path(arguments.output or f"{name}.tar.gz").absolute()
     if not path.parent.is_dir():
-        raise UsageError(f'write "{path}": its directory does not exist')
+        raise NeucaError(f'write "{path}": its directory does not exist')
     parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed(name, parts)}, mode=0o600)
     print(path)

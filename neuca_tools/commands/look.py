@@ -23,7 +23,7 @@ from neuca_tools.commands.context import (
     uses_color,
 )
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, UsageError
+from neuca_tools.errors import EXIT_PENDING, NeucaError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
@@ -65,7 +65,7 @@ def _metrics(name: str, text: str) -> None:
     if name == "-":
         print(text, end="")
     elif not Path(name).absolute().parent.is_dir():
-        raise UsageError(f'write "{name}": its directory does not exist')
+        raise NeucaError(f'write "{name}": its directory does not exist')
     else:
         write_files({Path(name).absolute(): text.encode()})
 
