@@ -240,11 +240,14 @@ class Daemon:
             self._links.routed = outcome.routed
 
     def _plan_retry(self, outcome: Outcome) -> None:
-        """Plan another pass after a failure, at growing intervals; any pass is a retry too."""
+        """Plan another pass after a failure, at growing intervals; any pass is a retry too.
+
+        So it is for a network manager that gave no answer.
+        """
         if not outcome.ran and outcome.failed == 0:
             return
         failures, self._failures, self._plans.retry = self._failures, 0, None
-        if outcome.failed:
+        if outcome.failed or outcome.unheard:
             self._failures = failures + 1
             self._plans.retry = time.monotonic() + self._backoff(self._failures)
         elif outcome.held:

@@ -56,7 +56,8 @@ def status_of(
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
     data = {**status.data, "tuning": audit.to_json(resolution, have)}
-    status = replace(status, data=data)
+    unheard = any(nic.unheard for nic in decision.record.nics.values())
+    status = replace(status, data=data, unheard=unheard)
     return with_unsaved(status, reason, held)
 
 

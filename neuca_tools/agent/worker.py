@@ -68,8 +68,9 @@ class Outcome:
     `failed`: the number of failures. `attentive`: a NIC is absent or contested, so any change of a
     link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
     and there is a pass at each poll. `routed`: routing rules and tables have to be kept, which any
-    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
-    None if none was asked. `text`: a line for systemctl status.
+    change of a link, an address or a rule may affect. `unheard`: a network manager has not
+    answered, and is to be asked again. `unanswered`: whether no source responded; None if none was
+    asked. `text`: a line for systemctl status.
     """
 
     ran: bool = False
@@ -81,6 +82,7 @@ class Outcome:
     passed: bool = False
     held: bool = False
     routed: bool = False
+    unheard: bool = False
     unanswered: Optional[bool] = None
 
 
@@ -238,6 +240,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         passed=True,
         held=status.held,
         routed=status.routed,
+        unheard=status.unheard,
     )
 
 

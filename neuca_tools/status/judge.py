@@ -16,7 +16,7 @@ from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem,
 from neuca_tools.model.links import Virtual
 from neuca_tools.model.ports import forms
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import WriteFile
+from neuca_tools.plan.operations import Tell, WriteFile
 
 MOST_FILES = 3  # that are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
@@ -75,13 +75,15 @@ class Status:
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
     `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, or routes from
-    DHCP to copy. `problems` are those of `data`, `names` the names of links to print with them.
+    DHCP to copy. `unheard`: a network manager has not answered, and may not have read our files.
+    `problems` are those of `data`, `names` the names of links to print with them.
     """
 
     data: Mapping[str, Any]
     exit_code: int
     held: bool = False
     routed: bool = False
+    unheard: bool = False
     problems: tuple[Problem, ...] = ()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
 
@@ -106,7 +108,7 @@ def judge(
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
-    pending = {one for one in alive if not one.handles.isdisjoint(unapplied)}
+    pending = {one for one in alive if _is_pending(one, unapplied)}
     asked = [*resolution.problems, *_unusable(document)]
     undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
     undone += _files(left, applied=report is not None and not pending)
@@ -124,7 +126,21 @@ def judge(
         "last_pass": _last_pass(report),
     }
     code, roles = _exit_code(state, codes), resolution.roles
-    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
+    return Status(
+        data,
+        code,
+        bool(roles.held),
+        resolution.is_routed,
+        problems=problems,
+        names=resolution.names,
+    )
+
+
+def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
+    """Whether it belongs to what was not applied yet. A manager reads its files for all NICs."""
+    if isinstance(operation, Tell):
+        return bool(unapplied)
+    return not operation.handles.isdisjoint(unapplied)
 
 
 def _unusable(document: DocumentStatus) -> list[Problem]:
