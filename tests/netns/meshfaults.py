@@ -12,10 +12,11 @@ SLOW = "2mbit"  # of the 5 Mbit/s that each transfer of a plan may take
 
 
 class Injected(NamedTuple):
-    """A fault, and the names of what has it."""
+    """A fault, and the names of what has it, of which `second` is the last."""
 
     kind: str
     names: frozenset[str]
+    second: str
 
     def is_named_by(self, finding):
         """Two hosts have an address: either may be named. Everything else has to be exact."""
@@ -27,7 +28,8 @@ class Injected(NamedTuple):
 
 def inject(lab, kind, seed, plan):
     """Inject a fault of this kind. Of a plan with fewer rounds than hosts, a bad pair is one that it tests."""
-    return Injected(kind, frozenset(FAULTS[kind](lab, Random(f"{kind} {seed}"), plan)))
+    names = FAULTS[kind](lab, Random(f"{kind} {seed}"), plan)
+    return Injected(kind, frozenset(names), names[-1])
 
 
 def _slow_egress(lab, chance, _plan):

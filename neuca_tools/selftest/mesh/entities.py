@@ -72,12 +72,20 @@ def _ordered(one: str, two: str) -> tuple[str, str]:
     return (min(one, two), max(one, two))
 
 
-def count_of(kind: str, hosts: int, groups: int) -> int:
+class Size(NamedTuple):
+    """How many hosts and groups a mesh has, and how many of its pairs were tested."""
+
+    hosts: int
+    groups: int
+    pairs: int
+
+
+def count_of(kind: str, size: Size) -> int:
     """How many entities of this kind there are; the more, the more evidence each needs."""
     if kind == PAIR:
-        return hosts * max(1, hosts - 1) // 2
+        return max(1, size.pairs)
     if kind in (ONE_WAY, BETWEEN):
-        return max(1, groups * (groups - 1))
+        return max(1, size.groups * (size.groups - 1))
     if kind in HOSTS:
-        return hosts
-    return max(1, groups)
+        return size.hosts
+    return max(1, size.groups)

@@ -136,6 +136,12 @@ class Tally:
             for number in way.bad
         )
 
+    @property
+    def share_bad(self) -> float:
+        """The share of the ways that is bad."""
+        bad = sum(way.is_bad for way in self._ways)
+        return bad / max(1, len(self._ways))
+
     def odd_pairs(self) -> list[Entity]:
         """Pairs with bad tests only."""
         pairs = self._bad.pairs.items()
