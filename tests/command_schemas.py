@@ -147,7 +147,136 @@ def plan():
     operation = record(operation=TEXT, target=TEXT, to=value, text=TEXT)
     operation["properties"]["from"] = value
     operation["required"].append("from")
-    return record(version={"const": 1}, operations=many(operation), **_outcome())
+    # Commands other than a pass know no state; release and revert no problems either.
+    optional = ("state", "problems")
+    return record(optional, version={"const": 1}, operations=many(operation), **_outcome())
+
+
+def changes():
+    """`neuca release --json` and others that change something, without --dry-run."""
+    operation = plan()["properties"]["operations"]["items"]
+    failure = {**operation, "properties": {**operation["properties"], "reason": TEXT}}
+    failure["required"] = [*operation["required"], "reason"]
+    return record(version={"const": 1}, operations=many(operation), failures=many(failure))
+
+
+def clean():
+    """`neuca clean --json`."""
+    return record(version={"const": 1}, dry_run=TRUTH, items=many(TEXT))
+
+
+def scripts():
+    """`neuca run-scripts --json`."""
+    script = record(name=TEXT, state=_common()["guest"], text=TEXT)
+    return record(version={"const": 1}, scripts=many(script))
+
+
+def section():
+    """`neuca interfaces --json`, and `routes`, `users` and `storage`."""
+    name = among("interfaces", "routes", "users", "storage")
+    items = {**WORDS, "description": "the lines of the section, by what precedes the equals sign"}
+    router = {**among("true", "false", "user"), "description": "of routes only"}
+    return record(("router",), version={"const": 1}, section=name, items=items, router=router)
+
+
+def analyze():
+    """`neuca analyze --json`."""
+    seconds = {**NUMBER, "description": "seconds since the kernel started"}
+    event = record(at=seconds, unit=TEXT, text=TEXT, took=maybe(NUMBER))
+    return record(version={"const": 1}, events=many(event))
+
+
+def tuning():
+    """`neuca tune audit --json`."""
+    found = _tuning(_common()["problem"])
+    found["properties"] = {"version": {"const": 1}, **found["properties"]}
+    found["required"] = ["version", *found["required"]]
+    return found
+
+
+ROUTE = {
+    "to": TEXT,
+    "via": maybe(TEXT),
+    "metric": maybe(INTEGER),
+    "table": INTEGER,
+    "type": TEXT,
+}
+
+
+def desired():
+    """`neuca show desired --json`."""
+    link = record(
+        kind=TEXT,
+        mac=maybe(TEXT),
+        name=maybe(TEXT),
+        parent=maybe(TEXT),
+        vlan_id=maybe(INTEGER),
+        role=maybe(TEXT),
+        state=maybe(TEXT),
+        mtu=maybe(INTEGER),
+        txqueuelen=maybe(INTEGER),
+        addresses=many(TEXT),
+        sysctl=WORDS,
+        device=WORDS,
+        members=many(TEXT),
+        master=maybe(TEXT),
+        options=WORDS,
+    )
+    return record(
+        version={"const": 1},
+        hostname=maybe(TEXT),
+        router=among("true", "false", "user"),
+        links=many(link),
+        routes=many(record(**ROUTE, state=among("present", "absent", "user"))),
+        rules=many(TEXT),
+        sysctl=WORDS,
+        problems=_outcome()["problems"],
+    )
+
+
+def observed():
+    """`neuca show observed --json`."""
+    link = record(
+        name=TEXT,
+        index=INTEGER,
+        kind=TEXT,
+        mac=maybe(TEXT),
+        permanent_mac=maybe(TEXT),
+        state=among("up", "down"),
+        carrier=maybe(TRUTH),
+        mtu=INTEGER,
+        max_mtu=maybe(INTEGER),
+        txqueuelen=maybe(INTEGER),
+        parent=maybe(TEXT),
+        master=maybe(TEXT),
+        vlan_id=maybe(INTEGER),
+        options=WORDS,
+        addresses=many(TEXT),
+    )
+    return record(
+        version={"const": 1},
+        links=many(link),
+        routes=many(record(**ROUTE, interface=maybe(TEXT), protocol=INTEGER)),
+        rules=many(record(rule=TEXT, protocol=INTEGER)),
+        metadata_interface=maybe(TEXT),
+    )
+
+
+def explanation():
+    """`neuca explain --json`."""
+    value = {"type": ["string", "integer", "null"]}
+    setting = record(setting=TEXT, asked=value, found=value, overrode=maybe(TEXT), original=value)
+    setting["properties"]["from"] = maybe(TEXT)
+    setting["required"].append("from")
+    return record(
+        version={"const": 1},
+        link=TEXT,
+        role=TEXT,
+        reason=TEXT,
+        settings=many(setting),
+        problems=many(_common()["problem"]),
+        notes=many(record(setting=TEXT, effect=TEXT, reason=TEXT)),
+    )
 
 
 def report():
@@ -241,8 +370,23 @@ def user_data():
 
 SCHEMAS = {
     "status": (status, "Output of neuca status --json"),
-    "plan": (plan, "Output of neuca plan --json, and of neuca apply --dry-run --json"),
-    "report": (report, "Output of neuca apply --json"),
+    "plan": (
+        plan,
+        "Output of neuca plan --json, and of other commands that print operations with --dry-run",
+    ),
+    "report": (report, "Output of neuca apply --json, and of neuca release --undo --json"),
+    "changes": (
+        changes,
+        "Output of neuca release, revert, tune apply and tune revert, with --json",
+    ),
+    "clean": (clean, "Output of neuca clean --json"),
+    "scripts": (scripts, "Output of neuca run-scripts --json"),
+    "section": (section, "Output of neuca interfaces, routes, users and storage, with --json"),
+    "analyze": (analyze, "Output of neuca analyze --json"),
+    "tuning": (tuning, "Output of neuca tune audit --json"),
+    "desired": (desired, "Output of neuca show desired --json"),
+    "observed": (observed, "Output of neuca show observed --json"),
+    "explanation": (explanation, "Output of neuca explain --json"),
     "check": (check, "Output of neuca check --json"),
     "user-data": (user_data, "Output of neuca show document --json: user-data as it was parsed"),
 }

@@ -1,6 +1,6 @@
-"""The published JSON schema of the self-test's report: `python3 tests/selftest_schema.py` writes it, `validated` checks a report.
+"""The published JSON schemas of the self-test: `python3 tests/selftest_schema.py` writes them, `validated` checks an output.
 
-The schema is made of the types that the report is made of, so it cannot say anything else. It allows keys that it does not know,
+They are made of the types that the outputs are made of, so they cannot say anything else. They allow keys that they do not know,
 because later versions may add some; `validated` does not, so that a key which is not published is found.
 """
 
@@ -20,6 +20,9 @@ from typing import Union, get_args, get_origin, get_type_hints
 ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "docs" / "schema" / "selftest-report-1.json"
 MESH_PATH = PATH.with_name("selftest-mesh-1.json")
+COMPARISON_PATH = PATH.with_name("selftest-comparison-1.json")
+HISTORY_PATH = PATH.with_name("selftest-history-1.json")
+PATHS_PATH = PATH.with_name("selftest-paths-1.json")
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 WORDS = {int: "integer", float: "number", str: "string", bool: "boolean"}
 TITLE = "Report of neuca-selftest, version 1"
@@ -146,6 +149,125 @@ def mesh_schema() -> dict[str, object]:
     }
 
 
+def _head(name: str, title: str, about: str) -> dict[str, object]:
+    return {
+        "$schema": DRAFT,
+        "$id": f"https://neuca-guest-tools.invalid/schema/selftest-{name}-1.json",
+        "title": f"{title}, version 1",
+        "description": f"{about} Within a version, keys may be added but not removed. Rates are in bit/s.",
+    }
+
+
+def _verdict() -> dict[str, dict]:
+    from neuca_tools.selftest.codes import FAULTY
+    from neuca_tools.selftest.codes import WORDS as VERDICTS
+
+    return {
+        "version": {"const": 1},
+        "verdict": {"enum": [*VERDICTS.values(), FAULTY]},
+        "exit_code": {"enum": [int(code) for code in VERDICTS]},
+    }
+
+
+def _whole(properties: dict, definitions: dict) -> dict[str, object]:
+    shape = {"type": "object", "properties": properties, "required": list(properties)}
+    return {**shape, "$defs": dict(sorted(definitions.items()))}
+
+
+def comparison_schema() -> dict[str, object]:
+    """What is published of `compare`."""
+    from neuca_tools.selftest.diagnosis.compare import Comparison
+
+    definitions: dict[str, dict] = {}
+    _of(Comparison, definitions)
+    properties = {**_verdict(), **definitions.pop("Comparison")["properties"]}
+    about = (
+        "The output of neuca-selftest compare --json: the last run, compared with those before it."
+    )
+    return {
+        **_head("comparison", "Comparison of neuca-selftest", about),
+        **_whole(properties, definitions),
+    }
+
+
+def history_schema() -> dict[str, object]:
+    """What is published of `history`."""
+    from neuca_tools.selftest.diagnosis.diagnose import Finding, PhaseResult
+    from neuca_tools.selftest.report.entry import FINDING
+
+    definitions: dict[str, dict] = {}
+    _of(Finding, definitions)
+    finding = definitions.pop("Finding")["properties"]
+    text, maybe = {"type": "string"}, {"type": ["string", "null"]}
+    verdict = _verdict()
+    entry = {
+        "version": verdict.pop("version"),
+        **dict.fromkeys(("taken", "boot", "label", "peer", "interface"), maybe),
+        "plan": text,
+        "seconds": {"type": "number", "description": "of each throughput test"},
+        **verdict,
+        "expect": {"type": ["number", "null"]},
+        "phases": {"type": "array", "items": _of(PhaseResult, definitions)},
+        "findings": {
+            "type": "array",
+            "items": {"type": "object", "properties": {one: finding[one] for one in FINDING}},
+        },
+        "report": {**maybe, "description": "the name of the kept report"},
+    }
+    used = {"PhaseResult": definitions["PhaseResult"]}
+    one = {"type": "object", "properties": entry, "required": list(entry)}
+    about = "The output of neuca-selftest history --json: the archived tests, the oldest first."
+    return {
+        **_head("history", "List of neuca-selftest history", about),
+        "type": "array",
+        "items": one,
+        "$defs": used,
+    }
+
+
+def paths_schema() -> dict[str, object]:
+    """What is published of `compare-paths`."""
+    from neuca_tools.selftest.diagnosis.diagnose import Finding
+    from neuca_tools.selftest.diagnosis.paths import Row
+
+    definitions: dict[str, dict] = {}
+    reports = {"type": "object", "description": "as selftest-report-1.json describes"}
+    verdict = _verdict()
+    version = verdict.pop("version")
+    path = {
+        "label": {"type": "string"},
+        **verdict,
+        "unknown": {"type": ["string", "null"]},
+        "findings": {"type": "array", "items": _of(Finding, definitions)},
+        "reports": {"type": "array", "items": reports},
+    }
+    properties = {
+        "version": version,
+        **verdict,
+        "baseline": {"type": "string"},
+        "rows": {"type": "array", "items": _of(Row, definitions)},
+        "paths": {
+            "type": "array",
+            "items": {"type": "object", "properties": path, "required": list(path)},
+        },
+    }
+    about = "The output of neuca-selftest compare-paths --json."
+    return {
+        **_head("paths", "Comparison of paths by neuca-selftest", about),
+        **_whole(properties, definitions),
+    }
+
+
+# Every published schema: the file, and what makes it.
+SCHEMAS = {
+    PATH: schema,
+    MESH_PATH: mesh_schema,
+    COMPARISON_PATH: comparison_schema,
+    HISTORY_PATH: history_schema,
+    PATHS_PATH: paths_schema,
+}
+
+
 def _of(kind: object, definitions: dict[str, dict], optional: bool = False) -> dict[str, object]:
     """The schema of a type; the dataclasses in it are added to `definitions`."""
     origin, inner = get_origin(kind), get_args(kind)
@@ -197,10 +319,19 @@ def _strict(path=PATH):
     from jsonschema import Draft202012Validator
 
     known = json.loads(path.read_text(encoding="utf-8"))
-    subject = known["properties"].get("subject", {})
-    for one in (known, subject, *known["$defs"].values()):
-        one["additionalProperties"] = False
-    return Draft202012Validator(known)
+    return Draft202012Validator(_closed(known))
+
+
+def _closed(tree):
+    """The schema without the permission to have keys that it does not know."""
+    if isinstance(tree, list):
+        return [_closed(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    closed = {key: _closed(value) for key, value in tree.items()}
+    if tree.get("type") == "object" and "properties" in tree:
+        closed["additionalProperties"] = False
+    return closed
 
 
 def validated(report, path=PATH):
@@ -213,5 +344,5 @@ def validated(report, path=PATH):
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    PATH.write_text(published(), encoding="utf-8")
-    MESH_PATH.write_text(published(mesh_schema), encoding="utf-8")
+    for path, made in SCHEMAS.items():
+        path.write_text(published(made), encoding="utf-8")

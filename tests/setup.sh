@@ -50,7 +50,13 @@ for package in $unpack; do [ -e "$oracles/unpacked/$package" ] || break; unpack=
 [ -n "$missing$unpack" ] || exit 0
 
 as_root=()
-[ "$(id -u)" = 0 ] || as_root=(sudo)
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || {
+        echo "tests/setup.sh: there is no sudo here; as root: apt-get install --no-install-recommends" $missing $unpack >&2
+        exit 1
+    }
+    as_root=(sudo)
+fi
 # A fresh machine runs its own apt in the first minutes: wait for the lock rather than fail.
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 -o DPkg::Options::=--force-unsafe-io)
 "${apt[@]}" update

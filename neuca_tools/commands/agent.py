@@ -20,16 +20,25 @@ from neuca_tools.commands.context import configuration, guarded, require_root
 from neuca_tools.commands.logs import to_journal
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.config import DEFAULT_PATH, Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ApplyError, LockedError, NeucaError
+from neuca_tools.errors import (
+    EXIT_FAILED,
+    EXIT_OK,
+    ApplyError,
+    ArgumentsError,
+    LockedError,
+    NeucaError,
+)
 from neuca_tools.files import locked, write_files
 from neuca_tools.log import load as load_log
 
-_OPTIONS: Options = {
+_STEPS: Options = {
     "once": flag("make one pass and exit with the exit code of neuca status"),
     "names": flag("restore the name of every NIC and exit; for early boot, before the network"),
     "guest": flag(
         "set the host name, users, scripts and storage that the document requests, and exit"
     ),
+}
+_OPTIONS: Options = {
     "stay": flag("with --guest: keep running and apply changes of the document"),
     "foreground": flag("obsolete, it has no effect: neucad always runs in the foreground"),
     **CONFIG,
@@ -46,12 +55,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="neucad",
         description="Configure the dataplane NICs of this host as its metadata requests.",
     )
+    add_options(parser.add_mutually_exclusive_group(), _STEPS)
     add_options(parser, _OPTIONS)
+    parser.set_defaults(usage=parser.format_usage)
     parser.add_argument("--version", action="version", version=f"NEuca version {__version__}")
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.stay and not arguments.guest:
+        raise ArgumentsError("--stay: it is for --guest only")
     config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Optional
+from collections.abc import Iterable
+from typing import Any, Optional
 
 from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
@@ -19,6 +20,7 @@ from neuca_tools.agent.release import (
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
 from neuca_tools.commands.context import (
+    LISTED,
     configuration,
     document,
     log_level,
@@ -30,8 +32,9 @@ from neuca_tools.commands.context import (
 )
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, UsageError
 from neuca_tools.guest import outcome
+from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.status import render, render_json
@@ -40,7 +43,7 @@ from neuca_tools.status.judge import find_link
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root(f"neuca {arguments.command}")
+    require_root(arguments.command)
     to_stderr(log_level(arguments))
     commands = {"apply": _apply, "release": _release, "revert": _revert}
     return commands[arguments.command](arguments, config)
@@ -73,7 +76,10 @@ def _apply(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.trial is not None:
         from neuca_tools.commands.trial import apply_on_trial
 
-        return apply_on_trial(config, arguments.source, arguments.trial)
+        if arguments.json:
+            raise ArgumentsError("apply: --try waits for a person and does not accept --json")
+        length, color = arguments.trial, uses_color(arguments)
+        return apply_on_trial(config, arguments.source, length, color)
     return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))
 
 
@@ -85,47 +91,70 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     names = {**observed, **survey.resolution.names}
     key = find_link(arguments.link, survey.resolution, names)
     if key is None or key.rank:
-        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC')
+        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC', LISTED)
     if arguments.undo:
-        return _undo_release(config, intake, key.mac, arguments.dry_run)
+        return _undo_release(arguments, config, intake, key.mac)
     if arguments.dry_run:
-        operations = what_release_does(config, intake, key.mac)
-        print(render.plan(operations, (), {}))
-        return EXIT_OK
+        return show_planned(arguments, what_release_does(config, intake, key.mac))
     result = release(config, intake, key.mac)
-    print(f"{names.get(key, key.mac)} is released and ignored; neuca release --undo ends that")
-    if "networkmanager" in survey.managers:
+    name = names.get(key, key.mac)
+    lines = [f"{name} is released and ignored; neuca release --undo ends that"]
+    if result.failures:
+        lines = [f"{name} is not released, since something failed"]
+    elif "networkmanager" in survey.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
-        print(f"The running NetworkManager was not informed: {text}.")
-    return EXIT_FAILED if result.failures else EXIT_OK
+        lines.append(f"The running NetworkManager was not informed: {text}.")
+    return show_changed(arguments, result, "\n".join(lines))
 
 
-def _undo_release(config: Config, intake: Intake, mac: str, dry_run: bool) -> int:
-    if dry_run:
-        print(f"{mac} would no longer be ignored")
+def _undo_release(arguments: argparse.Namespace, config: Config, intake: Intake, mac: str) -> int:
+    if arguments.dry_run:
+        text = f"{mac} would no longer be ignored"
+        show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
     take_back(config, mac)
-    print(f"{mac} is no longer ignored")
-    run_pass(config, intake, start=False)
+    report, status = run_pass(config, intake, start=False)
+    text = f"{mac} is no longer ignored"
+    show(render_json.apply_json(report, status), arguments.json, lambda _: text)
     return EXIT_OK
 
 
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.dry_run:
-        operations = what_revert_does(config, last_good(config.state))
-        print(render.plan(operations, (), {}))
-        return EXIT_OK
-    return print_restored(revert(config, last_good(config.state)))
+        return show_planned(arguments, what_revert_does(config, last_good(config.state)))
+    result = revert(config, last_good(config.state))
+    return show_changed(arguments, result, restored(result))
 
 
-def print_restored(result: Result, more: str = "") -> int:
-    """Print how many settings were restored, followed by `more`, and return the exit code."""
+def show_planned(arguments: argparse.Namespace, operations: Iterable[Operation]) -> int:
+    """Print what a command other than `apply` would do."""
+    planned = tuple(operations)
+    text = render.plan(planned, (), {})
+    show(render_json.plan_json(planned), arguments.json, lambda _: text)
+    return EXIT_OK
+
+
+def show_changed(arguments: argparse.Namespace, result: Result, text: str) -> int:
+    """Print what was done, as JSON or as `text`, and return the exit code."""
+    show(changed_json(result), arguments.json, lambda _: text)
+    return EXIT_FAILED if result.failures else EXIT_OK
+
+
+def changed_json(result: Result) -> dict[str, Any]:
+    """`neuca release --json`, `revert` and `tune apply`: what was done, and what failed."""
+    return {
+        "version": 1,
+        "operations": [one.to_json() for one in result.done],
+        "failures": [{**one.operation.to_json(), "reason": one.reason} for one in result.failures],
+    }
+
+
+def restored(result: Result, more: str = "") -> str:
+    """How many settings were restored, followed by `more`."""
     count = sum(not isinstance(operation, WriteFile) for operation in result.done)
     if count:
-        print(f"{settings(count)} restored{more}")
-    else:
-        print("nothing was changed, so there is nothing to restore")
-    return EXIT_FAILED if result.failures else EXIT_OK
+        return f"{settings(count)} restored{more}"
+    return "nothing was changed, so there is nothing to restore"
 
 
 def settings(count: int) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from neuca_tools.commands.context import uses_color
 from neuca_tools.documents.check import MAX_BYTES, Checked, check
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, NeucaError
-from neuca_tools.model.printable import plain
+from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
 
 STANDARD_INPUT = "-"
+INKS = {"error": RED, "warning": YELLOW}
 TITLES = {
     "neuca": "NEuca's format",
     "network_data.json": "OpenStack's network_data.json",
@@ -30,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_json(found, arguments.strict), indent=1))
     else:
         for name, checked in found:
-            _print(name, checked)
+            _print(name, checked, uses_color(arguments))
     valid = all(checked.is_valid(arguments.strict) for _, checked in found)
     return EXIT_OK if valid else EXIT_INVALID
 
@@ -47,17 +49,18 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, checked: Checked) -> None:
+def _print(name: str, checked: Checked, color: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
     for one in checked.findings:
         place = f"{name}:{one.line}" if one.line else name
-        print(plain(f"{place}: {one.severity}: {one.text}"))
+        severity = painted(one.severity, INKS[one.severity], color)
+        print(f"{plain(place)}: {severity}: {plain(one.text)}")
     errors = sum(one.severity == "error" for one in checked.findings)
     warnings = len(checked.findings) - errors
-    result = "no faults"
+    result = painted("no faults", GREEN, color)
     if checked.findings:
         result = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-    print(plain(f"{name}: {result}; read as {TITLES[checked.kind]}"))
+    print(f"{plain(name)}: {result}; read as {TITLES[checked.kind]}")
 
 
 def _count(number: int, what: str) -> str:

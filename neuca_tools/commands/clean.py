@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Callable, Union
@@ -17,6 +18,7 @@ from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK
 from neuca_tools.guest.users import Leaving
 
 Item = Union[Trace, Leaving]
+Say = Callable[[str], object]
 KEPT = (
     'neuca: keep the SSH host keys in "{}": nothing generates new ones at the next boot\n'
     "       enable neuca-host-keys.service; if something else generates them, remove them by hand"
@@ -25,25 +27,50 @@ KEPT = (
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca clean")
-    return clean(config, Path("/"), not arguments.keep_identity, arguments.dry_run)
+    require_root("clean")
+    identity = not arguments.keep_identity
+    return clean(config, Path("/"), identity, arguments.dry_run, arguments.json)
 
 
-def clean(config: Config, root: Path, with_identity: bool, dry_run: bool) -> int:
-    """Print one line for each item removed from the file system in `root`; return the exit code."""
+def clean(
+    config: Config, root: Path, with_identity: bool, dry_run: bool, as_json: bool = False
+) -> int:
+    """Print each item removed from the file system in `root`; return the exit code."""
+    items: list[str] = []
+
+    def say(text: str) -> None:
+        items.append(text)
+        if not as_json:
+            print(text)
+
+    code = _found_and_removed(config, root, with_identity, dry_run, say)
+    if as_json:
+        print(json.dumps({"version": 1, "dry_run": dry_run, "items": items}, indent=1))
+    elif not items and code in (EXIT_OK, EXIT_DEGRADED):
+        print("nothing is left to remove")
+    return code
+
+
+def _found_and_removed(
+    config: Config, root: Path, with_identity: bool, dry_run: bool, say: Say
+) -> int:
     if dry_run:
         found = image_clean.find(config, root, with_identity)
-        return _clean(config, found, image_clean.running_daemon(config), _show)
+        return _clean(config, found, image_clean.running_daemon(config), _would_remove, say)
     with image_clean.undisturbed(config) as daemon:
-        return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove)
+        return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove, say)
 
 
-def _clean(config: Config, found: Findings, daemon: int, each: Callable[[Item], bool]) -> int:
+def _clean(
+    config: Config, found: Findings, daemon: int, each: Callable[[Item], bool], say: Say
+) -> int:
     if daemon:
-        print(f"stop neucad, process {daemon}: it starts again at the next boot")
-    elif not found.traces:
-        print("nothing is left to remove")
-    done = [each(trace) for trace in found.traces]
+        say(f"stop neucad, process {daemon}: it starts again at the next boot")
+    done = []
+    for trace in found.traces:
+        done.append(each(trace))
+        if done[-1]:
+            say(trace.text)
     if found.kept:
         print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
@@ -53,8 +80,7 @@ def _clean(config: Config, found: Findings, daemon: int, each: Callable[[Item], 
     return EXIT_DEGRADED if found.kept else EXIT_OK
 
 
-def _show(trace: Item) -> bool:
-    print(trace.text)
+def _would_remove(_: Item) -> bool:
     return True
 
 
@@ -64,4 +90,4 @@ def _remove(trace: Item) -> bool:
     except ApplyError as error:
         print(f"neuca: {error.text}", file=sys.stderr)
         return False
-    return _show(trace)
+    return True

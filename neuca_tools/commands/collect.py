@@ -73,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     name = f"neuca-logs-{platform.node() or 'host'}-{now}"
     path = Path(arguments.output or f"{name}.tar.gz").absolute()
+    if not path.parent.is_dir():
+        raise NeucaError(f'write "{path}": its directory does not exist')
     parts = dict(_parts(config, Path(arguments.config or DEFAULT_PATH)))
     write_files({path: _packed(name, parts)}, mode=0o600)
     print(path)

@@ -32,6 +32,7 @@ from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
 
+LISTED = "neuca status lists the interfaces of this host"  # a hint
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
@@ -93,9 +94,9 @@ def is_root() -> bool:
 
 
 def require_root(command: str) -> None:
-    """Raise NeucaError unless run by root."""
+    """Raise NeucaError unless run by root; `command` is named as after "neuca"."""
     if not is_root():
-        raise NeucaError(f"{command}: only root may do this")
+        raise NeucaError(f"{command}: only root may do this", "run it as root, or with sudo")
 
 
 def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:

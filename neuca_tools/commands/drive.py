@@ -18,7 +18,7 @@ NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexi
 def run(arguments: argparse.Namespace) -> int:
     """Copy a directory as it is; mount anything else in a private mount namespace."""
     config = configuration(arguments, quiet=True)
-    require_root("neuca read-drive")
+    require_root("read-drive")
     device = Path(arguments.device)
     read = copy_directory if device.is_dir() else copy_volume
     try:

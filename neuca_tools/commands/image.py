@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from neuca_tools.agent import image_capture, image_clean
+from neuca_tools.agent.image_clean import Findings
 from neuca_tools.commands.clean import KEPT
 from neuca_tools.commands.context import configuration, require_root
 from neuca_tools.config import Config
@@ -17,11 +18,11 @@ from neuca_tools.errors import EXIT_DEGRADED, EXIT_INVALID, EXIT_OK
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca image capture")
-    return capture(config, Path("/"), Path(arguments.destination))
+    require_root("image capture")
+    return capture(config, Path("/"), Path(arguments.destination), arguments.dry_run)
 
 
-def capture(config: Config, root: Path, destination: Path) -> int:
+def capture(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:
     """Copy the file system at `root`, print what the copy does not have; return the exit code."""
     image_capture.check(destination)
     found = image_clean.find(config, root, with_identity=True)
@@ -29,12 +30,18 @@ def capture(config: Config, root: Path, destination: Path) -> int:
         print(f"in the copy: {item.text}")
     for place in image_capture.other_mounts():
         print(f'not captured: "{place}", another file system')
-    captured = image_capture.capture(config, root, found, destination)
-    print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
-    if captured.changed:
-        print("neuca: some files changed while they were read, see above", file=sys.stderr)
+    changed = not dry_run and _write(config, root, found, destination)
     if found.kept:
         print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
-    return EXIT_DEGRADED if captured.changed or found.kept else EXIT_OK
+    return EXIT_DEGRADED if changed or found.kept else EXIT_OK
+
+
+def _write(config: Config, root: Path, found: Findings, destination: Path) -> bool:
+    """Write the archive; returns whether files changed while they were read."""
+    captured = image_capture.capture(config, root, found, destination)
+    print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
+    if captured.changed:
+        print("neuca: some files changed while they were read, see above", file=sys.stderr)
+    return captured.changed

@@ -14,6 +14,7 @@ from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.commands.context import (
+    LISTED,
     configuration,
     document,
     report_faults,
@@ -22,7 +23,7 @@ from neuca_tools.commands.context import (
     uses_color,
 )
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, UsageError
+from neuca_tools.errors import EXIT_PENDING, NeucaError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.guest.supervisor import INSIDE
@@ -63,6 +64,8 @@ def _metrics(name: str, text: str) -> None:
     """Print the metrics, or replace a file, which readers never find half written."""
     if name == "-":
         print(text, end="")
+    elif not Path(name).absolute().parent.is_dir():
+        raise NeucaError(f'write "{name}": its directory does not exist')
     else:
         write_files({Path(name).absolute(): text.encode()})
 
@@ -110,7 +113,7 @@ def _explain(arguments: argparse.Namespace, config: Config) -> int:
     key = find_link(arguments.link, survey.resolution, link_names(survey))
     if key is None:
         reason = "no interface here or in the document has this name or MAC"
-        raise UsageError(f'explain "{arguments.link}": {reason}')
+        raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
     data = render_json.explanation(key, survey.resolution, survey.have, survey.record)
     show(data, arguments.json, render.explain)
     return report_faults(intake, config)

@@ -9,7 +9,7 @@ is that subcommand, and `neuca-netconf` is `apply`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
@@ -70,20 +70,26 @@ _ROWS = (
         "release",
         "change",
         "remove our configuration from a NIC and ignore the NIC",
-        "undo dry-run",
+        "json undo dry-run",
         "link",
     ),
     (
         "revert",
         "change",
         "restore every sysctl, MTU, txqueuelen and device setting that was changed",
-        "dry-run",
+        "json dry-run",
     ),
-    ("image", "image", "write a clean copy of this guest to a tar file", "", "verb destination"),
-    ("clean", "clean", "remove what clones of an image must not inherit", "keep-identity dry-run"),
+    (
+        *("image", "image", "write a clean copy of this guest to a tar file"),
+        *("dry-run", "verb destination"),
+    ),
+    (
+        *("clean", "clean", "remove what clones of an image must not inherit"),
+        "json keep-identity dry-run",
+    ),
     (
         *("tune", "tune", "show, apply or revert the tuning of this host"),
-        *("json source profile rate rtt interface", "action"),
+        *("json dry-run source profile rate rtt interface", "action"),
     ),
     ("read-drive", "drive", "copy the documents of a config drive or NoCloud volume", "", "device"),
     ("get", "data", "print one item of the user-data", "", "words"),
@@ -98,6 +104,7 @@ _ROWS = (
         "run-scripts",
         "scripts",
         "run the scripts of the user-data that have not run on this instance",
+        "json dry-run",
     ),
     (
         "collect-logs",
@@ -113,15 +120,39 @@ _ROWS = (
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
 ALIASES = {"neuca-netconf": "apply"}
-LONGEST_TRIAL = 3600.0  # seconds
+LONGEST_TRIAL = 3600  # seconds
+LONGEST_WAIT = 86400  # seconds
 
 
-def seconds(text: str) -> float:
-    """The length of a trial in seconds; argparse reports a ValueError."""
-    number = float(text)
-    if not 1 <= number <= LONGEST_TRIAL:
-        raise ValueError
-    return number
+def seconds(low: int, high: int) -> Callable[[str], float]:
+    """A parser of a number of seconds within these bounds."""
+
+    def read(text: str) -> float:
+        from argparse import ArgumentTypeError
+
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not low <= number <= high:  # nor is NaN
+            raise ArgumentTypeError(f'"{text}" is not a number of seconds from {low} to {high}')
+        return number
+
+    return read
+
+
+def file_name(text: str) -> str:
+    """A name that is not empty."""
+    if not text:
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError("the name of the file is empty")
+    return text
+
+
+def _choice(*words: str) -> Keywords:
+    """An argument that is one of these words."""
+    return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
 
 
 _SOURCES = "auto, file:PATH, configdrive, nocloud, openstack or ec2"
@@ -138,16 +169,26 @@ _OPTIONS: dict[str, Keywords] = {
     "interface": value("MAC-or-name", "limit to the settings of this interface"),
     "wait": flag("wait while the state is pending"),
     "timeout": value(
-        "SECONDS", "wait no longer than this (default: %(default)g)", type=float, default=300.0
+        "SECONDS",
+        "wait no longer than this (default: %(default)g)",
+        default=300.0,
+        type=seconds(0, LONGEST_WAIT),
     ),
     "prometheus": value(
-        "FILE", "print metrics, or replace FILE, for the node exporter", nargs="?", const="-"
+        "FILE",
+        "print metrics, or replace FILE, for the node exporter",
+        nargs="?",
+        const="-",
+        type=file_name,
     ),
     "keep-identity": flag("remove only what neucad wrote"),
     "dry-run": flag("print what would be done, but change nothing"),
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
     "try": value(
-        "SECONDS", "take the pass back unless it is confirmed in time", type=seconds, dest="trial"
+        "SECONDS",
+        "take the pass back unless it is confirmed in time",
+        type=seconds(1, LONGEST_TRIAL),
+        dest="trial",
     ),
     "strict": flag("count warnings as errors"),
     "format": {
@@ -157,10 +198,10 @@ _OPTIONS: dict[str, Keywords] = {
     "undo": flag("manage a released NIC again"),
 }
 _POSITIONALS: dict[str, Keywords] = {
-    "stage": {"choices": ("document", "desired", "observed"), "help": "what to show"},
-    "action": {"choices": ("audit", "plan", "apply", "revert"), "help": _TUNE},
+    "stage": {**_choice("document", "desired", "observed"), "help": "what to show"},
+    "action": {**_choice("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
-    "verb": {"choices": ("capture",), "help": "copy the root file system as it is now, cleaned"},
+    "verb": {**_choice("capture"), "help": "copy the root file system as it is now, cleaned"},
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),
@@ -178,7 +219,7 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
     called = (program or sys.argv[0]).rpartition("/")[2]
     if called.startswith("neuca-"):
         words.insert(0, ALIASES.get(called, called[len("neuca-") :]))
-    if words in (["version"], ["--version"]):
+    if words == ["version"] or words[:1] == ["--version"]:
         print(f"NEuca version {__version__}")
         return 0
     if words and words[0] == "selftest":
@@ -193,6 +234,7 @@ def _run(words: list[str]) -> int:
     from importlib import import_module
 
     parser, rows = _parsers()
+    _check_order(words, rows, parser)
     named = next((word for word in words if word[:1] != "-"), None)
     _check_name(named, rows, parser)
     parsed, extra = parser.parse_known_args(words)
@@ -217,6 +259,13 @@ def _help(parser: Parser, rows: Mapping[str, Parser], subject: Optional[str]) ->
     _check_name(subject, rows, rows["help"])
     rows.get(subject or "", parser).print_help()
     return 0
+
+
+def _check_order(words: list[str], rows: Mapping[str, Parser], parser: Parser) -> None:
+    """Exit with a suggestion if an option precedes the command that it belongs to."""
+    command = next((word for word in words[1:] if word in rows), None)
+    if words and words[0].startswith("-") and command and words[0] not in ("-h", "--help"):
+        parser.error(f'options follow the command, as in "neuca {command} {words[0]}"')
 
 
 def _check_name(name: Optional[str], rows: Mapping[str, Parser], parser: Parser) -> None:

@@ -5,20 +5,41 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import Any
 
-from neuca_tools.commands.context import configuration, require_root
+from neuca_tools.commands.context import configuration, require_root, show
 from neuca_tools.commands.data import stored_document
+from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK
+from neuca_tools.guest import scripts
+from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.run import run_feature
+from neuca_tools.model import Document
 
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    require_root("neuca run-scripts")
-    document = stored_document(config).document
-    outcome = run_feature(config, "scripts", document) if document else None
-    if outcome is None or not outcome.findings:
-        print("there are no scripts")
+    require_root("run-scripts")
+    document = stored_document(config).document or Document()
+    findings = _findings(config, document, arguments.dry_run)
+    show(_json(findings), arguments.json, _text)
+    if arguments.dry_run or all(finding.state == "ok" for finding in findings):
         return EXIT_OK
-    print("\n".join(finding.text for finding in outcome.findings))
-    return EXIT_OK if outcome.state == "ok" else EXIT_FAILED
+    return EXIT_FAILED
+
+
+def _findings(config: Config, document: Document, dry_run: bool) -> Sequence[Finding]:
+    if dry_run:
+        return list(scripts.standing(Guest(config, document), "would run, or is running"))
+    return run_feature(config, "scripts", document).findings if document.scripts else ()
+
+
+def _json(findings: Sequence[Finding]) -> dict[str, Any]:
+    told = [{"name": one.subject, "state": one.state, "text": one.text} for one in findings]
+    return {"version": 1, "scripts": told}
+
+
+def _text(data: dict[str, Any]) -> str:
+    lines = [one["text"] for one in data["scripts"]]
+    return "\n".join(lines) or "there are no scripts"

@@ -8,9 +8,9 @@ import argparse
 from pathlib import Path
 from typing import Any, cast
 
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import configuration, uses_color
 from neuca_tools.commands.selftest_explain import content
-from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import WORDS
 from neuca_tools.selftest.diagnosis.compare import compare
@@ -18,7 +18,7 @@ from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.store import Kept, kept
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.text import comparison
+from neuca_tools.selftest.report.text import colored, comparison
 
 
 def compare_runs(arguments: argparse.Namespace) -> int:
@@ -28,10 +28,10 @@ def compare_runs(arguments: argparse.Namespace) -> int:
     elif len(arguments.runs) >= 2:
         runs = [_run(name, arguments) for name in arguments.runs]
     else:
-        raise UsageError("neuca-selftest compare: it needs at least two runs, or last-boot")
+        raise ArgumentsError("compare: it needs at least two runs, or last-boot")
     found = compare(runs[:-1], runs[-1])
     if not arguments.json:
-        print(comparison(found))
+        print(colored(comparison(found), found.exit_code, uses_color(arguments)))
         return found.exit_code
     verdict = {"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code)}
     print(document({**verdict, **cast(dict[str, Any], encode(found))}))

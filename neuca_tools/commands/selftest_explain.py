@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.commands.context import uses_color
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
@@ -22,7 +23,7 @@ from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import Test, prometheus
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.subject import subject, subject_line
-from neuca_tools.selftest.report.text import text
+from neuca_tools.selftest.report.text import colored, text
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -39,7 +40,8 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(document({"subject": about, **report(evidence, diagnosis)}))
     else:
-        print(f"{subject_line(about)}\n{text(diagnosis)}")
+        report_text = colored(text(diagnosis), diagnosis.exit_code, uses_color(arguments))
+        print(f"{subject_line(about)}\n{report_text}")
     return diagnosis.exit_code
 
 

@@ -14,8 +14,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    JSON,
+    Options,
+    add_options,
+    add_output_options,
+    flag,
+    value,
+)
+from neuca_tools.commands.context import configuration, uses_color
 from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import (
     REPORT_OPTIONS,
@@ -47,6 +55,7 @@ from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_record
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import PER_HYPERVISOR, PER_UPLINK, Wanted, budget, make_plan
 from neuca_tools.selftest.mesh.verdict import judge
+from neuca_tools.selftest.report.text import colored
 
 ENGINE = "clush"
 REMOTE = "neuca-selftest mesh join -"
@@ -169,6 +178,7 @@ def _fill(parser: argparse.ArgumentParser, command: str) -> None:
     for word, keywords in POSITIONAL[command].items():
         parser.add_argument(word, **keywords)
     add_options(parser, TABLES[command])
+    add_output_options(parser)
     parser.set_defaults(act=actions[command])
 
 
@@ -359,7 +369,10 @@ def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
     if arguments.nagios:
         print(report.nagios(found))
         return NAGIOS[found.verdict.exit_code]
-    print(report.document(found) if arguments.json else report.listing(found))
+    if arguments.json:
+        print(report.document(found))
+    else:
+        print(colored(report.listing(found), found.verdict.exit_code, uses_color(arguments)))
     return found.verdict.exit_code
 
 

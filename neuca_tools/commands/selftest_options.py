@@ -314,6 +314,7 @@ def address_of(entry: str, family: Optional[str] = None) -> Address:
     try:
         known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        reason = f"it is not an address, and cannot be resolved: {error}"
+        cause = getattr(error, "strerror", None) or error
+        reason = f"it is not an address, and cannot be resolved: {cause}"
         raise UsageError(f'test "{entry}": {reason}') from error
     return ip_address(str(known[0][4][0]).partition("%")[0])

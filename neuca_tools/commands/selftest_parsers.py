@@ -9,7 +9,15 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from neuca_tools.commands.arguments import CONFIG, JSON, Options, add_options, flag, value
+from neuca_tools.commands.arguments import (
+    CONFIG,
+    JSON,
+    Options,
+    add_options,
+    add_output_options,
+    flag,
+    value,
+)
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import (
     EXPECT_OPTION,
@@ -34,6 +42,7 @@ GROUPS = (
     ("expectations", "expect rtt try-fix"),
     ("output", "json nagios html prometheus before label"),
     ("configuration", "config at-boot"),
+    ("what is printed", "verbose quiet color"),
 )
 GROUPED = frozenset(name for _, names in GROUPS for name in names.split())
 EXCLUSIVE = frozenset(OUTPUT_OPTIONS)
@@ -168,6 +177,7 @@ def compare_parser() -> argparse.ArgumentParser:
     parser = _parser("compare")
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
+    parser.set_defaults(usage=parser.format_usage)
     _add_grouped(parser, CONFIG, JSON)
     return parser
 
@@ -188,6 +198,7 @@ def paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
     for name, keywords in path.items():
         parser.add_argument(name, nargs="+", **keywords)
     _add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
+    parser.set_defaults(usage=parser.format_usage)
     parser.set_defaults(at_boot=False, label=None, interface=None)
     return parser
 
@@ -224,6 +235,7 @@ def _add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
         if present:
             _add_group(parser.add_argument_group(title), present, options)
     _add_some(parser, options, [name for name in options if name not in GROUPED])
+    add_output_options(parser.add_argument_group(GROUPS[-1][0]))
 
 
 def _add_group(group: argparse._ActionsContainer, present: Sequence[str], options: Options) -> None:

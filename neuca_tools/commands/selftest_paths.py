@@ -12,13 +12,13 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import value
-from neuca_tools.commands.context import configuration
+from neuca_tools.commands.context import configuration, uses_color
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
 from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, replace
-from neuca_tools.errors import UsageError
+from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
@@ -30,7 +30,7 @@ from neuca_tools.selftest.measure.live import Tell, can_draw, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
 from neuca_tools.selftest.report.progress import Stage, header
-from neuca_tools.selftest.report.text import phase_words
+from neuca_tools.selftest.report.text import colored, phase_words
 
 WORDS = ("netns", "container", "interface", "port")
 MOST_ROUNDS, ROUNDS, MOST_PATHS = 20, 3, 16
@@ -68,7 +68,7 @@ def run_paths(arguments: argparse.Namespace) -> int:
         2, MOST_PATHS + 1
     ):
         needed = f"2 to {MOST_PATHS} paths with different labels"
-        raise UsageError(f"neuca-selftest compare-paths: it needs {needed}")
+        raise ArgumentsError(f"compare-paths: it needs {needed}")
     if not has_iperf3():
         return without_iperf3()
     wanted = _options(arguments, config)
@@ -81,7 +81,7 @@ def run_paths(arguments: argparse.Namespace) -> int:
     ]
     found = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
     tests = [Tests(path.label, tuple(found[path.label])) for path in paths]
-    return _conclude(tests, arguments.json)
+    return _conclude(tests, arguments)
 
 
 class _Turn(NamedTuple):
@@ -159,11 +159,14 @@ def _summary(evidence: Evidence) -> str:
     return "; ".join(rates or failures[:1] or ["nothing was measured"])
 
 
-def _conclude(tests: Sequence[Tests], as_json: bool) -> int:
+def _conclude(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
     """Print the comparison and return the most severe exit code of all paths."""
     found = compare_paths(tests)
     code = min((verdict.diagnosis.exit_code for verdict in found.verdicts), key=SEVEREST.index)
-    print(path_record(found, tests, code) if as_json else path_table(found))
+    text = path_record(found, tests, code)
+    if not arguments.json:
+        text = colored(path_table(found), code, uses_color(arguments))
+    print(text)
     return code
 
 

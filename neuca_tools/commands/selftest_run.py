@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
-from neuca_tools.commands.context import configuration, is_root
+from neuca_tools.commands.context import configuration, is_root, uses_color
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
@@ -37,7 +37,7 @@ from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.progress import header
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.record import record
-from neuca_tools.selftest.report.text import comparison, conclusion, step_line
+from neuca_tools.selftest.report.text import colored, comparison, conclusion, step_line
 
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
 SEVEREST = (
@@ -84,7 +84,10 @@ class _Setup(NamedTuple):
         """The line to print when a step has ended; empty for none."""
         if self.for_programs or step.text == NOT_ASKED:
             return ""
-        return step_line(step)
+        return self.colored(step_line(step), ExitCode.PASS)
+
+    def colored(self, text: str, code: ExitCode) -> str:
+        return colored(text, code, uses_color(self.arguments))
 
     def show(self, step: Step) -> None:
         if self.line(step):
@@ -142,7 +145,8 @@ def _test_peer(setup: _Setup, address: Address) -> PeerResult:
         evidence = _try_fix(setup, address, evidence, diagnosis)
     code = _exit_code(diagnosis, compared)
     if not setup.for_programs:
-        print("\n".join(filter(None, (conclusion(diagnosis), _differences(compared, code)))))
+        told = "\n".join(filter(None, (conclusion(diagnosis), _differences(compared, code))))
+        print(setup.colored(told, code))
     return PeerResult(evidence, diagnosis, code, before)
 
 

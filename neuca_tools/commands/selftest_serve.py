@@ -75,7 +75,7 @@ def _addresses_to_serve(
         if not requested and _is_served_by_default(address, device, interface, planned):
             found.append(address)
     if not found:
-        hint = "--address, or --interface NAME"
+        hint = "name one with --address ADDRESS or --interface NAME"
         raise UsageError("serve: no dataplane interface here has an address", hint)
     return found
 

@@ -40,13 +40,15 @@ _LARGEST = 65536  # bytes that are read at once
 def run(arguments: argparse.Namespace) -> int:
     """`neuca confirm`."""
     config = configuration(arguments)
-    require_root("neuca confirm")
+    require_root("confirm")
     trial.confirm(config)
     print("kept")
     return EXIT_OK
 
 
-def apply_on_trial(config: Config, source: Optional[str], length: float) -> int:
+def apply_on_trial(
+    config: Config, source: Optional[str], length: float, color: bool = False
+) -> int:
     """Try a document, and return the exit code of the pass, or EXIT_FAILED if it was taken back."""
     check(config)
     intake = document(config, source)
@@ -57,13 +59,15 @@ def apply_on_trial(config: Config, source: Optional[str], length: float) -> int:
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _child(config, intake, length, theirs)
+        _child(config, intake, length, theirs, color)
     theirs.close()
     with ours:
         return _watch(ours, pid, code)
 
 
-def _child(config: Config, intake: Intake, length: float, parent: socket.socket) -> NoReturn:
+def _child(
+    config: Config, intake: Intake, length: float, parent: socket.socket, color: bool
+) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
     code = EXIT_FAILED
     try:
@@ -73,8 +77,9 @@ def _child(config: Config, intake: Intake, length: float, parent: socket.socket)
 
         def tell(report: Report, status: Status) -> None:
             left = untold(status.problems, intake, config)
-            lines = render.undone(left, status.names)
-            lines.append(render.applied(status.data["state"], len(report.changed), status.problems))
+            lines = render.undone(left, status.names, color)
+            state, changed = status.data["state"], len(report.changed)
+            lines.append(render.applied(state, changed, status.problems, color))
             lines.append(
                 f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
             )

@@ -5,27 +5,31 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Callable, Optional, TypeVar
 
+from neuca_tools.agent.release import what_revert_does
 from neuca_tools.agent.tune import Tuning, tune, untune
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
-from neuca_tools.commands.change import print_restored, settings
+from neuca_tools.commands.change import restored, settings, show_changed, show_planned
 from neuca_tools.commands.context import (
+    LISTED,
     configuration,
     document,
     log_level,
     report_faults,
     require_root,
     show,
+    uses_color,
 )
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.errors import EXIT_FAILED, EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
+from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ArgumentsError, UsageError
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_choice
@@ -39,9 +43,12 @@ Value = TypeVar("Value")
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    if arguments.action in ("apply", "revert"):
-        require_root(f"neuca tune {arguments.action}")
-    if arguments.action == "revert":
+    action = (
+        "plan" if (arguments.action, arguments.dry_run) == ("apply", True) else arguments.action
+    )
+    if action in ("apply", "revert"):
+        require_root(f"tune {action}")
+    if action == "revert":
         return _revert(arguments, config)
     choice = _choice(arguments, config)
     intake = document(config, arguments.source)
@@ -49,22 +56,22 @@ def run(arguments: argparse.Namespace) -> int:
         survey = handles.survey()
     link = _link(arguments.interface, survey) if arguments.interface else None
     faults = survey.resolution.tuning.faults
-    if arguments.action == "apply":
+    if action == "apply":
         if faults:
             raise UsageError(f"tune: {faults[0]}")
         to_stderr(log_level(arguments))
-        return _apply(config, intake, choice, link)
-    if arguments.action == "plan":
+        return _apply(arguments, config, intake, choice, link)
+    if action == "plan":
         operations = Tuning(link).operations(survey)
         problems = survey.resolution.tuning.problems
-        text = render.plan(operations, problems, {})
+        text = render.plan(operations, problems, {}, uses_color(arguments))
         data = render_json.plan_json(operations)
         data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
         show(data, arguments.json, lambda _: text)
     else:
         data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
         data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
-        show(data, arguments.json, render.tuning)
+        show(data, arguments.json, partial(render.tuning, color=uses_color(arguments)))
     return report_faults(intake, config) or (EXIT_INVALID if faults else EXIT_OK)
 
 
@@ -92,28 +99,37 @@ def _link(text: str, survey: Decision) -> LinkKey:
     key = find_link(text, survey.resolution, link_names(survey))
     if key is None or key not in survey.resolution.want.links:
         reason = "no dataplane interface here has this name or MAC"
-        raise UsageError(f'tune --interface "{text}": {reason}')
+        raise UsageError(f'tune --interface "{text}": {reason}', LISTED)
     return key
 
 
 def _apply(
-    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey]
+    arguments: argparse.Namespace,
+    config: Config,
+    intake: Intake,
+    choice: Optional[Choice],
+    link: Optional[LinkKey],
 ) -> int:
     result = tune(config, intake, choice, link)
-    if result.done:
-        print(f"{settings(len(result.done))} changed")
-    else:
-        print("everything is as requested")
+    lines = ["everything is as requested"]
+    if result.failures:
+        lines = [f"{settings(len(result.failures))} could not be changed"]
+    elif result.done:
+        lines = [f"{settings(len(result.done))} changed"]
     if choice is not None:
         profiles = ", ".join(choice.profiles)
-        print(f"profile {profiles} is in effect until the next boot; set [tuning] to keep it")
-    return EXIT_FAILED if result.failures else EXIT_OK
+        more = "is in effect until the next boot; set [tuning] to keep it"
+        lines.append(f"profile {profiles} {more}")
+    return show_changed(arguments, result, "\n".join(lines))
 
 
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
         raise ArgumentsError(f"tune revert: it restores everything and does not accept {options}")
+    if arguments.dry_run:
+        return show_planned(arguments, what_revert_does(config, last_good(config.state)))
     to_stderr(log_level(arguments))
     more = "; the next start of neucad sets what the configuration requests"
-    return print_restored(untune(config, last_good(config.state)), more)
+    result = untune(config, last_good(config.state))
+    return show_changed(arguments, result, restored(result, more))

@@ -52,18 +52,25 @@ def place(config: Config, script: Script) -> Place:
     )
 
 
+def _scripts(guest: Guest) -> list[tuple[Script, Place]]:
+    """The scripts in the order in which they run."""
+    ordered = sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
+    return [(script, place(guest.config, script)) for script in ordered]
+
+
+def standing(guest: Guest, otherwise: str = "waits for its turn") -> Iterator[Finding]:
+    """How each script ended, or `otherwise` of one that did not; nothing is run."""
+    for script, files in _scripts(guest):
+        yield _finding(guest.config, script, files) or Finding(
+            "pending", f"{script.name}: {otherwise}", script.name
+        )
+
+
 def run(guest: Guest) -> Iterator[Finding]:
     """Run the scripts that have not run on this instance, in order, whether or not one fails."""
     config = guest.config
-    scripts = [
-        (script, place(config, script))
-        for script in sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
-    ]
-    for script, files in scripts:
-        yield _finding(config, script, files) or Finding(
-            "pending", f"{script.name}: waits for its turn", script.name
-        )
-    for script, files in scripts:
+    yield from standing(guest)
+    for script, files in _scripts(guest):
         mark = _mark(files.mark)
         if "end" not in mark and not _ran_before(config, script, mark):
             started = str(mark.get("started", "")) or _now()

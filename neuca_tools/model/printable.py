@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from neuca_tools.lazy import pattern
 
 UNSAFE = pattern(r"[^\n -~]")
+# ECMA-48, SGR
+GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 
 
 def plain(text: str) -> str:
@@ -66,3 +68,8 @@ def _json(character: str) -> str:
     if ord(character) > 0x7F:
         return json.dumps(character)[1:-1]
     return f"\\u{ord(character):04x}"
+
+
+def painted(text: str, ink: str, color: bool) -> str:
+    """The text in a color, if output is colored at all."""
+    return f"{ink}{text}{PLAIN}" if color else text

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from neuca_tools.model import LinkKey, Problem
+from neuca_tools.model.printable import GREEN, RED, painted
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import effect_text
 from neuca_tools.status.judge import INFORMATION
 
-GREEN, RED, PLAIN = "\033[32m", "\033[31m", "\033[0m"  # ECMA-48, SGR
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
 _CLOUDS = {
     "openstack": "OpenStack",
@@ -130,9 +130,7 @@ def _last_pass(last: Optional[Mapping[str, Any]]) -> str:
 
 
 def _colored(text: str, *, good: bool, color: bool) -> str:
-    if not color:
-        return text
-    return f"{GREEN if good else RED}{text}{PLAIN}"
+    return painted(text, GREEN if good else RED, color)
 
 
 def plan(
@@ -169,7 +167,7 @@ def applied(state: str, changed: int, problems: Sequence[Problem], color: bool =
     return f"{_colored(state, good=state == 'ok', color=color)}: {', '.join(parts)}"
 
 
-def tuning(data: Mapping[str, Any]) -> str:
+def tuning(data: Mapping[str, Any], color: bool = False) -> str:
     """`neuca tune audit`: one line for each setting, then the notes."""
     lines = [f"profiles: {', '.join(data['profiles']) or 'none'}"]
     if data["values"]:
@@ -177,7 +175,8 @@ def tuning(data: Mapping[str, Any]) -> str:
         lines += table([head, *(_tuning_row(one) for one in data["values"])])
     else:
         lines.append("nothing is to be tuned")
-    lines += [f"not done: {problem['text']}" for problem in data["problems"]]
+    mark = _colored("not done", good=False, color=color)
+    lines += [f"{mark}: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *data["notes"]])
 
 

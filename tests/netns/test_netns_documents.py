@@ -188,5 +188,7 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     assert served.neuca("plan", "--source", "ec2", prefix=nobody).err == (
         'neuca: read the document from "ec2": only root may query the network\n'
     )
-    assert served.neuca("apply", prefix=nobody).err == "neuca: neuca apply: only root may do this\n"
+    assert served.neuca("apply", prefix=nobody).err == (
+        "neuca: apply: only root may do this\n       run it as root, or with sudo\n"
+    )
     assert served.metadata.seen() == asked

@@ -61,7 +61,10 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
 
 def test_release_of_what_is_no_nic_says_so(running):
     done = running.neuca("release", "nothing")
-    assert (done.code, done.err) == (2, 'neuca: release "nothing": no NIC has this name or MAC\n')
+    assert (done.code, done.err) == (
+        2,
+        'neuca: release "nothing": no NIC has this name or MAC\n       neuca status lists the interfaces of this host\n',
+    )
 
 
 def test_revert_puts_every_setting_back_and_a_new_start_sets_them_again(running):

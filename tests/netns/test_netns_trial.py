@@ -204,4 +204,4 @@ def test_without_an_earlier_document_everything_is_given_back(lab):
 def test_the_length_of_a_trial_has_bounds(host, seconds):
     done = host.neuca("apply", "--try", seconds)
     assert (done.code, done.err.splitlines()[-1]) == (
-        2, f"neuca: argument --try: invalid seconds value: '{seconds}'")  # fmt: skip
+        2, f'neuca: argument --try: "{seconds}" is not a number of seconds from 1 to 3600')  # fmt: skip

@@ -115,6 +115,8 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         "/usr/lib/systemd/system/neuca-guest.path",
         "/usr/lib/systemd/system/neuca-guest.service",
         "/usr/lib/systemd/system/neuca-host-keys.service",
+        "/usr/lib/systemd/system/neuca-metrics.service",
+        "/usr/lib/systemd/system/neuca-metrics.timer",
         "/usr/lib/systemd/system/neuca-names.service",
         "/usr/lib/systemd/system/neuca-selftest.service",
         "/usr/lib/systemd/system/neuca-selftest.timer",

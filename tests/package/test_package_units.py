@@ -18,6 +18,7 @@ from neuca_tools.backends import mount, udev
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
+from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_PENDING
 from neuca_tools.guest import outcome
 from neuca_tools.guest.run import RETRY
 from neuca_tools.model import volumes
@@ -53,7 +54,14 @@ OPEN = {
 DRIVE = "neuca-drive@.service"
 DHCP = "neuca-dhcp@.service"
 SELFTEST, TIMER = "neuca-selftest.service", "neuca-selftest.timer"
-FIGURES = {AGENT: 2.2, NAMES: 1.9, KEYS: 0.8, SELFTEST: 2.6}  # 2.2, with iperf3 as root
+METRICS, MINUTELY = "neuca-metrics.service", "neuca-metrics.timer"
+FIGURES = {
+    AGENT: 2.2,
+    NAMES: 1.9,
+    KEYS: 0.8,
+    SELFTEST: 2.6,
+    METRICS: 1.7,
+}  # 2.2, with iperf3 as root
 
 
 def _unit(name: str) -> Mapping[str, list[str]]:
@@ -176,7 +184,7 @@ def test_host_keys_are_made_where_there_is_a_server_without_any_and_by_nobody_el
 
 
 def test_systemd_understands_every_line(own_root, deb):
-    units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER} {DHCP}"
+    units = f"{AGENT} {NAMES} {KEYS} {WATCH} {SELFTEST} {TIMER} {METRICS} {MINUTELY} {DHCP}"
     said = own_root(
         INSTALL + f"systemd-analyze verify --man=yes {units} 2>&1 | grep neuca || true\n", deb
     )
@@ -231,9 +239,10 @@ def test_the_self_test_holds_up_no_boot_and_runs_where_somebody_is_to_be_tested(
 
 def test_the_self_test_sees_the_sysctls_as_the_agent_does():
     """Where they are read-only, they cannot be tuned: nothing would be as planned."""
-    unit, agent = _unit(SELFTEST), _unit(AGENT)
-    assert "ProtectKernelTunables" not in {*unit, *agent}
+    unit, agent, metrics = _unit(SELFTEST), _unit(AGENT), _unit(METRICS)
+    assert "ProtectKernelTunables" not in {*unit, *agent, *metrics}
     assert unit["ReadWritePaths"] == ["/proc/sys/net"]
+    assert set(unit["ReadOnlyPaths"]) | {"/run"} == set(metrics["ReadOnlyPaths"])
     assert set(agent["ReadOnlyPaths"]) - {"/run"} == set(unit["ReadOnlyPaths"]) - {"-/proc/irq"}
 
 
@@ -250,6 +259,28 @@ def test_the_condition_of_the_self_test_is_a_line_with_peers(tmp_path, text, cod
     )
     words = shlex.split(line.partition("=")[2].replace("/etc/neuca", str(tmp_path)))
     assert subprocess.run(words, timeout=60, check=False).returncode == code
+
+
+# --- the metrics ---
+
+
+def test_metrics_are_written_where_the_node_exporter_looks_and_nowhere_else():
+    unit, timer = _unit(METRICS), _unit(MINUTELY)
+    (place,) = unit["ConditionPathIsDirectory"]
+    assert unit["Environment"] == [f"NEUCA_METRICS={place}/neuca.prom"]
+    assert unit["ExecStart"] == [
+        *("/usr/bin/neuca", "status", "--quiet"),
+        "--prometheus=${NEUCA_METRICS}",
+    ]
+    assert (unit["ReadWritePaths"], unit["CapabilityBoundingSet"]) == (
+        [f"-{place}", "/proc/sys/net"],
+        [],
+    )
+    states = {EXIT_FAILED, EXIT_PENDING, EXIT_DEGRADED, EXIT_INVALID}
+    assert set(map(int, unit["SuccessExitStatus"])) == states
+    assert not {"WantedBy", "Before", "RequiredBy"} & unit.keys()
+    assert timer["WantedBy"] == ["timers.target"]
+    assert float(unit["TimeoutStartSec"][0]) < float(timer["OnUnitActiveSec"][0])
 
 
 # --- the DHCP clients ---

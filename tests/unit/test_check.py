@@ -216,3 +216,15 @@ def test_no_secret_of_a_document_is_printed(tmp_path, capsys):
     path.write_text("[storage]\nd = iscsi:x:y:z:user:CANARY:no\n[users]\nroot = CANARY:CANARY\n")
     code, out = run(capsys, path)
     assert (code, "CANARY" in out) == (78, False)
+
+
+def test_a_severity_is_colored_and_a_name_can_not_color_anything(tmp_path, capsys):
+    bad, good = tmp_path / "bad\x1b[32m", tmp_path / "good"
+    bad.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n")
+    good.write_text("[global]\nrouter = user\n")
+    assert main(["check", "--color=always", str(bad), str(good)]) == 78
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"{tmp_path}/bad\\x1b[32m:2: \x1b[31merror\x1b[0m: ")
+    assert last == f"{good}: \x1b[32mno faults\x1b[0m; read as NEuca's format"
+    assert main(["check", str(good)]) == 0
+    assert "\x1b" not in capsys.readouterr().out

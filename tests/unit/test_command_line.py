@@ -67,6 +67,56 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
     assert (first[:16], last) == (f"usage: neuca {words[0]}", f"neuca: {message}")
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-v", "status"], 'options follow the command, as in "neuca status -v"'),
+        (
+            ["--config", "x", "status"],
+            'options follow the command, as in "neuca status --config"',
+        ),
+        (["show"], "the following arguments are required: {document,desired,observed}"),
+        (
+            ["status", "--timeout", "nan"],
+            'argument --timeout: "nan" is not a number of seconds from 0 to 86400',
+        ),
+        (
+            ["apply", "--try", "0"],
+            'argument --try: "0" is not a number of seconds from 1 to 3600',
+        ),
+        (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
+    ],
+)
+def test_a_wrong_word_is_named_with_what_is_right(capsys, words, message):
+    assert refused(capsys, *words)[-1] == f"neuca: {message}"
+
+
+@pytest.mark.parametrize("words", [["--once", "--names"], ["--guest", "--once"]])
+def test_the_daemon_takes_one_step_at_a_time(capsys, words):
+    last = refused(capsys, *words, program=agent.main)[-1]
+    assert last == f"neuca: argument {words[1]}: not allowed with argument {words[0]}"
+
+
+def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
+    assert agent.main(["--stay"]) == 2
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it is for --guest only")
+
+
+def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):
+    path = tmp_path / "none" / "x.prom"
+    for words in (["status", f"--prometheus={path}"], ["collect-logs", "--output", str(path)]):
+        assert main(words) == 1
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert told == f'neuca: write "{path}": its directory does not exist'
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_version_does_not_depend_on_what_follows(capsys):
+    assert main(["--version", "status"]) == 0
+    assert capsys.readouterr().out == "NEuca version 2.0.0\n"
+
+
 def test_a_misspelt_command_gets_a_suggestion(capsys):
     assert refused(capsys, "stauts")[-1] == (
         'neuca: there is no command "stauts"; did you mean "status"?'

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -12,10 +13,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_schemas import validated
 
 from neuca_tools.agent import image_clean
 from neuca_tools.commands import neuca
 from neuca_tools.commands.clean import clean
+from neuca_tools.commands.image import capture
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import locked
@@ -114,6 +117,23 @@ class Host:
 
 
 MAKER = "etc/systemd/system/multi-user.target.wants/neuca-host-keys.service"
+
+
+def test_a_clean_is_one_json_document_too(host, capsys):
+    assert clean(host.config, host.root, True, True, as_json=True) == 0
+    planned = validated("clean", json.loads(capsys.readouterr().out))
+    assert clean(host.config, host.root, True, False, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == {**planned, "dry_run": False}
+    assert clean(host.config, host.root, True, False, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["items"] == []
+
+
+def test_a_dry_capture_tells_what_the_copy_would_not_have_and_writes_nothing(
+    host, tmp_path, capsys
+):
+    assert capture(host.config, host.root, tmp_path / "copy.tar", dry_run=True) == 0
+    assert f'in the copy: empty "{host.root}/etc/machine-id"\n' in capsys.readouterr().out
+    assert [one.name for one in tmp_path.glob("copy*")] == []
 
 
 def test_what_is_ours_and_the_identity_go_and_everything_else_stays(host, capsys):
@@ -322,7 +342,10 @@ def test_a_wrong_configuration_is_named_by_the_exit_code(host, tmp_path):
 def test_it_is_for_root_alone_even_to_look(monkeypatch, capsys):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert neuca.main(["clean", "--dry-run"], "neuca") == 1
-    assert capsys.readouterr() == ("", "neuca: neuca clean: only root may do this\n")
+    assert capsys.readouterr() == (
+        "",
+        "neuca: clean: only root may do this\n       run it as root, or with sudo\n",
+    )
 
 
 # --- the agent ------------------------------------------------------------------------------------------------------

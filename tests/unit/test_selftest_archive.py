@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from selftest_runs import flow_of, receiver, tcp
+from selftest_schema import HISTORY_PATH, validated
 from test_selftest_conditions import CASES
 
 from neuca_tools.commands.neuca import main
@@ -303,7 +304,7 @@ def test_history_lists_the_tests(tmp_path, keep, said):
     assert said(history(tmp_path, "--last", "1")[0]) == (0, lines[2] + "\n", "")
     assert said(history(tmp_path, "--peer", "172.16.0.2", "--last", "1")[0])[1] == lines[1] + "\n"
     code, out, _ = said(history(tmp_path, "--json", "--peer", "fd00::2")[0])
-    (found,) = json.loads(out)
+    (found,) = validated(json.loads(out), HISTORY_PATH)
     assert (code, found["peer"], "evidence" in found) == (0, "fd00::2", False)
 
 

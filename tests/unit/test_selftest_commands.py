@@ -164,7 +164,22 @@ def test_help_of_a_command_has_groups_and_one_example(capsys, command):
 def test_every_option_is_in_a_group(command):
     grouped = {f"--{name}" for _, names in parsers.GROUPS for name in names.split()}
     options = {name for one in PARSERS[command]()._actions for name in one.option_strings}
-    assert options - grouped == {"-h", "--help"}
+    assert options - grouped - {"-v", "-q"} == {"-h", "--help"}
+
+
+RUN = Path(__file__).parent / "data" / "iperf"
+
+
+def test_the_verdict_is_colored_and_quiet_leaves_only_the_exit_status(capsys):
+    words = ["explain", "--expect", "100G", str(sorted(RUN.iterdir())[0])]
+    code = main([*words, "--color=always"], "neuca-selftest")
+    colored = capsys.readouterr().out
+    assert (code, main(words, "neuca-selftest")) == (8, 8)
+    text = capsys.readouterr().out
+    assert "\n\x1b[31mVERDICT\x1b[0m" in colored
+    assert re.sub("\x1b\\[[0-9]+m", "", colored) == text
+    assert main([*words, "-q", "--color=always"], "neuca-selftest") == 8
+    assert capsys.readouterr() == ("", "")
 
 
 # --- Completion -----------------------------------------------------------------------------------------------------------

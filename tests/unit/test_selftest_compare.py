@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from selftest_runs import PUBLISHED, flow_of, tcp, udp_phase
+from selftest_schema import COMPARISON_PATH, validated
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.selftest.codes import ExitCode
@@ -211,7 +212,7 @@ def test_the_command_compares_files(tmp_path, capsys):
         "WORSE\nVERDICT     worse than before\n"
     )
     assert main(["compare", "--json", *words[::-1]], "neuca-selftest") == 0
-    document = json.loads(capsys.readouterr().out)
+    document = validated(json.loads(capsys.readouterr().out), COMPARISON_PATH)
     assert (document["version"], document["verdict"], document["rates"][0]["worse"]) == (
         1,
         "pass",

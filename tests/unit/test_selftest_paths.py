@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from selftest_runs import PUBLISHED, flow_of, tcp
+from selftest_schema import PATHS_PATH, validated
 
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_paths import Path, _path, _rounds
@@ -208,6 +209,9 @@ def test_a_rate_is_judged_only_where_one_is_expected():
 def test_the_json_has_every_report():
     paths = [HOST, measured(3e9, 3e9, 3e9, label="vxlan", local=VXLAN)]
     data = json.loads(path_record(compare_paths(paths), paths, ExitCode.PASS))
+    validated(data, PATHS_PATH)
+    for path in data["paths"]:
+        assert [validated(one) for one in path["reports"]] == path["reports"]
     assert (data["version"], data["baseline"], data["verdict"], data["exit_code"]) == (
         1,
         "host",
@@ -315,9 +319,9 @@ def test_a_port_and_rounds_within_bounds():
 @pytest.mark.parametrize("words", [["a=10.0.0.2"], ["a=10.0.0.2", "a=10.0.0.3"]])
 def test_it_takes_two_paths_or_more(words, capsys):
     assert main(["selftest", "compare-paths", *words]) == 2
-    assert capsys.readouterr().err == (
-        "neuca: neuca-selftest compare-paths: it needs 2 to 16 paths with different labels\n"
-    )
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("usage: neuca-selftest compare-paths ")
+    assert last == "neuca: compare-paths: it needs 2 to 16 paths with different labels"
 
 
 # --- A test in a process of its own ---------------------------------------------------------------------------------------

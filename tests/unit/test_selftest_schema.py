@@ -8,11 +8,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import command_schemas
 import pytest
 from jsonschema import Draft202012Validator
 from selftest_pages import large
 from selftest_runs import PUBLISHED
-from selftest_schema import PATH, published, validated
+from selftest_schema import PATH, SCHEMAS, published, validated
 from test_selftest_conditions import CASES
 
 from neuca_tools.commands.neuca import main
@@ -28,9 +29,16 @@ def report_of(evidence):
     return json.loads(record(evidence, diagnose(evidence)))
 
 
-def test_the_published_schema_is_what_the_types_say():
-    assert PATH.read_text(encoding="utf-8") == published(), "run python3 tests/selftest_schema.py"
-    Draft202012Validator.check_schema(json.loads(published()))
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.name)
+def test_a_published_schema_is_what_the_types_say(path):
+    expected = published(SCHEMAS[path])
+    assert path.read_text(encoding="utf-8") == expected, "run python3 tests/selftest_schema.py"
+    Draft202012Validator.check_schema(json.loads(expected))
+
+
+def test_every_published_schema_is_made_by_one_of_both_tools():
+    made = {*SCHEMAS, *map(command_schemas.path, command_schemas.SCHEMAS)}
+    assert set(PATH.parent.iterdir()) == made
 
 
 @pytest.mark.parametrize("path", DATA, ids=lambda path: path.name)

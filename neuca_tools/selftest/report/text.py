@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from textwrap import wrap
 from typing import Optional
 
-from neuca_tools.model.printable import lines, plain
+from neuca_tools.model.printable import GREEN, RED, lines, painted, plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
@@ -46,6 +47,16 @@ def text(diagnosis: Diagnosis) -> str:
 def conclusion(diagnosis: Diagnosis) -> str:
     """The report without the phases, which were printed as they ended."""
     return lines(_conclusion(diagnosis))
+
+
+def colored(report: str, code: ExitCode, color: bool) -> str:
+    """The report with the verdict and each FAIL in color, if output is colored at all."""
+    if not color:
+        return report
+    ink = GREEN if code is ExitCode.PASS else RED
+    for word, hue in (("FAIL", RED), ("VERDICT|^MESH", ink)):
+        report = re.sub(rf"(?m)\b({word})\b", painted(r"\1", hue, color), report)
+    return report
 
 
 def arrow(name: str, direction: str) -> str:
