@@ -37,6 +37,8 @@ class MeshLab:
         self.address = {
             name: f"10.9.{int(self.group[name][1:])}.{int(name[1:]) + 1}" for name in self.names
         }
+        # As a plan numbers them, and as bridges are called.
+        self.listed, self.groups = sorted(self.names), sorted(set(self.group.values()))
         self.hosts = {name: Namespace(HELD, within) for name in self.names}
         (folder / "hosts").mkdir()
         for name, host in self.hosts.items():
@@ -47,7 +49,7 @@ class MeshLab:
             f"[runtime]\nstate-directory = {folder}/state\nrun-directory = {folder}/run\n"
             "[metadata]\nsources = none\n[tuning]\nprofile = none\n[linux]\nmanagers = none\n",
         )
-        self._connect(sorted(set(self.group.values())))
+        self._connect(self.groups)
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.results = folder / "run.jsonl"
 
@@ -107,6 +109,17 @@ class MeshLab:
         """Limit what leaves through a device: 20 Mbit/s, with a queue of 50 ms."""
         words = f"qdisc add dev {device} root tbf rate {rate} burst 16kb latency 50ms"
         self.run("tc", *words.split(), where=where)
+
+    def slow_way(self, device, where, destination, rate):
+        """Limit what leaves through a device for some addresses only."""
+        for words in (
+            f"qdisc add dev {device} root handle 1: htb default 10",
+            f"class add dev {device} parent 1: classid 1:10 htb rate 1gbit quantum 60000",
+            f"class add dev {device} parent 1: classid 1:20 htb rate {rate} quantum 1514",
+            f"qdisc add dev {device} parent 1:20 tbf rate {rate} burst 16kb latency 50ms",
+            f"filter add dev {device} parent 1: protocol ip u32 match ip dst {destination} flowid 1:20",
+        ):
+            self.run("tc", *words.split(), where=where)
 
     # --- neuca-selftest mesh ---
 

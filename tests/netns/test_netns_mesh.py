@@ -7,15 +7,21 @@ Rates are far below what a busy machine carries, and a fault is far below the ra
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from lab import PATIENCE
+from meshfaults import FAULTS, inject
 from meshlab import MAIN, MeshLab
 from selftest_schema import MESH_PATH, validated
+
+SEED = int(os.environ.get("NEUCA_SEED", "1"))
+HOSTS, MESHES = int(os.environ.get("NEUCA_HOSTS", "16")), int(os.environ.get("NEUCA_MESHES", "1"))
 
 pytestmark = pytest.mark.skipif(not shutil.which("clush"), reason="clush is not installed")
 
@@ -97,53 +103,51 @@ def test_a_host_that_is_not_there_has_no_tests_and_one_that_lies_and_floods_spoi
     assert named <= {"n3", "n4"}, (report, err)
     good = [row for row in lab.rows() if not {"n3", "n4"} & {row["client"], row["server"]}]
     assert len(good) == 3
-    assert all(row.get("rate_out") != 1 for row in good), good
+    assert all(row.get("error") is None and row["rate_back"] > 4e6 for row in good), good
     assert code != 0
 
 
-def wrong_bridge(lab):
-    """n2's NIC is in a network of its own."""
-    lab.run("ip", "link", "set", "n2", "nomaster", where=lab.fabric)
-
-
-def small_packets(lab):
-    """The uplink of g1 carries 1400 bytes, and nobody is told: the bridges drop what is larger."""
-    for device in ("up-g1", "down-g1"):
-        lab.run("ip", "link", "set", device, "mtu", "1400", where=lab.fabric)
-
-
-def twice(lab):
-    """n3 has the address of n2 instead of its own."""
-    words = (
-        f"address del {lab.address['n3']}/16 dev dp1\naddress add {lab.address['n2']}/16 dev dp1\n"
-    )
-    lab.run("ip", "-batch", "-", where=lab.hosts["n3"], text=words)
-
-
-FAULTS = {
-    "slow-egress": (lambda lab: lab.shape("dp1", lab.hosts["n2"], "2mbit"), {"n2"}),
-    "slow-ingress": (lambda lab: lab.shape("n2", lab.fabric, "2mbit"), {"n2"}),
-    "group-boundary": (lambda lab: lab.shape("up-g1", lab.fabric, "2mbit"), {"g1"}),
-    "mtu-hole": (small_packets, {"g1", "g0"}),
-    "duplicate-address": (twice, {"n2"}),
-    "unreachable": (wrong_bridge, {"n2"}),
-}
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(("kind", "count"), [*((kind, 12) for kind in FAULTS), ("slow-egress", 64)])
-def test_a_fault_that_is_injected_is_named_first(made, kind, count):
-    """`make test-netns ARGS='-k injected -m long'`: on two processors, 64 hosts take a quarter of an hour."""
-    lab = made(count, 3)
-    inject, names = FAULTS[kind]
-    inject(lab)
-    code, report, err = lab.go(lab.plan("--rounds", "6", rate="5M"), "--patience", "900")
-    first = report["findings"][0]
-    assert (first["kind"], bool(names & set(first["names"])), first["state"]) == (
-        *(kind, True),
-        "confirmed",
-    ), (report["findings"], err)
-    assert code in (4, 8)
+@pytest.mark.parametrize("kind", ["none", *FAULTS])
+def test_a_fault_that_is_injected_is_named_first(tmp_path, kind):
+    """`make test-netns ARGS='-k injected -m long -s' NEUCA_HOSTS=64 NEUCA_MESHES=10 NEUCA_SEED=7`: each mesh has another seed.
+
+    Eight rounds and retests. Of ten meshes, nine have to be right; of those without a fault, all.
+    """
+    right = 0
+    for seed in range(SEED, SEED + MESHES):
+        began = time.monotonic()
+        injected, code, report = played(tmp_path / f"{kind}-{seed}", kind, seed)
+        named = [
+            tuple(one[key] for key in ("kind", "subject", "direction", "state", "score"))
+            for one in report["findings"][:3]
+        ]
+        is_right = not report["findings"] and code == 0
+        if injected is not None:
+            is_right = any(map(injected.is_named_by, report["findings"][:1])) and code in (4, 5, 8)
+        right += is_right
+        print(
+            f"\nmesh of {HOSTS}, seed {seed}, {injected or 'healthy'}: {'right' if is_right else 'WRONG'}",
+            f"in {time.monotonic() - began:.0f} s, exit {code}, {report['tested']} tests: {named}",
+        )
+    print(f"{kind}, {HOSTS} hosts: {right} of {MESHES} right")
+    assert right >= MESHES - (MESHES // 10 if kind != "none" else 0)
+
+
+def played(folder, kind, seed):
+    """The fault, the exit code and the report of a mesh with it."""
+    folder.mkdir()
+    lab = MeshLab(folder, HOSTS, max(3, HOSTS // 8))
+    try:
+        plan = lab.plan("--rounds", "8", "--seed", str(seed), rate="5M")
+        injected = inject(lab, kind, seed, plan) if kind in FAULTS else None
+        code, report, err = lab.go(plan, "--patience", "900")
+        # Who has lost its address to another host takes no part.
+        lost = [injected.second] if kind == "duplicate-address" else []
+        assert validated(report, MESH_PATH)["silent"] == lost, err
+        return injected, code, report
+    finally:
+        lab.close()
 
 
 def test_a_host_does_not_join_at_an_address_of_its_management_nic(made):

@@ -6,22 +6,27 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-import time
-from itertools import combinations
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations, permutations
 
 import pytest
-from mesh_simulator import FAULTS, Mesh, is_of, is_true
+from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true
 
 from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
 from neuca_tools.selftest.mesh.localise import localise, references
-from neuca_tools.selftest.mesh.model import MeshHost, Row, read_row, row_record
+from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
 from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
+from neuca_tools.selftest.mesh.tally import Observation, Tally
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, KINDS, NOT_REPEATED, SUSPECTED, judge
 
 SEED = int(os.environ.get("NEUCA_SEED", "1"))
-MESHES = int(os.environ.get("NEUCA_MESHES", "4"))
+MESHES = int(os.environ.get("NEUCA_MESHES", "1"))
+HEALTHY = 10
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -55,36 +60,85 @@ def test_a_healthy_mesh_has_no_confirmed_finding(count, groups):
 
 @pytest.mark.long
 def test_a_thousand_hosts_with_every_fault_alone_and_in_pairs():
-    """`make test-unit ARGS='-k thousand -m long' NEUCA_MESHES=20 NEUCA_SEED=7`: fresh seeds for each kind."""
-    kinds = [(), *((one,) for one in FAULTS), *combinations(FAULTS, 2)]
-    first = named = true = healthy = 0
+    """`make test-unit ARGS='-k thousand -m long -s' NEUCA_MESHES=20 NEUCA_SEED=7`: no two meshes have the same seed."""
+    kinds = [*[()] * HEALTHY, *((one,) for one in FAULTS), *combinations(FAULTS, 2)]
+    every, first, named, true, healthy = Counter(), Counter(), 0, 0, 0
     for number in range(MESHES):
         for place, faults in enumerate(kinds):
-            mesh = Mesh(1000, 25, SEED * 1000 + number * len(kinds) + place, faults)
+            mesh = Mesh(1000, 25, SEED * 10**5 + number * 100 + place, faults)
             found = mesh.verdict()
-            named += len(found.confirmed)
-            true += sum(
-                any(is_true(one, fault) for fault in mesh.faults) for one in found.confirmed
-            )
-            if not faults:
-                healthy += not found.confirmed
-            else:
-                first += any(
-                    is_of(one, fault) for one in found.findings[:1] for fault in mesh.faults
-                )
-    assert healthy == MESHES
-    assert first >= 0.95 * MESHES * (len(kinds) - 1)
+            every.update(faults)
+            missed = [one for one in mesh.faults if not is_named_first(one, mesh, found.findings)]
+            first.update(one.kind for one in mesh.faults if one not in missed)
+            wrong = [one for one in found.confirmed if not is_true(one, mesh.faults)]
+            named, true = named + len(found.confirmed), true + len(found.confirmed) - len(wrong)
+            healthy += not faults and not found.findings
+            if missed or wrong:
+                print("\n", mesh.seed, mesh.faults, [(one.kind, one.subject) for one in found.findings])  # fmt: skip
+    shares = {kind: f"{first[kind]}/{every[kind]}" for kind in FAULTS}
+    print(f"\nnamed first: {shares}; precision {true}/{named}; healthy without findings {healthy}/{MESHES * HEALTHY}")  # fmt: skip
+    assert all(first[kind] >= 0.95 * every[kind] for kind in FAULTS) or MESHES == 1
+    assert sum(first.values()) >= 0.95 * sum(every.values())
     assert true >= 0.98 * named
+    assert healthy == MESHES * HEALTHY
 
 
-def test_a_thousand_hosts_take_less_than_ten_seconds_and_300_mib():
+def test_planning_and_reporting_a_thousand_hosts_takes_less_than_ten_seconds_and_300_mib(tmp_path):
     """Of processor time, whatever else the machine does."""
-    began = time.process_time()
-    found = Mesh(1000, 25, SEED, ("group-boundary",)).verdict()
-    assert found.confirmed[0].kind == "group-boundary"
-    assert time.process_time() - began < 10
-    # This process has run other tests before: its peak is theirs too.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20
+    mesh = Mesh(1000, 25, SEED, ("group-boundary", "duplicate-address"))
+    (tmp_path / "hosts").write_text(
+        "".join(f"{one.name} {one.address} rack={one.labels['rack']}\n" for one in mesh.hosts)
+    )
+    rows = mesh.rows(mesh.plan)
+    records = [{"plan": plan_record(mesh.plan)}, *map(row_record, rows)]
+    (tmp_path / "run.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+    files = ("--html", tmp_path / "page", "--prometheus", tmp_path / "metrics")
+    commands = (
+        ("plan", "--rate", "1G", "--group", "rack", tmp_path / "hosts"),
+        ("report", *files, tmp_path / "run.jsonl"),
+    )
+    used = [usage(*words) for words in commands]
+    assert sum(one.ru_utime + one.ru_stime for one in used) < 10
+    assert max(one.ru_maxrss for one in used) < 300 * 1024
+    assert (tmp_path / "page").stat().st_size < 4e6
+
+
+def usage(*words):
+    """What a command used that ends as it should."""
+    main = (
+        "import sys; from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", main, "mesh", *map(str, words)], stdout=subprocess.DEVNULL
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 6)
+    return used
+
+
+def test_everything_that_a_test_passes_is_counted_and_nothing_else():
+    """What is counted in bulk, against each entity by itself; a way that is tested again counts once for hosts and groups."""
+    places = [Place("a", "x"), Place("b", "x"), Place("c", "y"), Place("d", "z"), Place("e", "")]
+    seen = [
+        Observation(number, one, two, (number * 7) % 3 > 0)
+        for number, (one, two) in enumerate([*permutations(places, 2)] * 2)
+    ]
+    tally = Tally(seen)
+    assert len({one.entity.kind for one in tally.counted()}) == 11
+    for entity in (None, Entity("host", ("a",)), Entity("groups-one-way", ("y", "z"))):
+        if entity is not None:
+            seen = [one for one in seen if not is_passed(entity, one.sender, one.receiver)]
+            tally.drop(entity)
+        ways = {}
+        for one in seen:
+            ways.setdefault((one.sender, one.receiver), []).append(one.bad)
+        for counted in tally.counted():
+            passed = [bad for way, bad in ways.items() if is_passed(counted.entity, *way)]
+            tests = [one for bad in passed for one in bad]
+            if counted.entity.kind != "pair":
+                tests = [2 * sum(bad) >= len(bad) for bad in passed]
+            assert (counted.bad, counted.good) == (tests.count(True), tests.count(False))
 
 
 # --- Parts of it --------------------------------------------------------------------------------------------------------
@@ -167,6 +221,56 @@ def test_retests_are_against_two_cleared_hosts():
 def test_nothing_is_retested_in_a_healthy_mesh():
     plan = mesh_of(12)
     assert with_retests(plan, rows_of(plan), localise(plan, rows_of(plan))) == plan
+
+
+def again(plan, rows):
+    """The pairs of the retests."""
+    later = with_retests(plan, rows, localise(plan, rows))
+    return [
+        {plan.hosts[one].name for one in pair}
+        for slot in later.slots[len(plan.slots) :]
+        for pair in slot
+    ]
+
+
+def test_two_bad_pairs_of_one_host_are_both_retested_in_each_round():
+    plan = mesh_of(60)
+    first, second = {"n3", "n8"}, {"n3", "n9"}
+    rows = rows_of(plan, lambda *way: 5e8 if set(way) in (first, second) else 1e9)
+    pairs = again(plan, rows)
+    assert (pairs.count(first), pairs.count(second)) == (2, 2)
+
+
+def test_a_host_is_retested_if_two_answered_for_its_address_in_one_test():
+    plan = mesh_of(100)
+    rows = rows_of(plan)
+    name, _ = Counter(row.server for row in rows).most_common()[0]
+    place = next(number for number, row in enumerate(rows) if row.server == name)
+    rows[place] = replace(rows[place], macs=("02:00:00:00:00:01", "02:00:00:00:00:02"))
+    assert (judge(plan, rows).findings, len(again(plan, rows))) == ((), 2)
+    # By other hosts than the one that saw both.
+    first = {rows[place].client, name}
+    assert all(name in pair and pair != first for pair in again(plan, rows))
+
+
+def test_a_pair_that_is_bad_again_is_a_bad_pair_and_not_a_slow_host():
+    """Its host has three more bad tests by chance. What a pair shows again says nothing more about its host."""
+    plan = mesh_of(1000)
+    rows = rows_of(plan)
+    mine = [number for number, row in enumerate(rows) if "n7" in (row.client, row.server)]
+    rows[mine[0]] = replace(rows[mine[0]], rate_out=5e8, rate_back=5e8)
+    for number in mine[1:4]:
+        rows[number] = replace(rows[number], rate_out=5e8)
+    later = with_retests(plan, rows, localise(plan, rows))
+    pair = {rows[mine[0]].client, rows[mine[0]].server}
+    rows += rows_of(later, lambda *way: 5e8 if set(way) == pair else 1e9, len(plan.slots))
+    (found,) = judge(later, rows).findings
+    assert (found.kind, set(found.names), found.state) == ("bad-pair", pair, CONFIRMED)
+
+
+def test_a_platform_whose_rates_vary_has_no_findings():
+    """The mesh of this seed has a host with 7 bad tests of 16 by chance: one in thirteen is bad in the whole mesh."""
+    assert Mesh(1000, 25, 70004).verdict().findings == ()
 
 
 def test_equivalent_explanations_are_listed_together():

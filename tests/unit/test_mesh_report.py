@@ -72,7 +72,7 @@ def test_a_fault_in_one_line_and_in_a_list(faulty):
     assert (
         head == "CONFIRMED    slow-egress n3 (out): what it sends is slow, what it receives is not"
     )
-    assert tests == "             13 bad, 0 good tests of rate, score 38.0"
+    assert tests == "             11 bad, 0 good tests of rate, score 31.7"
 
 
 def test_the_line_for_nagios(healthy, faulty):

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 # Kinds: of a host what it sends, what it receives, both; of a group the same for what crosses its
 # border, with all of that and what stays inside (any), or the latter alone (inside).
 HOST_OUT, HOST_IN, HOST = "host-out", "host-in", "host"
+HOSTS = (HOST_OUT, HOST_IN, HOST)
 GROUP_OUT, GROUP_IN, UPLINK = "group-out", "group-in", "group-uplink"
 GROUP, INSIDE = "group", "group-inside"
 # Between two groups, one way or both, and between two hosts.
@@ -30,41 +32,60 @@ class Place(NamedTuple):
     group: str
 
 
-def affecting(sender: Place, receiver: Place) -> Sequence[Entity]:
-    """Every entity that a test from `sender` to `receiver` passes."""
-    found = [
-        Entity(HOST_OUT, (sender.host,)),
-        Entity(HOST_IN, (receiver.host,)),
-        Entity(HOST, (sender.host,)),
-        Entity(HOST, (receiver.host,)),
-        Entity(PAIR, _ordered(sender.host, receiver.host)),
-    ]
-    if not sender.group or not receiver.group:
-        return found
-    if sender.group == receiver.group:
-        found += [Entity(INSIDE, (sender.group,)), Entity(GROUP, (sender.group,))]
-        return found
-    found += [
-        Entity(GROUP_OUT, (sender.group,)),
-        Entity(GROUP_IN, (receiver.group,)),
-        Entity(ONE_WAY, (sender.group, receiver.group)),
-        Entity(BETWEEN, _ordered(sender.group, receiver.group)),
-    ]
-    for group in (sender.group, receiver.group):
-        found += [Entity(UPLINK, (group,)), Entity(GROUP, (group,))]
-    return found
+def pair_of(one: str, two: str) -> Entity:
+    """The entity of two hosts."""
+    return Entity(PAIR, _ordered(one, two))
+
+
+@lru_cache(maxsize=4096)
+def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
+    """Every entity of groups that a test from one group to another, or the same one, passes."""
+    if not sender or not receiver:
+        return ()
+    if sender == receiver:
+        return (Entity(INSIDE, (sender,)), Entity(GROUP, (sender,)))
+    found = (
+        Entity(GROUP_OUT, (sender,)),
+        Entity(GROUP_IN, (receiver,)),
+        Entity(ONE_WAY, (sender, receiver)),
+        Entity(BETWEEN, _ordered(sender, receiver)),
+    )
+    ends = ((UPLINK, sender), (UPLINK, receiver), (GROUP, sender), (GROUP, receiver))
+    return (*found, *(Entity(kind, (group,)) for kind, group in ends))
+
+
+def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
+    """Whether a test from `sender` to `receiver` passes this entity."""
+    kind, names = entity
+    if kind == PAIR:
+        return names == _ordered(sender.host, receiver.host)
+    if kind in HOSTS:
+        return (kind != HOST_IN and sender.host == names[0]) or (
+            kind != HOST_OUT and receiver.host == names[0]
+        )
+    if names[0] not in (sender.group, receiver.group):
+        return False
+    return entity in of_groups(sender.group, receiver.group)
 
 
 def _ordered(one: str, two: str) -> tuple[str, str]:
     return (min(one, two), max(one, two))
 
 
-def count_of(kind: str, hosts: int, groups: int) -> int:
+class Size(NamedTuple):
+    """How many hosts and groups a mesh has, and how many of its pairs were tested."""
+
+    hosts: int
+    groups: int
+    pairs: int
+
+
+def count_of(kind: str, size: Size) -> int:
     """How many entities of this kind there are; the more, the more evidence each needs."""
     if kind == PAIR:
-        return hosts * max(1, hosts - 1) // 2
+        return max(1, size.pairs)
     if kind in (ONE_WAY, BETWEEN):
-        return max(1, groups * (groups - 1))
-    if kind in (HOST_OUT, HOST_IN, HOST):
-        return hosts
-    return max(1, groups)
+        return max(1, size.groups * (size.groups - 1))
+    if kind in HOSTS:
+        return size.hosts
+    return max(1, size.groups)

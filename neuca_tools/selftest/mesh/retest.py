@@ -12,9 +12,7 @@ from typing import Optional
 
 from neuca_tools.selftest.mesh.entities import (
     BETWEEN,
-    HOST,
-    HOST_IN,
-    HOST_OUT,
+    HOSTS,
     INSIDE,
     ONE_WAY,
     PAIR,
@@ -27,7 +25,8 @@ from neuca_tools.selftest.mesh.schedule import packed, shuffled
 ROUNDS = 2
 # Tests of a suspected group in each round.
 OF_A_GROUP = 4
-HOSTS = (HOST, HOST_IN, HOST_OUT)
+# Tests of a host in one round, if it is in several pairs that were only bad.
+OF_A_HOST = 2
 # The part of its tests that a cleared host may have bad ones in.
 MOSTLY = 0.25
 
@@ -58,7 +57,7 @@ def cleared(plan: MeshPlan, rows: Sequence[Row], found: Found) -> set[str]:
 
 
 class _Chosen:
-    """Chooses the pairs of each round; no host is in two of them."""
+    """Chooses the pairs of each round; a host is in two of them at most."""
 
     def __init__(self, plan: MeshPlan, rows: Sequence[Row], found: Found) -> None:
         self._plan, self._found = plan, found
@@ -72,7 +71,7 @@ class _Chosen:
 
     def round(self, turn: int) -> list[Pair]:
         """The pairs of one round: of the suspects first, then of pairs that were only bad."""
-        self._busy: set[str] = set()
+        self._busy: Counter[str] = Counter()
         found: list[Pair] = []
         suspects = (*self._found.suspects, *self._found.doubtful)
         for entity in dict.fromkeys([*(one.entity for one in suspects), *self._found.pairs]):
@@ -86,7 +85,7 @@ class _Chosen:
             )
         if entity.kind == PAIR:
             one, two = entity.names
-            return self._first([(two, one), (one, two)][turn % 2 :], 1)
+            return self._first([(two, one), (one, two)][turn % 2 :], 1, OF_A_HOST)
         return self._first(self._of_groups(entity, turn), OF_A_GROUP)
 
     def _partners(self, entity: Entity, turn: int) -> Iterator[str]:
@@ -120,13 +119,13 @@ class _Chosen:
             if self._plan.group_of(number) == group and host.name not in self._suspected
         ]
 
-    def _first(self, pairs: Iterable[tuple[str, str]], most: int) -> list[Pair]:
-        """The first pairs whose hosts are both free in this round."""
+    def _first(self, pairs: Iterable[tuple[str, str]], most: int, each: int = 1) -> list[Pair]:
+        """The first pairs whose hosts both have less than `each` tests in this round."""
         found: list[Pair] = []
         for client, server in pairs:
             if len(found) == most:
                 break
-            if client != server and self._busy.isdisjoint((client, server)):
+            if client != server and max(self._busy[client], self._busy[server]) < each:
                 self._busy.update((client, server))
                 found.append((self._numbers[client], self._numbers[server]))
         return found

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh import entities as kinds
-from neuca_tools.selftest.mesh.entities import Entity, affecting
+from neuca_tools.selftest.mesh.entities import Entity, is_passed
 from neuca_tools.selftest.mesh.localise import (
     CHANCE,
     ELSEWHERE,
     IDENTITY,
     MTU,
     REACH,
-    Observation,
     Suspect,
     localise,
     observations,
@@ -24,6 +23,7 @@ from neuca_tools.selftest.mesh.localise import (
 )
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.retest import is_retest
+from neuca_tools.selftest.mesh.tally import Observation
 
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
@@ -87,7 +87,8 @@ _TEXTS = {
 class MeshFinding:
     """What is at fault. `score` is a log-likelihood ratio, after the penalty for many entities.
 
-    `bad` and `good` count tests in one direction; `tests` are the bad ones, as "sender > receiver".
+    `bad` and `good` count tests in one direction; those of hosts and groups count a pair that was
+    tested several times once. `tests` are the bad ones, as "sender > receiver".
     `equivalent`: what the same tests are evidence of.
     """
 
@@ -185,7 +186,7 @@ def _words(entity: Entity) -> str:
 
 
 def _kind(suspect: Suspect, tests: Sequence[Row]) -> str:
-    host = suspect.entity.kind in (kinds.HOST, kinds.HOST_IN, kinds.HOST_OUT)
+    host = suspect.entity.kind in kinds.HOSTS
     if suspect.symptom == IDENTITY:
         return DUPLICATE
     if suspect.symptom == MTU:
@@ -205,7 +206,7 @@ def _kind_of_unreachable(suspect: Suspect, tests: Sequence[Row], is_host: bool) 
 
 def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     """Whether the retests alone say the same."""
-    results = [one.bad for one in again if suspect.entity in affecting(one.sender, one.receiver)]
+    results = [one.bad for one in again if is_passed(suspect.entity, one.sender, one.receiver)]
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)

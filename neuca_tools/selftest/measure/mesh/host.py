@@ -158,9 +158,17 @@ class Member:
             if behind > TOLERATED * self._plan.guard:
                 self._say({"mesh": VERSION, "behind": round(behind, 3)})
                 return False
-            self._end_slot()
             self._schedule.place, self._schedule.start = int(str(place)), float(str(start))
+            # One that has begun by this clock already begins again, and has no result so far.
+            self._end_slot(report=not self._is_next(self._child))
         return True
+
+    def _is_next(self, child: Optional[_Child]) -> bool:
+        """Whether this is a test of the slot that comes next."""
+        slot = self._schedule.next
+        if child is None or child.row is None or slot is None:
+            return False
+        return child.row.slot == slot[0]
 
     # --- Slots ---------------------------------------------------------------------------------
 
