@@ -184,9 +184,11 @@ def _replace(value: Any, **changes: Any) -> Any:
     if not changes.keys() <= fields.keys():
         return cls(**changes)  # raises the TypeError for a keyword that is unknown
     copy = object.__new__(cls)
-    # A cached property is in __dict__ as well, and may not be true of the copy.
-    copy.__dict__.update((name, one) for name, one in value.__dict__.items() if name in fields)
-    copy.__dict__.update(changes)
+    kept = value.__dict__
+    if len(kept) > len(fields):
+        # A cached property is there as well, and may not be true of the copy.
+        kept = {name: kept[name] for name in fields}
+    copy.__dict__.update(kept, **changes)
     return copy
 
 

@@ -302,10 +302,9 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        failures = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = [one for one in failures if isinstance(one.operation, SetDevice)]
-        self.result += Result(
-            (), tuple(one for one in failures if one not in declined), tuple(declined)
-        )
+        found = [Failure(operation, NOT_KEPT) for operation in left]
+        declined = tuple(one for one in found if isinstance(one.operation, SetDevice))
+        failures = tuple(one for one in found if not isinstance(one.operation, SetDevice))
+        self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()

@@ -561,7 +561,8 @@ class Kernel:
         route = Route(
             address.network, index, None, metric, KERNEL_PROTOCOL, traits=Traits(table=table)
         )
-        if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
+        there = (one for one in self.routes if one.index == index)
+        if address.network.prefixlen < address.max_prefixlen and route not in there:
             self.routes.append(route)
 
     def _drop_ipv6(self, index):

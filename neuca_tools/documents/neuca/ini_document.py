@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Callable, Optional, cast
 
@@ -45,7 +45,8 @@ def parse(text: str) -> Document:
     if not sections:
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
-    lines, repeated = last_wins(every_line, _identity)
+    keys, _ = _section_keys(sections)
+    lines, repeated = last_wins(every_line, lambda line: _identity(line, keys))
     given = tuple(line for line in lines if not values.absent(line.value))
     return _assemble(sections, given, [*faults, *repeated, *_unknown(sections)])
 
@@ -113,15 +114,19 @@ def _one(line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
         return None
 
 
-def _identity(line: Line) -> Hashable:
-    """Equal for two lines with the same setting, however they spell an address or a key."""
+def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
+    """Equal for two lines with the same setting, however they spell an address or a key.
+
+    `keys` has the link of each section that is about one.
+    """
     try:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
             return line.section, route_lines.identity(line)
-        if link_kind(line.section):
-            return str(links.section_key(line.section)), links.setting_name(line)
+        link = keys.get(line.section)
+        if link:
+            return str(link), links.setting_name(line)
     except UnusableError:
         # The reader of the section reports why.
         pass
