@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ LONGEST_FIRST = (
     "dbus",
     "unit",
 )
+
+# On the kernel, `make test` runs so many variants of each test, spread over all of them; `make test-all` runs each one.
+VARIANTS, WITH_VARIANTS = 3, ("netns", "attack")
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.
@@ -97,9 +101,30 @@ def _together(item):
     return {"package": "package", "machine": f"machine-{image or 'A'}"}.get(tier)
 
 
+def chosen(count):
+    """The places of the variants that `make test` runs: from the first to the last one."""
+    if count <= VARIANTS:
+        return set(range(count))
+    return {number * (count - 1) // (VARIANTS - 1) for number in range(VARIANTS)}
+
+
+def _spare(items):
+    """Mark the variants that are left to `make test-all`."""
+    variants = defaultdict(list)
+    for item in items:
+        if _tier(item) in WITH_VARIANTS and not item.get_closest_marker("long"):
+            variants[item.path, item.originalname].append(item)
+    for found in variants.values():
+        kept = chosen(len(found))
+        for place, item in enumerate(found):
+            if place not in kept:
+                item.add_marker(pytest.mark.long)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Under pytest-xdist (`make test`) those go to one worker, and the longest come first."""
+    _spare(items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: LONGEST_FIRST.index(_tier(item)))
         for item in items:

@@ -53,9 +53,15 @@ def guests(request, tmp_path):
     """A function that makes a guest of an image's name; all of them end with the test."""
     made = request.node.stash[MADE] = []
 
-    def make(name, cards=None, *, packaged=True, after=None, files=(), **options):
-        """`after`: what `prepared` gave; its disk is the base of this guest's. `files`: on the disk from the first boot on."""
-        image, disk = (after.image, after.disk) if after else (images.image(name, packaged), None)
+    def make(name, cards=None, *, packaged=True, of=None, after=None, files=(), **options):
+        """`of`: another image than that of the name. `after`: what `prepared` gave; its disk is the base of this guest's.
+
+        `files`: on the disk from the first boot on.
+        """
+        if after:
+            image, disk = after.image, after.disk
+        else:
+            image, disk = of or images.image(name, packaged), None
         if files:
             image = images.planted(image, tmp_path / f"{len(made)}-planted", files)
         one = Guest(image, tmp_path / f"{len(made)}-{name}", cards or nics(3), disk=disk, **options)

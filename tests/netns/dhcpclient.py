@@ -63,6 +63,10 @@ class Clients:
             return json.loads((self.folder / f"{label}.lease").read_text())
         return {}
 
+    def written(self, label: str) -> int:
+        """When the lease was last written, as its time; a client writes it for each answer of its server."""
+        return (self.folder / f"{label}.lease").stat().st_mtime_ns
+
     def end(self, label: str, number: int = signal.SIGKILL) -> None:
         """What a crash does to one."""
         handle = os.pidfd_open(self.pid(label))

@@ -366,10 +366,17 @@ class Lab:
     # --- the laws ---
 
     def files(self):
-        """Each file of the agent with what tells a write: inode and time. The report of the last pass is written by each."""
+        """Each file of the agent with what tells a write: inode and time. The report of the last pass is written by each.
+
+        A DHCP client writes its own files whenever it hears from its server; only the request is the agent's.
+        """
         passing = {"last-pass.json", "lock", "neucad.lock", "daemon.log"}
         found = (
-            path for path in self.folder.rglob("*") if path.is_file() and path.name not in passing
+            path
+            for path in self.folder.rglob("*")
+            if path.is_file()
+            and path.name not in passing
+            and (path.parent.name != "dhcp" or path.suffix == ".json")
         )
         return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
 

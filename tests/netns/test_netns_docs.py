@@ -48,6 +48,7 @@ def test_what_was_captured_is_still_printed(tmp_path):
     assert now == kept, "run docs/capture, and copy the text into the pages"
 
 
+@pytest.mark.long
 def test_the_commands_of_the_pages_run(tmp_path):
     given = [one for page in PAGES for one in commands(page)]
     file = tmp_path / "commands"

@@ -172,6 +172,7 @@ def start_over_damage(lab, guest, chance):
     return kinds, done
 
 
+@pytest.mark.long
 def test_a_start_with_damaged_state_logs_no_traceback_and_keeps_foreign_settings(lab, guest):
     chance, seen = Random(SEED), Counter()
     for number in range(STARTS):

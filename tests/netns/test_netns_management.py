@@ -14,6 +14,7 @@ from neuca_tools.desired import platform_roles
 
 NETWORKS = (1, 2, 3)
 KINDS = ("static", "dhcp", "mixed")
+ONE_KIND = ["mixed", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("static", "dhcp"))]
 # Four NICs, of which the last is in no document: each order of their slots with one kind of document.
 ORDERS = [(order, KINDS[at % 3]) for at, order in enumerate(permutations((1, 2, 3, 4)))]
 ANSWERS = """import errno, socket, sys
@@ -143,7 +144,7 @@ def test_on_a_first_boot_the_nic_that_is_up_is_for_management_and_the_others_get
         assert bool(lab.addresses(f"net{number}")) is configured
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_KIND)
 def test_after_reboots_the_recorded_nic_is_still_for_management_whatever_the_slots_and_routes_are(
     lab, kind
 ):
@@ -161,7 +162,7 @@ def test_after_reboots_the_recorded_nic_is_still_for_management_whatever_the_slo
         check(lab, kind, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ONE_KIND)
 def test_with_a_config_drive_the_choice_by_routes_alone_is_told_and_the_configuration_makes_another(
     lab, kind
 ):

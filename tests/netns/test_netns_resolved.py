@@ -88,7 +88,12 @@ def test_what_the_user_had_set_is_set_again(lab, names):
     assert names.of("dp1") == before
 
 
-@pytest.mark.parametrize("domain", ["corp.example.org", "example.org", "a.corp.example.org"])
+LONG = [
+    pytest.param(name, marks=pytest.mark.long) for name in ("example.org", "a.corp.example.org")
+]
+
+
+@pytest.mark.parametrize("domain", ["corp.example.org", *LONG])
 def test_the_domains_of_the_management_link_stay_its_own(lab, names, domain):
     assert lab.once(NIC + f"search = {domain}\n").code == 0
     assert (names.of("dp1"), names.of("mgmt0")) == (NONE, THEIRS)

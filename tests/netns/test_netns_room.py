@@ -12,6 +12,7 @@ from lab import mac
 ONE = f"[interface {mac(1)}]\nname = data1\naddresses = 172.16.1.1/24\n"
 TWO = f"[interface {mac(1)}]\nname = data1\naddresses = 172.16.1.2/24\n"
 WORDS = {"full": "No space left on device", "read-only": "Read-only file system"}
+HOW = ["full", pytest.param("read-only", marks=pytest.mark.long)]
 
 
 class Disk:
@@ -84,7 +85,7 @@ def test_a_first_boot_on_a_full_disk_gets_its_dataplane_and_reports_degraded(lab
     assert (lab.status()[0], lab.status()[1]["unsaved"]) == (0, None)
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_a_reboot_on_a_full_disk_brings_up_the_last_good_document(lab, disk, how):
     lab.veth("dp1", 1)
     assert lab.once(ONE).code == 0
@@ -99,7 +100,7 @@ def test_a_reboot_on_a_full_disk_brings_up_the_last_good_document(lab, disk, how
     disk.mend(how)
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_names_are_given_where_rules_and_marks_cannot_be_written_either(lab, disk, how):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
@@ -125,7 +126,7 @@ def test_names_are_given_where_rules_and_marks_cannot_be_written_either(lab, dis
     assert lab.once().code == 0
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_what_a_nic_would_lose_stays_until_there_is_room(lab, disk, how):
     lab.veth("dp1", 1)
     assert lab.once(ONE).code == 0
@@ -140,7 +141,7 @@ def test_what_a_nic_would_lose_stays_until_there_is_room(lab, disk, how):
     assert lab.addresses("data1") == {"172.16.1.2/24"}
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_the_daemon_saves_everything_at_its_next_look_once_there_is_room(lab, disk, how):
     lab.veth("dp1", 1)
     lab.document(ONE)
@@ -172,7 +173,7 @@ def test_a_pass_that_dies_without_room_is_gone_on_with(lab, disk):
     assert lab.addresses("data1") == set()
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_a_nic_is_not_released_while_that_cannot_be_remembered(lab, disk, how):
     lab.veth("dp1", 1)
     assert lab.once(ONE).code == 0
@@ -218,7 +219,7 @@ def seed(lab, instance):
 SCRIPT = ONE + "[scripts]\nbootscript = #!/bin/sh\n    echo ran >> {}/ran\n"
 
 
-@pytest.mark.parametrize("how", WORDS)
+@pytest.mark.parametrize("how", HOW)
 def test_a_script_runs_once_and_not_before_its_mark_can_be_kept(lab, disk, how):
     lab.veth("dp1", 1)
     lab.configure("[guest]\nscripts = yes")

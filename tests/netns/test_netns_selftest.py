@@ -66,6 +66,7 @@ def test_without_a_helper_there_is_one_ends_evidence(ends):
     assert len(phase["sender"]) >= 2
 
 
+@pytest.mark.long
 def test_every_other_step(ends):
     ends.serve()
     done = ends.test(
@@ -115,6 +116,7 @@ def test_the_rates_are_those_of_iperf3_itself(ends):
     assert [one["rate"] for one in report["phases"]] == pytest.approx(own, rel=0.01)
 
 
+@pytest.mark.long
 def test_so_are_those_of_both_ways_at_once(ends):
     """iperf3 before 3.11 itself loses one of the two."""
     ends.serve()
@@ -289,6 +291,7 @@ def test_two_that_have_the_peers_address(ends):
     assert "D43" in findings(report)
 
 
+@pytest.mark.long
 def test_a_rate_that_is_worse_than_before(ends):
     """A shaper appears on the path. Tests under another load of this machine are not compared, and are repeated."""
     ends.serve("--for", "600")
@@ -308,6 +311,7 @@ def test_a_rate_that_is_worse_than_before(ends):
     assert "<figcaption>Before and after" in page.read_text()
 
 
+@pytest.mark.long
 def test_a_test_with_another_limit_is_not_worse(ends):
     ends.serve()
     assert ends.helped("--only", "tcp", "--time", "1", "--rate", "40M")[0] in (0, 6)

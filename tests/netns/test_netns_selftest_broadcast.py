@@ -62,6 +62,7 @@ def test_everybody_answers_over_both_families(bridge):
         )
 
 
+@pytest.mark.long
 def test_who_is_missing_is_told(bridge):
     ends, hosts = bridge
     ends.serve("--for", "120")
@@ -79,6 +80,7 @@ def test_who_is_missing_is_told(bridge):
     )
 
 
+@pytest.mark.long
 def test_nobody_is_asked_without_a_secret_nor_unless_it_is_wanted(ends):
     _, report = ends.report(*ONLY)
     assert [

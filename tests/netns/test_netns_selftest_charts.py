@@ -21,6 +21,7 @@ def score(ends):
     return found, report
 
 
+@pytest.mark.long
 def test_a_bloated_queue_makes_a_path_less_responsive(ends):
     ends.serve("--for", "240")
     queue(ends, BLOATED)

@@ -63,6 +63,7 @@ def compared(ends, *words):
     )
 
 
+@pytest.mark.long
 def test_what_each_path_costs(paths):
     paths.serve("--for", "120")
     done = compared(

@@ -50,6 +50,7 @@ def test_a_shaper_is_named_and_not_the_processors_that_others_fill(hosts, rate):
     assert report["findings"][0].get("predicted") is None, "no setting makes a shaper faster"
 
 
+@pytest.mark.long
 def test_a_policer_is_named_and_not_the_processors_that_others_fill(hosts):
     """TCP alone shows it only as loss without a queue; datagrams that are sent evenly tell."""
     way = Way(rate=100e6, delay=0.005, queue=250e3, police=20e6)

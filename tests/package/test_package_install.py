@@ -53,6 +53,7 @@ def test_snapshots_sort_by_their_time_and_before_the_release(repository):
         run("dpkg", "--compare-versions", older, "lt", newer)
 
 
+@pytest.mark.long
 def test_a_snapshot_is_built_with_its_version(repository, tmp_path):
     run(repository / "packaging" / "build-deb", tmp_path / "out")
     (deb,) = (tmp_path / "out").glob("*.deb")

@@ -123,7 +123,7 @@ def test_the_first_pass_replaces_the_rules_and_renames_nothing(own_root, deb):
         + SILENTLY
         + NICS
         + """
-        names > /tmp/before; neucad --once 2> /tmp/log || true; names | diff /tmp/before - && echo same names
+        names > /tmp/before; neucad --once > /tmp/log 2>&1 || true; names | diff /tmp/before - && echo same names
         cat /tmp/before; ls /etc/udev/rules.d | grep neuca
         cat /etc/udev/rules.d/*-neuca-* | sed -n 's/.*address}=="\\(.*\\)", ENV.*NAME:="\\(.*\\)"/\\1 \\2/p'
         grep -c 'generated udev persistent' /etc/udev/rules.d/*neuca* || true
