@@ -117,7 +117,7 @@ def _methods(cls: type, frozen: bool) -> dict[str, Any]:
 
 def _complete(cls: Any) -> None:
     """Compile the `__init__` of a class that is about to get its first instance."""
-    parameters, lines, names = ["self"], [], {"_set": object.__setattr__, "_absent": _ABSENT}
+    parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": _ABSENT}
     for name, one in cls._dataclass_fields.items():
         value = name
         if one.factory is not _ABSENT:
@@ -129,8 +129,8 @@ def _complete(cls: Any) -> None:
             parameters.append(f"{name}=_default_{name}")
         else:
             parameters.append(name)
-        lines.append(f"_set(self, {name!r}, {value})")
-    body = "\n ".join(lines or ["pass"])
+        lines.append(f"_values[{name!r}] = {value}")
+    body = "\n ".join(lines)
     exec(f"def __init__({', '.join(parameters)}):\n {body}", names)
     method: Any = names["__init__"]
     method.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -175,14 +175,21 @@ def _refuse_to_delete(_: object, name: str) -> None:
 
 
 def _replace(value: Any, **changes: Any) -> Any:
-    if "_dataclass_fields" not in type(value).__dict__:
+    cls = type(value)
+    fields = cls.__dict__.get("_dataclass_fields")
+    if fields is None:
         from dataclasses import replace as of_library
 
         return of_library(value, **changes)
-    for name in value._dataclass_fields:
-        if name not in changes:
-            changes[name] = getattr(value, name)
-    return value.__class__(**changes)
+    if not changes.keys() <= fields.keys():
+        return cls(**changes)  # raises the TypeError for a keyword that is unknown
+    copy = object.__new__(cls)
+    kept = value.__dict__
+    if len(kept) > len(fields):
+        # A cached property is there as well, and may not be true of the copy.
+        kept = {name: kept[name] for name in fields}
+    copy.__dict__.update(kept, **changes)
+    return copy
 
 
 def _asdict(value: Any) -> Any:

@@ -46,10 +46,10 @@ def check(config: Config) -> bool:
 def _foreign(config: Config) -> str:
     """Why the state is another machine's; empty if that is not certain."""
     with suppress(RecordError):  # reported by the pass and in the notes
-        recorded = records.load_record(config.state).nics.keys()
-        before = records.load_machine(config.state)
-        if recorded:
-            return machine.foreign(before, hostid.look(), recorded, hostid.macs())
+        before, now = records.load_machine(config.state), hostid.look()
+        if machine.elsewhere(before, now):
+            recorded = records.load_record(config.state).nics.keys()
+            return machine.foreign(before, now, recorded, hostid.macs())
     return ""
 
 

@@ -54,6 +54,8 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     """
     config, record, writer = handles.config, decision.record, handles.writer(decision)
     waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
+    if not waiting:
+        return False
     ready = [one for one in waiting if answers(one)]
     save_record(
         config.state, intentions.record_intentions(record, [one.operation for one in ready])

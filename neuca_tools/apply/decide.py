@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.observation import Observation
@@ -136,8 +135,8 @@ def _marks(
     places = policies.places
     if places is None:
         return manager_files.Marks({}, {})
-    paths = [Path(path) for path, content in world.files.items() if content is not None]
-    present = [path.name for path in paths if path.parent == places.udev]
+    paths = [path.rpartition("/") for path, one in world.files.items() if one is not None]
+    present = [name for parent, _, name in paths if parent == str(places.udev)]
     sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
     found = manager_files.wanted(resolution, record, places, present, sysctls)
     clients = manager_files.dhcp_client(resolution, record, places, world.files)

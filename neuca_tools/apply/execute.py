@@ -19,7 +19,7 @@ from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import routing, sysctl
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import dataclass, replace
+from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route
@@ -87,17 +87,13 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        failed = [failure.operation for failure in self.failures]
-        serious = [operation for operation in failed if not _is_harmless(operation)]
-        lost: set[str] = set()
-        for operation in (*serious, *self.skipped):
-            lost |= operation.fate
-        fates = {operation.fate for operation in self.done}
-        reached = -1
-        while reached != len(lost):
-            reached = len(lost)
-            lost.update(*(fate for fate in fates if fate & lost))
-        return frozenset(lost)
+        return _joined((*self.serious, *self.skipped), {one.fate for one in self.done})
+
+    @property
+    def serious(self) -> tuple[Operation, ...]:
+        """The failed operations that count as a failure of their NICs."""
+        failed = (failure.operation for failure in self.failures)
+        return tuple(operation for operation in failed if not _is_harmless(operation))
 
     @property
     def missing(self) -> frozenset[LinkKey]:
@@ -119,6 +115,18 @@ class Result:
             if isinstance(failure.operation, WriteSysctl) and failure.errno
         }
         return tuple(sorted(refused))
+
+
+def _joined(operations: Iterable[Operation], fates: Collection[frozenset[str]]) -> frozenset[str]:
+    """The failure domains of these operations, with those that share a fate with one of them."""
+    lost: set[str] = set()
+    lost.update(*(operation.fate for operation in operations))
+    shared = [fate for fate in fates if len(fate) > 1]
+    reached = -1
+    while reached != len(lost):
+        reached = len(lost)
+        lost.update(*(fate for fate in shared if fate & lost))
+    return frozenset(lost)
 
 
 def _is_harmless(operation: Operation) -> bool:
@@ -269,8 +277,13 @@ class _Progress:
         self.failures: list[Failure] = []
         self.declined: list[Failure] = []
         self.skipped: list[Operation] = []
-        self.stopped: frozenset[str] = frozenset()
+        self.stopped: set[str] = set()
         self.missing: frozenset[LinkKey] = frozenset()
+        self._shared: set[frozenset[str]] = set()
+
+    def succeed(self, operations: Collection[Operation]) -> None:
+        self.done += operations
+        self._shared.update(one.fate for one in operations if len(one.fate) > 1)
 
     def ready(self, batch: Iterable[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -281,7 +294,7 @@ class _Progress:
         left: list[Operation] = []
         for operation in self._possible(batch):
             (left if operation.fate & self.stopped else ready).append(operation)
-        self.stopped = self.stopped.union(*(operation.fate for operation in left))
+        self.stopped.update(*(operation.fate for operation in left))
         self.skipped += left
         return ready
 
@@ -294,15 +307,12 @@ class _Progress:
         return possible
 
     def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
-        for operation in operations:
-            failure = Failure(operation, error.text, getattr(error, "errno", 0))
-            if _is_declined(failure):
-                self.declined.append(failure)
-            else:
-                self.failures.append(failure)
-        so_far = self.result()
-        self.missing |= so_far.missing
-        self.stopped |= replace(so_far, skipped=()).lost_nics
+        found = [Failure(one, error.text, getattr(error, "errno", 0)) for one in operations]
+        self.declined += filter(_is_declined, found)
+        failed = Result(failures=tuple(one for one in found if not _is_declined(one)))
+        self.failures += failed.failures
+        self.missing |= failed.missing
+        self.stopped |= _joined(failed.serious, self._shared)
 
     def result(self) -> Result:
         return Result(
@@ -320,7 +330,7 @@ def apply(operations: Iterable[Operation], writer: Writer) -> Result:
         ready = progress.ready(batch)
         error = _try(ready, writer)
         if error is None:
-            progress.done += ready
+            progress.succeed(ready)
         else:
             progress.fail(ready, error)
     return progress.result()
@@ -334,7 +344,7 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
     def together(pair: tuple[int, Operation]) -> object:
         number, operation = pair
         if isinstance(operation, WriteFile):
-            return Path(operation.path).parent
+            return operation.path.rpartition("/")[0]
         if isinstance(operation, Unmanage):
             return operation.manager
         return number

@@ -12,7 +12,7 @@ from neuca_tools.apply.decide import Decision, Policies, decide
 from neuca_tools.apply.execute import GuardedWriter, Result
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.observation import interest
+from neuca_tools.apply.observation import Earlier, interest
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
@@ -59,13 +59,17 @@ class Host:
         """Look and decide, with the record as it was saved. Raises ObserveError, RecordError."""
         return self.decide(records.load_record(self.config.state))
 
-    def decide(self, record: Record) -> Decision:
-        """Look at everything of interest and decide; change nothing. Raises ObserveError."""
+    def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
+        """Look at everything of interest and decide; change nothing. Raises ObserveError.
+
+        What was not changed since an `earlier` look is taken from there.
+        """
         config, document = self.config, self.intake.document
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config, udev_is_ours(config))
+        ages = udev_is_ours(config)
+        seen = look(wanted, self._netlink, self._managers(), config, ages, earlier)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,

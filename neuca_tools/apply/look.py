@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.observation import Interest, Observation
+from neuca_tools.apply.observation import Earlier, Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
@@ -19,6 +19,9 @@ from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import names_in, read_bytes
+from neuca_tools.model import World
+
+NO_FILES: Mapping[str, Optional[bytes]] = {}
 
 
 def places(config: Config) -> Places:
@@ -36,17 +39,33 @@ def places(config: Config) -> Places:
 
 
 def look(
-    interest: Interest, netlink: Netlink, managers: Managers, config: Config, ages: bool
+    interest: Interest,
+    netlink: Netlink,
+    managers: Managers,
+    config: Config,
+    ages: bool,
+    earlier: Optional[Earlier] = None,
 ) -> Observation:
-    """Read all of interest. `ages`: whether the age of the boot matters. Raises ObserveError."""
+    """Read all of interest. `ages`: whether the age of the boot matters. Raises ObserveError.
+
+    The kernel is asked for all links, addresses and routes at once. What is read for each link or
+    file is taken from an `earlier` look as far as nothing has changed there.
+    """
     world = netlink.look(interest.hosts)
+    known = _known(world, interest, earlier)
+    groups = interest.groups_of(world)
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
         world,
-        settings=device_io.read(world, interest.groups_of(world)),
+        settings={
+            **known.settings,
+            **device_io.read(
+                world, {one: groups[one] for one in groups if one not in known.settings}
+            ),
+        },
         age=hostid.age() if ages else world.age,
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
-        files=read_files(places(config)),
+        files=read_files(places(config), known.files),
         managers=words,
         silent_managers=dict(managers.reasons),
         profiles=managers.profiles,
@@ -54,8 +73,23 @@ def look(
         own_clients=managers.clients.read(config.dhcp_client),
     )
     tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
-    read = _sysctls(interest.sysctls_of(world))
-    return Observation(replace(world, sysctls={**tuning.facts.found, **read}), tuning)
+    read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
+    sysctls = {**tuning.facts.found, **known.sysctls, **read}
+    return Observation(replace(world, sysctls=sysctls), tuning)
+
+
+def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> World:
+    """The settings, sysctls and files of an earlier look that still hold."""
+    if earlier is None:
+        return World()
+    before, changed = earlier.world, earlier.changed(world)
+    same = [index for index in world.devices if index not in changed]
+    paths = interest.sysctls_on(world, same) & before.sysctls.keys()
+    return World(
+        settings={index: before.settings[index] for index in same if index in before.settings},
+        sysctls={path: before.sysctls[path] for path in paths},
+        files={path: one for path, one in before.files.items() if path not in earlier.files},
+    )
 
 
 def _sysctls(paths: Collection[str]) -> dict[str, str]:
@@ -63,10 +97,12 @@ def _sysctls(paths: Collection[str]) -> dict[str, str]:
     return {path: value for path, value in values.items() if value is not None}
 
 
-def read_files(where: Places) -> dict[str, Optional[bytes]]:
+def read_files(
+    where: Places, known: Mapping[str, Optional[bytes]] = NO_FILES
+) -> dict[str, Optional[bytes]]:
     """The agent's own files: the present rule and DHCP files, and each list, None if absent.
 
-    Raises ObserveError.
+    Those with a `known` content are not read. Raises ObserveError.
     """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [where.udev / name for name in rules]
@@ -74,7 +110,9 @@ def read_files(where: Places) -> dict[str, Optional[bytes]]:
         paths += [place / name for name in names_in(place) if dhcp_files.is_ours(name)]
     paths += [where.networkd / marks.NETWORKD_NICS_FILE, where.networkd / marks.NETWORKD_VLANS_FILE]
     paths += [where.networkmanager / marks.NETWORKMANAGER_FILE, where.sysctl / marks.SYSCTL_FILE]
-    return {str(path): _content(path) for path in paths}
+    unread = [path for path in paths if known.get(str(path)) is None]
+    read = {str(path): _content(path) for path in unread}
+    return {path: read.get(path, known.get(path)) for path in map(str, paths)}
 
 
 def _content(path: Path) -> Optional[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired import forwarding
@@ -18,7 +18,7 @@ from neuca_tools.documents.platform.drafts import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import forms
-from neuca_tools.model.topology import METADATA_HOSTS, base
+from neuca_tools.model.topology import METADATA_HOSTS, above, base, below
 from neuca_tools.tuning.layer import Choice, TuningInputs
 
 ANY_LINK = Nic("")
@@ -50,10 +50,15 @@ class Interest:
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
-        paths = set(self.sysctls)
-        for index, device in world.devices.items():
+        return {*self.sysctls, *self.sysctls_on(world, world.devices)}
+
+    def sysctls_on(self, world: World, indexes: Iterable[int]) -> set[str]:
+        """The paths of the settings of these devices."""
+        paths: set[str] = set()
+        for index in indexes:
+            name = world.devices[index].name
             templates = self._applying(self.templates, key_of(world, index))
-            paths |= {template.replace(OWN, device.name) for template in templates}
+            paths.update(template.replace(OWN, name) for template in templates)
         return paths
 
     def groups_of(self, world: World) -> dict[int, set[str]]:
@@ -68,6 +73,27 @@ class Interest:
             if groups:
                 found[index] = groups
         return found
+
+
+class Earlier(NamedTuple):
+    """A look before some operations: what those were not about need not be read again.
+
+    `links` are the indexes of the devices, `files` the paths that they were about.
+    """
+
+    world: World
+    links: frozenset[int]
+    files: frozenset[str]
+
+    def changed(self, world: World) -> frozenset[int]:
+        """The devices whose own settings may be others now.
+
+        Those that the operations were about or that show any change, with what is above and below.
+        """
+        before = self.world.devices
+        found = {index for index, device in world.devices.items() if before.get(index) != device}
+        found |= self.links & world.devices.keys()
+        return (above(world, found) | below(world, found)) & world.devices.keys()
 
 
 @dataclass(frozen=True)

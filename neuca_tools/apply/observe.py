@@ -172,10 +172,11 @@ def _state(device: Device) -> LinkState:
 
 def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
     """The device's addresses. A requested one with a lease counts as absent: it will expire."""
+    present, asked = world.addresses.get(device.index, ()), set(wanted.addresses)
     return tuple(
         address
-        for address in world.addresses.get(device.index, ())
-        if address not in wanted.addresses or (device.index, address) not in world.leased
+        for address in present
+        if address not in asked or (device.index, address) not in world.leased
     )
 
 
@@ -211,7 +212,9 @@ def _hops(
 
 def _is_shadow(route: Route, wanted: Optional[Link], world: World) -> bool:
     """Whether the kernel made the route for addresses that are to have none in the main table."""
-    if wanted is None or route.via is not None or route.protocol != RTPROT_KERNEL:
+    if wanted is None or not wanted.bare:
+        return False
+    if route.via is not None or route.protocol != RTPROT_KERNEL:
         return False
     there = world.addresses.get(route.index, ())
     own = {address for address in there if address.network == route.to}
@@ -222,8 +225,10 @@ def _own_hops(world: World, keys: Mapping[int, LinkKey]) -> Iterator[Hop]:
     """Our routes in every table, without those through devices that are not ours to change."""
     keys = {**keys, 0: NOWHERE}
     for route in (*world.routes, *world.tables):
+        if route.protocol != ROUTE_PROTOCOL:
+            continue
         indexes = [route.index, *(index for index, _ in route.others)]
-        if route.protocol == ROUTE_PROTOCOL and all(index in keys for index in indexes):
+        if all(index in keys for index in indexes):
             others = tuple((keys[index], via) for index, via in route.others)
             yield Hop(
                 route.to,
@@ -239,6 +244,9 @@ def _rules(
     world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
 ) -> dict[Rule, LinkKey]:
     """Our rules, each with the link that it is for, as far as that is known."""
+    ours = [one.rule for one in world.rules if one.protocol == ROUTE_PROTOCOL and one.plain]
+    if not ours:
+        return {}
     links = {record.tables[text]: text for text in record.tables}
     known = {str(key): key for key in keys.values()}
     owners = {
@@ -248,11 +256,9 @@ def _rules(
         if index in keys
     }
     found = {}
-    for seen in world.rules:
-        if seen.protocol == ROUTE_PROTOCOL and seen.plain:
-            rule = seen.rule
-            guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
-            found[rule] = resolution.want.rules.get(rule, guess)
+    for rule in ours:
+        guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
+        found[rule] = resolution.want.rules.get(rule, guess)
     return found
 
 

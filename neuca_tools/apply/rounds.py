@@ -35,10 +35,11 @@ def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ..
     What needs a VLAN that could not be created is left out too.
     """
     failed = {identity(failure.operation)[:2] for failure in result.failures}
+    lost = result.lost_nics
     return tuple(
         operation
         for operation in without(left, result.missing)
-        if not operation.domains & result.lost_nics
+        if not operation.domains & lost
         and not isinstance(operation, (WriteFile, Unmanage, Tell))
         and identity(operation)[:2] not in failed
     )

@@ -14,6 +14,7 @@ from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
+from neuca_tools.apply.observation import Earlier
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.model import NetworkState, Record
@@ -54,8 +55,11 @@ class Watcher(Protocol):
 class Host(Protocol):
     """The host that a transaction changes."""
 
-    def decide(self, record: Record) -> Decision:
-        """Look at the host, and decide with this record. Raises ObserveError."""
+    def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
+        """Look at the host, and decide with this record. Raises ObserveError.
+
+        What was not changed since an `earlier` look is taken from there.
+        """
 
     def writer(self, decision: Decision) -> Writer:
         """A writer for the links of this decision, and for no others."""
@@ -262,13 +266,26 @@ class Transaction:
 
     # --- what they share ---
 
-    def _decide(self, record: Record) -> Decision:
-        return self.purpose.shape(self.host.decide(record))
+    def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
+        return self.purpose.shape(self.host.decide(record, earlier))
 
     def _look_again(self) -> None:
         """Decide again, with a record of everything that was done."""
         record = intentions.record_intentions(self.decision.record, self.result.done)
-        self.decision = self._decide(intentions.record_declined(record, self.result.declined))
+        record = intentions.record_declined(record, self.result.declined)
+        self.decision = self._decide(record, self._earlier())
+
+    def _earlier(self) -> Optional[Earlier]:
+        """The last look with what was tried since; None if that was about the whole host."""
+        results = (self.result, self.undone)
+        done = [one for result in results for one in result.done]
+        failed = [one for result in results for one in (*result.failures, *result.declined)]
+        tried = [*done, *(failure.operation for failure in failed)]
+        if any(isinstance(one, WriteSysctl) and one.on is None for one in tried):
+            return None
+        links = (one.link.ifindex for one in tried if one.link)
+        files = (one.path for one in tried if isinstance(one, WriteFile))
+        return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations that are neither waiting for the disk nor done by `_mark`."""
@@ -302,10 +319,9 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        failures = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = [one for one in failures if isinstance(one.operation, SetDevice)]
-        self.result += Result(
-            (), tuple(one for one in failures if one not in declined), tuple(declined)
-        )
+        found = [Failure(operation, NOT_KEPT) for operation in left]
+        declined = tuple(one for one in found if isinstance(one.operation, SetDevice))
+        failures = tuple(one for one in found if not isinstance(one.operation, SetDevice))
+        self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()

@@ -188,7 +188,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         local = parts.bytes(LOCAL) or peer
         if family not in FAMILIES or not local:
             continue
-        address = ip_interface(f"{ip_address(local)}/{length}")
+        address = ip_interface((local, length))
         found.setdefault(index, []).append(address)
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
@@ -198,7 +198,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         if flags & IFA_F_NOPREFIXROUTE:
             bare.add((index, address))
         if peer not in (b"", local):
-            peers.add((index, ip_network(f"{ip_address(peer)}/{length}", strict=False)))
+            peers.add((index, ip_network((peer, length), strict=False)))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in found.items()},
         "leased": frozenset(leased),
@@ -221,7 +221,7 @@ def _routes(message: bytes) -> Iterator[Route]:
     if kind != UNICAST or family not in FAMILIES or not is_main:
         return
     anywhere = {socket.AF_INET: bytes(4), socket.AF_INET6: bytes(16)}[family]
-    to = ip_network(f"{ip_address(parts.bytes(TO) or anywhere)}/{length}")
+    to = ip_network((parts.bytes(TO) or anywhere, length))
     expires = any(parts.bytes(CACHE)[EXPIRES : EXPIRES + 4])
     for index, gateway in _next_hops(parts):
         via = ip_address(gateway) if gateway else None

@@ -16,7 +16,8 @@ ROOT = Path("/proc/sys")
 def read(path: str) -> Optional[str]:
     """The value, with white space collapsed; None if it is absent or unreadable."""
     try:
-        return " ".join((ROOT / path).read_text(encoding="utf-8", errors="replace").split())
+        with (ROOT / path).open("rb", buffering=0) as stream:
+            return " ".join(stream.read().decode("utf-8", "replace").split())
     except OSError:
         return None
 

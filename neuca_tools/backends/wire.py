@@ -56,11 +56,12 @@ def nest(kind: int, *attributes: bytes) -> bytes:
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The type and value of each attribute. Raises OSError if one is truncated."""
     at, end = 0, len(data)
-    while end - at >= _ATTRIBUTE.size:
-        length, kind = _ATTRIBUTE.unpack_from(data, at)
-        if not _ATTRIBUTE.size <= length <= end - at:
+    head, unpack = _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
+    while end - at >= head:
+        length, kind = unpack(data, at)
+        if not head <= length <= end - at:
             raise garbled("an attribute")
-        yield kind & _TYPE, data[at + _ATTRIBUTE.size : at + length]
+        yield kind & _TYPE, data[at + head : at + length]
         at += length + -length % 4
 
 

@@ -102,9 +102,9 @@ def _stale_rules(
     rules: Mapping[str, Optional[bytes]],
 ) -> set[str]:
     """The paths of the rules to remove, out of those that are `known` by name and MAC."""
-    replaced = set(_rule_macs((Path(path).name for path in rules), places).values())
+    replaced = set(_rule_macs((path.rpartition("/")[2] for path in rules), places).values())
     stale = {
-        str(places.udev / name)
+        f"{places.udev}/{name}"
         for name, mac in known.items()
         if resolution.complete or mac in replaced or _is_disowned(mac, resolution, record)
     }
@@ -188,7 +188,7 @@ def _rules(
             mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
         )
         client = resolution.roles.clients.get(LinkKey(mac), "")
-        rules[str(places.udev / file)] = marks.udev_rule(
+        rules[f"{places.udev}/{file}"] = marks.udev_rule(
             mac, name, mac in dataplane, _asked(mac, resolution), client
         )
     return rules

@@ -146,6 +146,8 @@ def build(
     recorded: Mapping[str, int],
 ) -> PolicyRouting:
     """The routes and rules of these links. `recorded` are the tables that links had before."""
+    if not routed:
+        return PolicyRouting()
     work = _Work(links, world, roles)
     usable = work.usable(routed, closed(requests, world, roles), requests)
     tables = assigned(usable, requests, world, recorded)

@@ -128,7 +128,8 @@ def digests(
     depends on the documents only: plugging in a NIC changes no other NIC's request.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
-    for key, request in sorted(requests.items()):
+    for key in sorted(requests, key=lambda key: key.position):
+        request = requests[key]
         parts[key.mac].append(repr(replace(request, origins=())))
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):

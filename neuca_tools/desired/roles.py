@@ -293,11 +293,11 @@ def _by_mac(
     present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
-        both = {mac, present.get(mac, mac)}
+        both = (mac, present.get(mac, mac))
         roles[mac] = "dataplane" if mac in named else "unlisted"
-        if both & {*ignored}:
+        if any(one in ignored for one in both):
             roles[mac] = "ignored"
-        elif both & {*reasons}:
+        elif any(one in reasons for one in both):
             roles[mac] = "management"
     # A document may name a NIC by its current MAC.
     for mac, own in present.items():

@@ -207,7 +207,7 @@ class Networks:
         self._of: dict[Optional[LinkKey], set[Network]] = {
             key: {address.network for address in addresses[key]} for key in addresses
         }
-        for key in sorted(addresses, reverse=True):
+        for key in sorted(addresses, key=lambda key: key.position, reverse=True):
             self._links.update((address.network, key) for address in addresses[key])
         lengths = {(network.version, network.prefixlen) for network in self._links}
         self._lengths = sorted(lengths, reverse=True)

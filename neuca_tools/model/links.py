@@ -89,14 +89,17 @@ class LinkKey(tuple[Any, ...]):
         return self.rank, self.mac, self.vlan_id or 0
 
     def __lt__(self, other: object) -> bool:
-        """Order by MAC or name; a lower device comes before its VLANs."""
-        return isinstance(other, LinkKey) and self._position < other._position
+        return isinstance(other, LinkKey) and self.position < other.position
 
     def __gt__(self, other: object) -> bool:
-        return isinstance(other, LinkKey) and self._position > other._position
+        return isinstance(other, LinkKey) and self.position > other.position
 
     @property
-    def _position(self) -> tuple[str, int]:
+    def position(self) -> tuple[str, int]:
+        """What links are ordered by: MAC or name; a lower device comes before its VLANs.
+
+        As a sort key it is asked for once for each link, not for each comparison.
+        """
         return self.mac, self.vlan_id or 0
 
     def __bool__(self) -> Literal[True]:

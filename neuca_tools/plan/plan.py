@@ -192,7 +192,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
 
 def _taken_out(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
-    for key in sorted(sides.have.links):
+    for key in sorted(sides.have.links, key=lambda key: key.position):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
@@ -212,7 +212,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
 
     Only an IPv6 address that is added again with another prefix length is deleted before (EEXIST).
     """
-    for key in sorted(sides.have.links.keys() - sides.gone):
+    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
         kept = set(sides.wanted(key).addresses)
         ips = {address.ip for address in kept if address.version == 6}
         for address in sides.found(key).addresses:
@@ -310,7 +310,7 @@ def _same(found: Optional[str], wanted: str) -> bool:
 
     Numbers are compared as numbers: the kernel reads `02` and shows `2`.
     """
-    return found is not None and _words(found) == _words(wanted)
+    return found == wanted or (found is not None and _words(found) == _words(wanted))
 
 
 def _words(value: str) -> list[str]:
@@ -332,10 +332,11 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
+        requested, wants_bare = set(wanted.addresses), set(wanted.bare)
         for address in _asked(key, found, wanted, sides.owned, lost):
             if address not in kept:
-                ours = address in wanted.addresses
-                bare = address in (wanted.bare if ours else found.bare)
+                ours = address in requested
+                bare = address in (wants_bare if ours else found.bare)
                 yield AddAddress(sides.target(key), address, ours, bare)
 
 
@@ -349,11 +350,13 @@ def _asked(
     """
     if not lost or (wanted.master and wanted.master.kind != "vrf"):
         return wanted.addresses
+    requested = set(wanted.addresses)
     theirs = (
         address
         for address in found.addresses
         if address.version == 6
         and not address.is_link_local
         and (key, address) not in owned.addresses
+        and address not in requested
     )
-    return (*wanted.addresses, *(address for address in theirs if address not in wanted.addresses))
+    return (*wanted.addresses, *theirs)

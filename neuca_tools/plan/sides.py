@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
@@ -46,8 +47,15 @@ class Sides:
     def target(self, key: LinkKey) -> Target:
         return Target(key, self.names.get(key, ""), self.found(key).index)
 
-    def both(self) -> Iterator[tuple[LinkKey, Link, Link]]:
+    def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         """Key, `found` and wanted link, lower devices first; absent NICs are left out."""
+        return self._pairs
+
+    @cached_property
+    def _pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
+        return tuple(self._paired())
+
+    def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key):
                 found, wanted = self.found(key), self.want.links[key]

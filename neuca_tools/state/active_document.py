@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.dataclass import dataclass, field, replace
@@ -105,10 +105,13 @@ def _machine(directory: Where) -> Machine:
     return Machine()
 
 
-def _opened(stored: StoredDocument) -> Document:
-    """The document with both of its parts parsed. Raises DocumentError."""
-    document = Document()
-    if stored.text:
+def _opened(stored: StoredDocument, parsed: Optional[Document] = None) -> Document:
+    """The document with both of its parts; `parsed` is the text, if that was parsed before.
+
+    Raises DocumentError.
+    """
+    document = parsed or Document()
+    if stored.text and parsed is None:
         document = parse(stored.text)
     if not stored.platform:
         return document
@@ -247,19 +250,19 @@ def _taken(answer: Answer, directory: Where) -> Intake:
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
     """The answer as the active document; parts that are missing or unusable stay as they were."""
-    text, beside, refused = _usable(answer)
-    instance = answer.instance or platform.instance_id(beside or "")
+    usable = _usable(answer)
+    instance = answer.instance or platform.instance_id(usable.beside or "")
     other = machine.renewed(_machine(directory), instance)
-    if text is None and beside is None:
-        intake = _without_document(answer, directory, refused, bool(other))
+    if usable.text is None and usable.beside is None:
+        intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
         before = None if other else _stored(directory)
-        intake = _merged(answer, text, beside, before or StoredDocument("", "", "", ""))
+        intake = _merged(answer, usable, before or StoredDocument("", "", "", ""))
         if intake.document is None:
             return intake
     return replace(
         intake,
-        refused=refused,
+        refused=usable.refused,
         session=answer.session,
         instance=instance,
         other=other,
@@ -277,18 +280,20 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
     return replace(intake, none_for_us=not refused)
 
 
-def _merged(
-    answer: Answer, text: Optional[str], beside: Optional[str], before: StoredDocument
-) -> Intake:
+def _merged(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
     """The parts of the answer, with missing ones from `before`; `refused` if those are damaged."""
+    text, beside = usable.text, usable.beside
     missing = []
     if text is None and before.text:
         missing.append("no NEuca document")
     if beside is None and before.platform:
         missing.append("no network document")
     stored = _stamped(answer.source, text or before.text, beside or before.platform, before)
+    parsed = None
+    if text == stored.text:
+        parsed = usable.parsed
     try:
-        document = _opened(stored)
+        document = _opened(stored, parsed)
     except DocumentError as error:
         return Intake(refused=error.text, session=answer.session)
     reason = ""
@@ -297,15 +302,24 @@ def _merged(
     return Intake(document, stored, reason=reason)
 
 
-def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
-    """The NEuca document, the platform's (None if absent), and why either cannot be used."""
-    text = beside = None
+class _Usable(NamedTuple):
+    """The NEuca document, also parsed, and the platform's; why either cannot be used."""
+
+    text: Optional[str]
+    parsed: Optional[Document]
+    beside: Optional[str]
+    refused: str
+
+
+def _usable(answer: Answer) -> _Usable:
+    """The documents of the answer, None if absent."""
+    text = beside = parsed = None
     refused = []
     try:
         if answer.data is not None:
             text = find_document(answer.data)
         if text is not None:
-            parse(text)
+            parsed = parse(text)
     except DocumentError as error:
         text = None
         refused.append(f"document of {answer.source}: {error.text}")
@@ -313,7 +327,7 @@ def _usable(answer: Answer) -> tuple[Optional[str], Optional[str], str]:
         beside = platform.reduced(answer.parts) or None
     except DocumentError as error:
         refused.append(f"document of {answer.source}: {error.text}")
-    return text, beside, "; ".join(refused)
+    return _Usable(text, parsed, beside, "; ".join(refused))
 
 
 def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> StoredDocument:

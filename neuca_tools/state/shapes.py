@@ -29,14 +29,16 @@ def made(kind: type[T], data: object) -> T:
     hints = _hints(kind)
     if not isinstance(data, dict):
         raise TypeError(f"{kind.__name__} is no object")
-    unknown = sorted(map(str, data.keys() - hints.keys()))
-    if unknown:
-        raise ValueError(f"{kind.__name__} has no {unknown[0]!r}")
+    if not data.keys() <= hints.keys():
+        unknown = min(map(str, data.keys() - hints.keys()))
+        raise ValueError(f"{kind.__name__} has no {unknown!r}")
     return kind(**{name: fit(value, hints[name], name) for name, value in data.items()})
 
 
 def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what the hint says
     """The value as this annotation has it: lists become tuples. Raises TypeError, ValueError."""
+    if type(value) is hint:  # a bool is no int
+        return value
     reader = _READERS.get(get_origin(hint))
     if reader:
         return reader(value, get_args(hint), name)
@@ -44,9 +46,7 @@ def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what t
         return made(hint, value)
     if hint is float and type(value) is int:  # JSON has one kind of number
         return float(value)
-    if type(value) is not hint:  # a bool is no int
-        raise _wrong(name)
-    return value
+    raise _wrong(name)
 
 
 def _union(value: object, hints: tuple[Any, ...], name: str) -> object:

@@ -212,11 +212,8 @@ def forget_restored(
 
 def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> Owned:
     """What is ours and still exists, or is on an `unseen` NIC."""
-    addresses = {
-        (key, address)
-        for key, address in owned.addresses
-        if key.mac in unseen or (key in have.links and address in have.links[key].addresses)
-    }
+    present = {(key, one) for key, link in have.links.items() for one in link.addresses}
+    addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
     return Owned(frozenset(addresses), frozenset(links))
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Optional
 
@@ -75,8 +75,12 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
     found = list(_host(resolution, have))
     if link:
         keys, found = [key for key in keys if key == link], []
-    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        found += _link_scalars(key, resolution, have)
+    tuned: dict[LinkKey, list[Value]] = {key: [] for key in keys}
+    for value in resolution.tuning.values:
+        if value.link in tuned:
+            tuned[value.link].append(value)
+    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key.position)):
+        found += _link_scalars(key, resolution, have, tuned[key])
         found += _link_sysctls(key, resolution, have)
     return found
 
@@ -96,11 +100,13 @@ def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
             yield _of_profile(value, value.found if found is None else found)
 
 
-def _link_scalars(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    """The MTU and the queue length of a link, if a profile or a request sets them."""
+def _link_scalars(
+    key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[Value]
+) -> Iterator[Row]:
+    """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
     found, name = have.links.get(key), _name(key, resolution, have)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
-    values = {value.setting: value for value in resolution.tuning.values if value.link == key}
+    values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
         current = _text(getattr(found, setting, None))
         wanted = _text(getattr(resolution.want.links[key], setting))

@@ -73,7 +73,7 @@ def test_a_first_boot_on_a_full_disk_gets_its_dataplane_and_reports_degraded(lab
     assert done.code == 4
     assert done.err.splitlines()[-1] == "add the address 172.16.1.1/24 to data1"
     assert lab.addresses("data1") == {"172.16.1.1/24"}
-    reasons(lab, how, "record.json")
+    reasons(lab, how, "document.json")
     before = disk.stamps()
     assert lab.once().code == 4
     assert disk.stamps() == before
@@ -133,7 +133,7 @@ def test_what_a_nic_would_lose_stays_until_there_is_room(lab, disk, how):
     disk.spoil(how)
     assert lab.once(TWO).code == 4
     assert lab.addresses("data1") == {"172.16.1.1/24", "172.16.1.2/24"}
-    data = reasons(lab, how, "record.json")
+    data = reasons(lab, how, "document.json")
     waits = "waits for room: delete the address 172.16.1.1/24 from data1"
     assert {"code": "unsaved", "text": waits} in data["problems"]
     disk.mend(how)

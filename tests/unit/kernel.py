@@ -50,6 +50,11 @@ def _identity(route):
     return route.to, route.metric, route.traits.table, route.traits.tos
 
 
+def _plain(route):
+    """All of a route that the kernel makes for an address, but for its device."""
+    return route.to, route.via, route.metric, route.protocol, route.traits.table
+
+
 def refuse(number, words):
     raise ApplyError(words, number)
 
@@ -561,7 +566,8 @@ class Kernel:
         route = Route(
             address.network, index, None, metric, KERNEL_PROTOCOL, traits=Traits(table=table)
         )
-        if address.network.prefixlen < address.max_prefixlen and route not in self.routes:
+        there = (_plain(one) for one in self.routes if one.index == index)
+        if address.network.prefixlen < address.max_prefixlen and _plain(route) not in there:
             self.routes.append(route)
 
     def _drop_ipv6(self, index):

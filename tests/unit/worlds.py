@@ -121,7 +121,7 @@ class Agent:
     def survey(self, record=None):
         return self.decide(self.record if record is None else record)
 
-    def decide(self, record):
+    def decide(self, record, _=None):
         wanted = interest(self.document, self.settings.links, record, choice=self.choice)
         policies = Policies(self.settings, PLACES, self.choice)
         return decide(self.look(wanted), self.document, policies, record)

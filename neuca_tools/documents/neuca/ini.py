@@ -213,8 +213,9 @@ def last_wins(
     kept: dict[Hashable, Line] = {}
     faults = []
     for line in lines:
-        before = kept.pop(identity(line), None)
-        kept[identity(line)] = line
+        setting = identity(line)
+        before = kept.pop(setting, None)
+        kept[setting] = line
         if before:
             reason = f"given before on line {before.number}, ignoring line {before.number}"
             faults.append(line._replace(value="").fault(reason, "warning"))

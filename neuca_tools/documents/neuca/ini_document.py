@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Callable, Optional, cast
 
@@ -45,9 +45,10 @@ def parse(text: str) -> Document:
     if not sections:
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
     every_line = chain.from_iterable(section.lines for section in sections)
-    lines, repeated = last_wins(every_line, _identity)
+    keys, unusable = _section_keys(sections)
+    lines, repeated = last_wins(every_line, lambda line: _identity(line, keys))
     given = tuple(line for line in lines if not values.absent(line.value))
-    return _assemble(sections, given, [*faults, *repeated, *_unknown(sections)])
+    return _assemble(keys, given, [*faults, *repeated, *_unknown(sections), *unusable])
 
 
 def _check(text: str) -> None:
@@ -62,14 +63,14 @@ def _check(text: str) -> None:
 
 
 def _assemble(
-    sections: tuple[Section, ...], lines: tuple[Line, ...], faults: list[Fault]
+    keys: Mapping[str, Optional[LinkKey]], lines: tuple[Line, ...], faults: list[Fault]
 ) -> Document:
     def of(name: str) -> list[Line]:
         return [line for line in lines if line.section == name]
 
     settings = {line.key: line for line in of("global")}
     hostname, router = (_one(settings.get(key), reader, faults) for key, reader in GLOBALS.items())
-    requests, link_faults = _links(sections, lines, of("interfaces"))
+    requests, link_faults = _links(keys, lines, of("interfaces"))
     routes, route_faults = tables.rows(of("routes"), route_lines.route, MAX_ROUTES)
     rules, rule_faults = rule_sections.read(lines)
     users, user_faults = tables.rows(of("users"), tables.user, MAX_ROWS)
@@ -113,15 +114,19 @@ def _one(line: Optional[Line], reader: Callable[[str], str], faults: list[Fault]
         return None
 
 
-def _identity(line: Line) -> Hashable:
-    """Equal for two lines with the same setting, however they spell an address or a key."""
+def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
+    """Equal for two lines with the same setting, however they spell an address or a key.
+
+    `keys` has the link of each section that is about one.
+    """
     try:
         if line.section == "interfaces":
             return line.section, str(interface_lines.key(line))
         if line.section == "routes":
             return line.section, route_lines.identity(line)
-        if link_kind(line.section):
-            return str(links.section_key(line.section)), links.setting_name(line)
+        link = keys.get(line.section)
+        if link:
+            return str(link), links.setting_name(line)
     except UnusableError:
         # The reader of the section reports why.
         pass
@@ -151,11 +156,10 @@ def _unknown_reason(name: str) -> str:
 
 
 def _links(
-    sections: Iterable[Section], lines: Iterable[Line], short: Iterable[Line]
+    keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
     base, broken, faults = _short_lines(short)
-    longer, more = _link_sections(sections, lines)
-    faults += more
+    longer = _link_lines(keys, lines)
     for key, own in longer.items():
         above = links.read_section(key, own)
         faults += above.faults
@@ -173,17 +177,16 @@ def _links(
     return _finish(usable, faults)
 
 
-def _link_sections(
-    found: Iterable[Section], lines: Iterable[Line]
-) -> tuple[dict[LinkKey, list[Line]], list[Fault]]:
-    """The lines of every link with a section, even an empty one; an unusable header is a fault."""
-    keys, faults = _section_keys(found)
+def _link_lines(
+    keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line]
+) -> dict[LinkKey, list[Line]]:
+    """The lines of every link with a section, even an empty one."""
     grouped: dict[LinkKey, list[Line]] = {key: [] for key in filter(None, keys.values())}
     for line in lines:
         owner = keys.get(line.section)
         if owner:
             grouped[owner].append(line)
-    return grouped, faults
+    return grouped
 
 
 def _section_keys(

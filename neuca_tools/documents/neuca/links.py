@@ -184,11 +184,10 @@ def _take_one(asked: Asked, line: Line) -> Asked:
     if line.key in own or (line.key == "name" and kind in KINDS):
         return _take_virtual(asked, line)
     # No VRF is in another one.
-    readers = {name: _READERS[name] for name in _READERS if name != kind}
-    if line.key not in readers:
-        known = sorted({"addresses", *readers, *routed, *automatic_keys.FIELDS, *own})
-        raise UnusableError(f"unknown key; known are {', '.join(known)} and sysctl.KEY")
-    found = readers[line.key](line.value)
+    if line.key not in _READERS or line.key == kind:
+        known = {"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind}
+        raise UnusableError(f"unknown key; known are {', '.join(sorted(known))} and sysctl.KEY")
+    found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
         return give(asked, line, line.key, found)
     settings = tuple({**dict(asked.request.device), line.key: found}.items())

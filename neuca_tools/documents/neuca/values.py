@@ -198,7 +198,7 @@ def address(text: str) -> Address:
         raise UnusableError(
             f'the prefix length of "{ip}/{length}" would cover half of all addresses'
         )
-    return ip_interface(f"{ip}/{length}")
+    return ip_interface((ip.packed, length))
 
 
 def network(text: str) -> Network:

@@ -1,0 +1,58 @@
+"""How often a pass looks at what: each link once, and once more after it was changed."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import collections
+import sys
+
+from lab import ROOT, mac
+
+# What is read by name for each link and each file; the kernel is asked for all links at once.
+WATCHED = """import sys
+sys.path.insert(0, sys.argv[1])
+sys.argv = sys.argv[1:]
+from neuca_tools.commands.neucad import main
+seen = {("sysctl.py", "read"): "sysctl", ("look.py", "_content"): "file", ("outlook.py", "look"): "kernel"}
+def profile(frame, event, _):
+    code = frame.f_code
+    what = seen.get((code.co_filename.rpartition("/")[2], code.co_name))
+    if event == "call" and what:
+        print("read", what, frame.f_locals.get("path"), file=sys.stderr)
+sys.setprofile(profile)
+main(sys.argv[1:])
+"""
+NICS = 6
+
+
+def document(changed_mtu):
+    lines = [f"[interface {mac(number)}]\nmtu = 1400" for number in range(1, NICS)]
+    return "\n".join([*lines, f"[interface {mac(NICS)}]\nmtu = {changed_mtu}"])
+
+
+def reads(guest):
+    """How often each sysctl and each file was read in a pass, and how often the kernel was asked."""
+    command = ("--once", "--config", str(guest.config_file))
+    done = guest.run(sys.executable, "-B", "-c", WATCHED, str(ROOT), *command, check=False)
+    lines = [line.split(" ", 2)[1:] for line in done.err.splitlines() if line.startswith("read ")]
+    return collections.Counter(map(tuple, lines))
+
+
+def test_verification_reads_only_what_was_changed(lab):
+    lab.management()
+    for number in range(1, NICS + 1):
+        lab.veth(f"dp{number}", number)
+    lab.document(document(1400))
+    lab.once()
+    quiet = reads(lab)
+    assert set(quiet.values()) == {1}, "a pass with nothing to do looks once"
+    lab.document(document(1300))
+    after = reads(lab)
+    assert lab.link(f"dp{NICS}")["mtu"] == 1300
+    assert (after["kernel", "None"], max(after.values())) == (2, 2)
+    own = {name: count for (_, name), count in after.items() if "/dp" in name or ".rules" in name}
+    again = {name for name, count in own.items() if count > 1}
+    rule = next(name for name in own if mac(NICS).replace(":", "") in name)
+    assert len(own) >= 2 * NICS
+    assert again == {rule, f"net/ipv6/conf/dp{NICS}/accept_ra"}

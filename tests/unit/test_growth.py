@@ -1,0 +1,147 @@
+"""What a pass costs grows with the number of links and addresses, and no faster: calls are counted, no clock.
+
+A call is one that code of ours makes, whatever it calls. What a pass costs without any link is left out, as two sizes are
+subtracted.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+from kernel import refuse
+from worlds import Agent, machine, nic
+
+import neuca_tools
+from neuca_tools.documents import parse
+from neuca_tools.state.records import load_record, save_record
+
+OURS = str(Path(neuca_tools.__file__).parent)
+EVEN = 0.1  # how much one link more may cost more, or less, among many links than among few
+
+
+def calls(action, *arguments):
+    """The number of calls that code of ours makes, and what the action returns."""
+    count = 0
+
+    def profile(frame, event, _):
+        nonlocal count
+        caller = {"call": frame.f_back, "c_call": frame}.get(event)
+        if caller is not None and caller.f_code.co_filename.startswith(OURS):
+            count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        found = action(*arguments)
+    finally:
+        sys.setprofile(before)
+    return count, found
+
+
+def mac(number):
+    return f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}"
+
+
+def text(links, addresses=1):
+    """A document for so many NICs with so many addresses each, in networks of their own."""
+    lines = ["[interfaces]", *(f"{mac(number)} = up" for number in range(1, links + 1))]
+    for number in range(1, links + 1):
+        own = (f"10.{number >> 8}.{number & 255}.1/24", *_more(number, addresses - 1))
+        lines += [f"[interface {mac(number)}]", f"addresses = {', '.join(own)}", "mtu = 9000"]
+        lines += ["txqueuelen = 5000"]
+    return "\n".join(lines)
+
+
+def _more(number, count):
+    return (f"fd00:{number:x}:0:{one:x}::1/64" for one in range(count))
+
+
+class Host(Agent):
+    """The model host, with its record in a file, as a pass keeps it."""
+
+    def __init__(self, directory, links):
+        named = ((number, mac(number)) for number in range(1, links + 2))
+        devices = (nic(number, mac=own, permanent_mac=own) for number, own in named)
+        super().__init__(machine(*devices, mgmt=links + 1))
+        self.directory = directory
+
+    def look_and_plan(self):
+        decision = self.survey()
+        return decision.plan(decision.changed())
+
+    def save(self):
+        save_record(self.directory, self.record)
+
+    def load(self):
+        self.record = load_record(self.directory)
+
+
+def costs(directory, links, addresses):
+    """The calls of each part of two passes: the second has nothing to do."""
+    host, found = Host(directory, links), {}
+    found["parse"], host.document = calls(parse, text(links, addresses))
+    found["first pass"], (operations, result, _) = calls(host.run)
+    assert len(operations) > (3 + addresses) * links
+    assert not result.failures
+    found["save"], _ = calls(host.save)
+    found["load"], _ = calls(host.load)
+    found["second pass"], (operations, _, _) = calls(host.run)
+    found["poll"], changed = calls(host.look_and_plan)
+    assert (operations, changed) == ((), ())
+    return found
+
+
+def assert_even(sizes, found):
+    """Each size has its costs, by part: one more costs the same late as early."""
+    few, some, many = sizes
+    uneven = {}
+    for part in found[few]:
+        early = (found[some][part] - found[few][part]) / (some - few)
+        late = (found[many][part] - found[some][part]) / (many - some)
+        if abs(late - early) > EVEN * early:
+            uneven[part] = f"{early:.1f}, then {late:.1f} calls for one more"
+    assert uneven == {}
+
+
+@pytest.mark.parametrize(
+    "sizes", [(4, 12, 48), pytest.param((16, 64, 1024), marks=pytest.mark.long)], ids=str
+)
+def test_a_link_costs_the_same_among_many_as_among_few(tmp_path, sizes):
+    assert_even(sizes, {links: costs(tmp_path, links, 1) for links in sizes})
+
+
+def failing(directory, links, kernel_of):
+    host = Host(directory, links)
+    host.document = parse(text(links))
+    kernel_of(host.kernel)
+    cost, (_, result, _) = calls(host.run)
+    assert len(result.failures) == links
+    return {"pass": cost}
+
+
+def refusing(kernel):
+    """Each NIC is rolled back."""
+    kernel.set_mtu = lambda *_: refuse(errno.EIO, "the driver says no")
+
+
+def forgetful(kernel):
+    """Verification finds it each time."""
+    kernel.set_txqueuelen = lambda *_: None
+
+
+@pytest.mark.parametrize("kernel_of", [refusing, forgetful])
+def test_a_link_that_fails_costs_the_same_among_many_as_among_few(tmp_path, kernel_of):
+    sizes = (4, 8, 24)
+    assert_even(sizes, {links: failing(tmp_path, links, kernel_of) for links in sizes})
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 8, 32), pytest.param((1, 32, 1024), marks=pytest.mark.long)], ids=str
+)
+def test_an_address_costs_the_same_among_many_as_among_few(tmp_path, sizes):
+    assert_even(sizes, {addresses: costs(tmp_path, 2, addresses) for addresses in sizes})
