@@ -44,6 +44,11 @@ def host(lab):
     return lab
 
 
+def _hear_interrupts():
+    """A background job of a shell has inherited that it ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Trial:
     """`neuca apply --try` as a process of its own, which has printed that it waits."""
 
@@ -54,7 +59,7 @@ class Trial:
         lab.foreign.remember()
         self.process = subprocess.Popen(
             [*command, "--try", str(seconds)], stdin=stdin, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, env=lab.environment)  # fmt: skip
+            stderr=subprocess.DEVNULL, text=True, env=lab.environment, preexec_fn=_hear_interrupts)  # fmt: skip
         self.lines = []
         for line in self.process.stdout:
             self.lines.append(line.strip())
