@@ -33,7 +33,7 @@ from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked
 from neuca_tools.log import log
-from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
+from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, World
 from neuca_tools.model.ports import forms, short
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
@@ -205,8 +205,7 @@ def _wanted_by_mac(asked: Mapping[str, Optional[str]], record: Record) -> dict[s
     guids = {short(mac): mac for mac in record.nics if short(mac) not in ethernet | {""}}
     for asked_of, name in asked.items():
         mac = guids.get(asked_of, asked_of)
-        is_management = mac in record.nics and record.nics[mac].role == "management"
-        if name and not is_management:
+        if name and record.nics.get(mac, NicRecord()).role != "management":
             wanted[mac] = name
     return wanted
 

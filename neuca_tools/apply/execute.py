@@ -90,6 +90,12 @@ class Result:
         return _joined((*self.serious, *self.skipped), {one.fate for one in self.done})
 
     @property
+    def tried(self) -> tuple[Operation, ...]:
+        """The operations that were carried out, and those that failed."""
+        failed = (failure.operation for failure in (*self.failures, *self.declined))
+        return (*self.done, *failed)
+
+    @property
     def serious(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
         failed = (failure.operation for failure in self.failures)

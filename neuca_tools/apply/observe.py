@@ -249,17 +249,21 @@ def _rules(
         return {}
     links = {record.tables[text]: text for text in record.tables}
     known = {str(key): key for key in keys.values()}
-    owners = {
-        str(ip_network(address.ip)): keys[index]
-        for index, addresses in world.addresses.items()
-        for address in addresses
-        if index in keys
-    }
+    owners = _owners(world, keys)
     found = {}
     for rule in ours:
         guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
         found[rule] = resolution.want.rules.get(rule, guess)
     return found
+
+
+def _owners(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:
+    """The link of each address, by the prefix that a rule has as its source."""
+    return {
+        str(ip_network(address.ip)): keys[index]
+        for index in keys
+        for address in world.addresses.get(index, ())
+    }
 
 
 def _is_left_behind(

@@ -8,7 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Optional, Protocol
 
@@ -176,9 +176,7 @@ class Transaction:
         self.marked = True
         self.decision = self._decide(self.decision.record)
         after = self.purpose.operations(self.decision)
-        left = set(after)
-        removals = [one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute))]
-        self.result += Result(tuple(one for one in removals if one not in left))
+        self.result += Result(_removals(planned, set(after)))
         return after
 
     def _journal(self, operations: Sequence[Operation]) -> None:
@@ -277,10 +275,7 @@ class Transaction:
 
     def _earlier(self) -> Optional[Earlier]:
         """The last look with what was tried since; None if that was about the whole host."""
-        results = (self.result, self.undone)
-        done = [one for result in results for one in result.done]
-        failed = [one for result in results for one in (*result.failures, *result.declined)]
-        tried = [*done, *(failure.operation for failure in failed)]
+        tried = (*self.result.tried, *self.undone.tried)
         if any(isinstance(one, WriteSysctl) and one.on is None for one in tried):
             return None
         links = (one.link.ifindex for one in tried if one.link)
@@ -325,3 +320,9 @@ class Transaction:
         self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()
+
+
+def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
+    """The removals of addresses and routes that are not left to do: a manager has made them."""
+    found = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
+    return tuple(one for one in found if one not in left)

@@ -75,17 +75,17 @@ class Status:
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
     `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, or routes from
-    DHCP to copy. `unheard`: a network manager has not answered, and may not have read our files.
-    `problems` are those of `data`, `names` the names of links to print with them.
+    DHCP to copy. `problems` are those of `data`, `names` the names of links to print with them.
+    `unheard`: a network manager has not answered, and may not have read our files.
     """
 
     data: Mapping[str, Any]
     exit_code: int
     held: bool = False
     routed: bool = False
-    unheard: bool = False
     problems: tuple[Problem, ...] = ()
     names: Mapping[LinkKey, str] = field(default_factory=dict)
+    unheard: bool = False
 
 
 def judge(
@@ -126,14 +126,7 @@ def judge(
         "last_pass": _last_pass(report),
     }
     code, roles = _exit_code(state, codes), resolution.roles
-    return Status(
-        data,
-        code,
-        bool(roles.held),
-        resolution.is_routed,
-        problems=problems,
-        names=resolution.names,
-    )
+    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:

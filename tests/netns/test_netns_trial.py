@@ -30,6 +30,8 @@ sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 [routes]
 10.30.0.0/16 = 10.9.0.9
 """
+# Whoever runs these tests in the background may ignore SIGINT, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 MAIN = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
 
 
@@ -44,11 +46,6 @@ def host(lab):
     return lab
 
 
-def _hear_interrupts():
-    """A background job of a shell has inherited that it ignores them."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Trial:
     """`neuca apply --try` as a process of its own, which has printed that it waits."""
 
@@ -59,7 +56,7 @@ class Trial:
         lab.foreign.remember()
         self.process = subprocess.Popen(
             [*command, "--try", str(seconds)], stdin=stdin, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, env=lab.environment, preexec_fn=_hear_interrupts)  # fmt: skip
+            stderr=subprocess.DEVNULL, text=True, env=lab.environment)  # fmt: skip
         self.lines = []
         for line in self.process.stdout:
             self.lines.append(line.strip())

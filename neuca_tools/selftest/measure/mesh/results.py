@@ -141,10 +141,7 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
             if "plan" not in record:
                 waiting.append(record)
                 continue
-            found = read_plan(record["plan"])
-            if plan is not None and not continues(found, plan):
-                raise SelftestError(f'read "{name}": it has two different plans')
-            plan = found
+            plan = _continued(read_plan(record["plan"]), plan, name)
             if began is None:
                 began = _time(record.get("began"))
     if plan is None:
@@ -152,6 +149,13 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
     read = filter(None, (read_row(one, plan) for one in waiting))
     rows = {(row.slot, row.client): row for row in read}
     return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began)
+
+
+def _continued(found: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
+    """The plan that was found in a file after another one. Raises SelftestError."""
+    if before is not None and not continues(found, before):
+        raise SelftestError(f'read "{name}": it has two different plans')
+    return found
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
