@@ -265,12 +265,13 @@ class Lab:
         self.foreign.remember()
         return self.command("neucad", "--once", "--config", self.config_file)
 
-    def start(self, **environment):
-        """The daemon as a process of its own."""
+    def start(self, *prefix, **environment):
+        """The daemon as a process of its own, run by the program `prefix` if there is one."""
         self.applied = True
         self.foreign.remember()
         command = [
             *self.guest.enter,
+            *prefix,
             sys.executable,
             "-m",
             "neuca_tools.commands.neucad",

@@ -8,6 +8,7 @@ It is not installed on the machine, whose NICs it would take over: `setup.sh` un
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -107,6 +108,10 @@ class NetworkManager:
         self._bus.wait(60)
         self._bus.stdout.close()
 
+    def freeze(self, frozen=True) -> None:
+        """From now on it answers nobody, as on a host that is too busy."""
+        self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
     def say(self, *words, check=False):
         """`nmcli`, as its user types it."""
         found = [f"{name}={value}" for name, value in libraries().items()]
@@ -123,6 +128,12 @@ class NetworkManager:
         self.lab.foreign.remember()
         prefix = [*RUN_AGENT, AGENT, str(self.run)]
         return self.lab.command(module, *arguments, prefix=prefix)
+
+    def daemon(self):
+        """The daemon on a host whose udev and managers are its own; it ends when it is killed."""
+        return self.lab.start(
+            *RUN_AGENT[:-2], "--kill-child", *RUN_AGENT[-2:], AGENT, str(self.run)
+        )
 
     def once(self):
         return self.agent("--once", "--config", self.lab.config_file)

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from subprocess import PIPE
 
 import pytest
 from lab import GATEWAY, mac
@@ -165,3 +168,28 @@ def test_router_advertisements_without_their_default_route_in_the_main_table(clo
     assert [one["dev"] for one in cloud.look("-6 route show default")] == ["mgmt0"]
     assert "default" in {one["dst"] for one in cloud.look(f"-6 route show table {TABLE}")}
     cloud.server.kill()
+
+
+# It has the name of systemd-networkd on the bus, and answers nobody.
+SILENT = """import os, sys, dbus.bus
+bus = dbus.bus.BusConnection(os.environ["DBUS_SYSTEM_BUS_ADDRESS"])
+bus.request_name("org.freedesktop.network1")
+print("ready", flush=True)
+sys.stdin.read()"""
+
+
+def test_after_a_manager_gave_no_answer_the_daemon_comes_back_to_it_by_itself(cloud):
+    """Nothing changes meanwhile."""
+    words = [sys.executable, "-c", SILENT]
+    silent = subprocess.Popen(words, env=cloud.environment, stdin=PIPE, stdout=PIPE)
+    assert silent.stdout.readline() == b"ready\n"
+    ask(cloud, static="172.16.0.5", codes=(1,))
+    daemon = cloud.manager.daemon()
+    try:
+        cloud.wait("the first pass", lambda: "pass: " in daemon.log())
+        silent.communicate()
+        cloud.wait("all is well", lambda: cloud.manager.status()["state"] == "ok")
+    finally:
+        daemon.close()
+        silent.kill()
+        silent.communicate()

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from neuca_tools.agent.daemon import Daemon
-from neuca_tools.agent.worker import Job, Worker
+from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.config import Config
 
 
@@ -77,3 +77,19 @@ def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
     daemon._read_worker()
     assert (daemon._worker, daemon._failures) == (None, 1)
     assert daemon._plans.retry is not None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"),
+    [
+        (Outcome(ran=True, passed=True), False),
+        (Outcome(ran=True, passed=True, unheard=True), True),
+        (Outcome(ran=True, passed=True, failed=1), True),
+        (Outcome(), False),
+    ],
+)
+def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
+    daemon, outcome, again
+):
+    daemon._plan_retry(outcome)
+    assert (daemon._plans.retry is not None, daemon._failures) == (again, int(again))

@@ -18,7 +18,7 @@ from neuca_tools.desired.roles import Policy, Roles
 from neuca_tools.model import Device, NetworkState, Owned, Problem
 from neuca_tools.model.effects import Note
 from neuca_tools.plan.operation import Target
-from neuca_tools.plan.operations import SetMtu, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
 from neuca_tools.status.judge import DocumentStatus, Report, find_link, judge
 
 EXAMPLE = """
@@ -105,6 +105,17 @@ def test_what_a_user_changed_by_hand_is_drift():
     assert own(found) == [
         ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
     ]
+
+
+def test_a_manager_that_has_not_read_its_files_is_pending_and_no_drift():
+    agent = small(TWO)
+    agent.run()
+    found = agent.survey()
+    left = (Tell("networkmanager"),)
+    waits = judge("", GOOD, found.resolution, found.have, left, unapplied={mac(2)}, report=PASS)
+    text = "not done yet: let networkmanager read its configuration again"
+    assert waits.data["problems"] == [{"code": "pending", "text": text}]
+    assert (waits.data["state"], waits.exit_code) == ("pending", 3)
 
 
 def test_an_address_more_is_no_drift():
