@@ -142,6 +142,7 @@ def test_a_host_is_heard_for_itself_only(tmp_path):
     assert [row.rate_out for row in run.rows] == [1e9] * 6
 
 
+@pytest.mark.long  # a minute: the coordinator waits for the host to be ready
 def test_a_host_that_says_too_much_is_not_heard_any_more(tmp_path):
     plan = mesh_of(3)
     flood = ["n0: x"] * 1000 + ["n0: " + "y" * 5000]

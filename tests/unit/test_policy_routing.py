@@ -700,9 +700,9 @@ def test_a_nic_that_appears_in_the_middle_of_a_pass_gets_its_route_in_the_tables
     del one.kernel.devices[3]
     usual, survey = one.decide, one.survey()
 
-    def plugged(record):
+    def plugged(record, earlier=None):
         one.kernel.devices.setdefault(3, nic(3))
-        return usual(record)
+        return usual(record, earlier)
 
     one.survey = lambda: survey
     one.decide = plugged
