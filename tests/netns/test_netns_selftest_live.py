@@ -45,7 +45,7 @@ def test_a_person_sees_a_header_and_a_live_line(ends):
     assert [line.split()[0] for line in lines[1:3]] == ["reach", "tcp"], said
     assert [line for line in lines if line.endswith("left")] == []
     assert re.search(r"\r\x1b\[K(reach|tcp) +\d+ s  .*about \d+ s left", said)
-    assert lines[-2].startswith("VERDICT     ")
+    assert re.match(r"(\x1b\[3[123]m)?VERDICT(\x1b\[0m)?     ", lines[-2])
     assert code in (0, 4)
 
 

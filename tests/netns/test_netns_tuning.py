@@ -177,7 +177,10 @@ def test_ignored_and_management_nics_are_left_alone(host):
     refused = host.neuca("tune", "plan", "--interface", "eth2")
     assert (refused.code, refused.err) == (
         2,
-        'neuca: tune --interface "eth2": no dataplane interface here has this name or MAC\n',
+        (
+            'neuca: tune --interface "eth2": no dataplane interface here has this name or MAC\n'
+            "       neuca status lists the interfaces of this host\n"
+        ),
     )
 
 
