@@ -14,7 +14,6 @@ from steps import DOCUMENT, in_force, names, serve
 from test_machine_boot import boot_without_metadata, first_boot
 from test_machine_crash import ANOTHER, converges
 from test_machine_plug import come_and_go, with_more
-from test_machine_vlans import change_both
 
 pytestmark = pytest.mark.chosen
 
@@ -27,7 +26,6 @@ def test_a_guest_with_networkmanager_over_plugs_and_a_power_cut_and_permuted_slo
     guest = guests(image)
     first_boot(guest)
     known = names(guest)
-    change_both(guest, known[mac(1)], (9000,))
     serve(guest, with_more(1)[0], "degraded")
     come_and_go(guest, known, 1)
     guest.unplug(mac(4))
