@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import resource
 import time
+from pathlib import Path
 
 import pytest
 from lab import GATEWAY, mac
 
 from neuca_tools.documents import find_document, parse, redact
-from neuca_tools.documents.platform import combined
+from neuca_tools.documents.platform import combined, gce
 from neuca_tools.errors import DocumentError
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
@@ -82,6 +85,35 @@ def test_no_document_is_costly_to_read(text, reader):
     with contextlib.suppress(DocumentError):
         reader(text.encode())
     assert time.process_time() - began < 15 * max(unit, yardstick())
+
+
+LONG_NUMBER = "9" * 5000  # Python raises ValueError for one with more than 4300 digits
+CORPUS = Path(__file__).parents[1] / "unit/corpus"
+VLAN_NICS = {
+    "networkInterfaces": [{"mac": mac(1)}],
+    "vlanNetworkInterfaces": {LONG_NUMBER: {"5": {}}},
+}
+
+
+@pytest.mark.parametrize("kind", [*READERS, "mode of a bond", gce.NAME])
+def test_no_long_number_in_any_place_ends_a_reader(kind):
+    """In place of each word of each seed of the fuzz targets, and where a number stands for a word."""
+    texts = [path.read_text("utf-8", "replace") for path in sorted((CORPUS / kind).glob("*"))]
+    hostile = [
+        text[: word.start()] + LONG_NUMBER + text[word.end() :]
+        for text in texts
+        for word in re.finditer(r"[\w.:/-]+", text)
+    ]
+    hostile += {
+        "mode of a bond": [f"[bond b0]\nmode = {LONG_NUMBER}\n"],
+        gce.NAME: [json.dumps(VLAN_NICS)],
+    }.get(kind, [])
+    assert hostile
+    for text in hostile:
+        with contextlib.suppress(DocumentError):
+            READERS.get(kind, read_platform(kind) if kind == gce.NAME else read_neuca)(
+                text.encode()
+            )
 
 
 @pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)

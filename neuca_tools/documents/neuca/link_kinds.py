@@ -131,12 +131,8 @@ def _number(low: int, high: int) -> Callable[[str], str]:
 def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
     """A reader of one of the words; with `numbers`, of its number in the kernel too."""
 
-    def read(text: str) -> str:
-        if numbers and text.isdecimal() and int(text) < len(words):
-            return words[int(text)]
-        return values.word(text, words)
-
-    return read
+    numbered = {str(number): word for number, word in enumerate(words) if numbers}
+    return lambda text: numbered.get(text) or values.word(text, words)
 
 
 def _host(text: str) -> str:

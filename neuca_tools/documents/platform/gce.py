@@ -41,11 +41,12 @@ def read(root: Part) -> PlatformDocument:
 
 def _vlans(root: Part, nics: list[Draft]) -> Iterator[Draft]:
     """The VLAN NICs: an object by number of the parent NIC, then by VLAN ID."""
+    numbered = {str(number): nic for number, nic in enumerate(nics)}
     for index, group in root.named("vlanNetworkInterfaces"):
-        if not index.isdecimal() or int(index) >= len(nics):
+        if index not in numbered:
             group.fault("", index, "there is no NIC with this number, ignoring its VLANs")
             continue
-        mac = nics[int(index)].key.mac
+        mac = numbered[index].key.mac
         for number in group.tree:
             vlan = group.child(number).about(mac)
             tag = vlan.made("", number, values.vlan_id)
