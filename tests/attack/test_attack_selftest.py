@@ -7,12 +7,14 @@ from __future__ import annotations
 import contextlib
 import struct
 import sys
+from pathlib import Path
 
 import attacker
 import frames
+import hostile_peer
 import pytest
 import stranger
-from ends import FAR, LONG, MAIN, NEAR, PORT, TCP
+from ends import FAR, LONG, MAIN, NEAR, PORT, SECRET, TCP
 
 UNREACHABLE, BUSY = 8, 9  # neuca-selftest(1)
 DEEP = b'{"nonce":' + b"[" * 2000 + b"]" * 2000 + b"}"
@@ -116,6 +118,31 @@ def test_iperf3_of_a_helper_runs_without_privileges_and_takes_nobody_else(ends):
     assert found
     assert {int(one) for one in found} & {0} == set()
     test.wait(LONG)
+
+
+HARMFUL = {
+    "net.ipv4.tcp_rmem": "1 1 1",
+    "net.ipv4.tcp_wmem": "4096 16384 65535",
+    "net.ipv4.tcp_max_syn_backlog": "1",
+    "net.core.somaxconn": "128",  # allowed, but less than the present value
+    "net.ipv4.tcp_mtu_probing": "9",
+}
+
+
+def test_a_peer_with_the_secret_sets_no_sysctl_that_harms_the_host(ends):
+    ends.serve()
+    paths = [f"/proc/sys/{name.replace('.', '/')}" for name in HARMFUL]
+    before = ends.lab.run("cat", *paths, where=ends.lab.outside).out
+    script = (
+        f"import sys; sys.path.insert(0, {str(Path(hostile_peer.__file__).parent)!r}); import hostile_peer\n"
+        f"client = hostile_peer.client({FAR!r}, {PORT + 1}, {SECRET.strip().encode()!r})\n"
+        f"for name, value in {HARMFUL!r}.items():\n"
+        "    client.send({'ask': 'set', 'sysctls': {name: value}}); print(client.receive())\n"
+        "client.send({'ask': 'keep'}); client.receive()\n"
+    )
+    out = ends.lab.run(sys.executable, "-c", script).out.splitlines()
+    assert [one for one in out if "error" not in one] == []
+    assert ends.lab.run("cat", *paths, where=ends.lab.outside).out == before
 
 
 IPERF3 = """for place in /proc/[0-9]*; do

@@ -33,9 +33,10 @@ from neuca_tools.selftest.measure.iperf.plans import (
     loss_free,
     next_rate,
 )
-from neuca_tools.selftest.measure.iperf.trial import Trial, advised, ends
+from neuca_tools.selftest.measure.iperf.trial import NAMES, Trial, advised, ends
 from neuca_tools.selftest.measure.probes.path_mtu import largest
 from neuca_tools.selftest.measure.program import Ended
+from neuca_tools.tuning.allowed_sysctls import value_reason
 from neuca_tools.tuning.layer import CONGESTION, Layer, Value
 
 PEER = ip_address("172.16.0.2")
@@ -449,7 +450,20 @@ def test_whom_an_advice_is_for(end, direction, expected):
 def test_nothing_else_is_tried_for_anybody():
     with pytest.raises(ApplyError) as raised:
         Trial().set({"net.core.rmem_max": "1", "net.ipv4.ip_forward": "1"})
-    assert raised.value.text == "set net.ipv4.ip_forward: the self-test does not set this sysctl"
+    assert raised.value.text == (
+        "set net.ipv4.ip_forward: the self-test does not set this sysctl, or not to this value"
+    )
+
+
+def test_no_value_is_tried_that_a_document_must_not_have():
+    for name, bounds in NAMES.items():
+        for add in range(2):
+            value = " ".join(str(most + add) for most in bounds)
+            refused = value_reason(name.replace(".", "/"), value) is not None
+            assert (refused, advised(finding({name: value}))) == (
+                bool(add),
+                {} if add else {name: value},
+            )
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,27 @@ from neuca_tools.selftest.measure.host.facts import SWAP
 
 # The factor by which the rate has to improve for the settings to be kept.
 BETTER = 1.1
-# The sysctls that recommendations contain. No others are set, not even for a peer with the secret.
-NAMES = frozenset(
-    "net.ipv4.tcp_rmem net.ipv4.tcp_wmem net.ipv4.tcp_mtu_probing net.core.rmem_max"
-    " net.core.wmem_max net.core.rmem_default net.core.wmem_default net.core.netdev_max_backlog"
-    " net.core.netdev_budget net.core.netdev_budget_usecs net.core.somaxconn"
-    " net.ipv4.tcp_max_syn_backlog net.ipv4.ipfrag_high_thresh net.ipv4.neigh.default.gc_thresh1"
-    " net.ipv4.neigh.default.gc_thresh2 net.ipv4.neigh.default.gc_thresh3".split()
-)
+_INT, _MIB = 2**31 - 1, 2**20
+# The sysctls that recommendations contain, with the highest value of each number: that of
+# `tuning.allowed_sysctls`. No others are set, not even for a peer with the secret.
+NAMES: Mapping[str, tuple[int, ...]] = {
+    "net.ipv4.tcp_rmem": (_MIB, 64 * _MIB, _INT),
+    "net.ipv4.tcp_wmem": (_MIB, 64 * _MIB, _INT),
+    "net.ipv4.tcp_mtu_probing": (2,),
+    "net.core.rmem_max": (_INT,),
+    "net.core.wmem_max": (_INT,),
+    "net.core.rmem_default": (64 * _MIB,),
+    "net.core.wmem_default": (64 * _MIB,),
+    "net.core.netdev_max_backlog": (1000000,),
+    "net.core.netdev_budget": (10000,),
+    "net.core.netdev_budget_usecs": (100000,),
+    "net.core.somaxconn": (65535,),
+    "net.ipv4.tcp_max_syn_backlog": (_MIB,),
+    "net.ipv4.ipfrag_high_thresh": (1024 * _MIB,),
+    "net.ipv4.neigh.default.gc_thresh1": (_MIB,),
+    "net.ipv4.neigh.default.gc_thresh2": (_MIB,),
+    "net.ipv4.neigh.default.gc_thresh3": (_MIB,),
+}
 VALUE = re.compile(r"[0-9]{1,12}( [0-9]{1,12}){0,2}")
 
 
@@ -46,11 +59,22 @@ def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
 
 
 def _allowed(name: str, value: str) -> bool:
-    return name in NAMES and bool(VALUE.fullmatch(value))
+    bounds = NAMES.get(name, ())
+    if not VALUE.fullmatch(value) or len(value.split()) != len(bounds):
+        return False
+    return all(int(number) <= most for number, most in zip(value.split(), bounds))
+
+
+def _lowers(before: str, value: str) -> bool:
+    return any(int(new) < int(old) for new, old in zip(value.split(), before.split()))
 
 
 class Trial:
-    """The sysctls that were set, with their original values."""
+    """The sysctls that were set, with their original values.
+
+    Only a higher value than the present one is set: recommendations contain no others, so a lower
+    one comes from a peer that means harm.
+    """
 
     def __init__(self) -> None:
         self._before: dict[str, str] = {}
@@ -59,12 +83,17 @@ class Trial:
         """Set all of them, or none. Raises ApplyError."""
         refused = sorted(name for name, value in sysctls.items() if not _allowed(name, value))
         if refused:
-            raise ApplyError(f"set {refused[0][:80]}: the self-test does not set this sysctl")
+            raise ApplyError(
+                f"set {refused[0][:80]}: the self-test does not set this sysctl,"
+                " or not to this value"
+            )
         try:
             for name, value in sysctls.items():
                 before = sysctl.read(name.translate(SWAP))
                 if before is None:
                     raise ApplyError(f"set {name}: there is no such setting here")
+                if _lowers(before, value):
+                    raise ApplyError(f"set {name}: {value} is less than the present {before}")
                 self._before.setdefault(name, before)
                 sysctl.write(name.translate(SWAP), value)
         except ApplyError:
