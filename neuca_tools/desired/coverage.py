@@ -14,8 +14,8 @@ from ipaddress import collapse_addresses, ip_network
 from typing import Any
 
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import Address, LinkKey, LinkRequest, Network, Owned, Route, RouteRequest
-from neuca_tools.model.routing import MAIN_TABLE
+from neuca_tools.model import Address, LinkKey, LinkRequest, Network, Owned, RouteRequest, World
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
@@ -72,12 +72,24 @@ def _size(networks: Iterable[Network]) -> int:
     return sum(1 << (network.max_prefixlen - network.prefixlen) for network in networks)
 
 
-def asked(
-    requests: Mapping[LinkKey, LinkRequest], routes: Iterable[RouteRequest], roles: Roles
-) -> frozenset[Network]:
-    """Every network that the requests would put into the routing table, refused or not.
+def shared_tables(world: World) -> frozenset[int]:
+    """The main table and those that rules of other programs lead to.
 
-    It depends on the texts and the roles, not on which NICs are there.
+    Any packet may be routed by these, also one of the management NIC.
+    """
+    led = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
+    return frozenset({*led, MAIN_TABLE})
+
+
+def asked(
+    requests: Mapping[LinkKey, LinkRequest],
+    routes: Iterable[RouteRequest],
+    roles: Roles,
+    tables: Collection[int],
+) -> frozenset[Network]:
+    """Every network that the requests would put into one of these tables, refused or not.
+
+    It depends on the texts, the roles and the tables, not on which NICs are there.
     """
     connected = {
         address.network
@@ -86,9 +98,7 @@ def asked(
         for address in request.addresses
     }
     led = {
-        route.to
-        for route in routes
-        if route.state == "present" and route.traits.table == MAIN_TABLE
+        route.to for route in routes if route.state == "present" and route.traits.table in tables
     }
     return frozenset(connected | led)
 
@@ -96,17 +106,17 @@ def asked(
 def kept(
     owned: Iterable[tuple[LinkKey, Address]],
     removable: Owned,
-    routes: Iterable[Route],
-    protocol: int,
+    world: World,
+    tables: Collection[int],
 ) -> frozenset[Network]:
-    """The networks of an earlier document that this one does not take away.
-
-    `protocol`: the rtm_protocol of our routes.
-    """
+    """The networks of an earlier document in these tables that this one does not take away."""
     connected = {
         address.network for key, address in owned if (key, address) not in removable.addresses
     }
-    routed = {route.to for route in routes if route.protocol == protocol and not removable.routes}
+    if removable.routes:
+        return frozenset(connected)
+    ours = (one for one in (*world.routes, *world.tables) if one.protocol == ROUTE_PROTOCOL)
+    routed = {route.to for route in ours if route.traits.table in tables}
     return frozenset(connected | routed)
 
 

@@ -39,7 +39,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Choice
+from neuca_tools.model.routing import MAIN_TABLE, Choice
 from neuca_tools.tuning import Layer, allowed_sysctls, tune
 
 
@@ -209,8 +209,9 @@ def _limits(
 ) -> Fence:
     """What requests may not take over, and how many public addresses they may have together."""
     requests, roles = layers.requests, layers.roles
-    kept = coverage.kept(record.owned.addresses, removable, world.routes, ROUTE_PROTOCOL)
-    asked = coverage.asked(requests, layers.routes, roles)
+    tables = coverage.shared_tables(world)
+    kept = coverage.kept(record.owned.addresses, removable, world, tables)
+    asked = coverage.asked(requests, layers.routes, roles, tables)
     return fence(
         world,
         roles,

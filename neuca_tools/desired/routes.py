@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, replace
-from neuca_tools.desired.coverage import SHORTEST_PREFIX
+from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     Address,
@@ -120,8 +120,7 @@ class _Finder:
             if other.protocol != ROUTE_PROTOCOL
         }
         self.vrfs: Mapping[int, str] = NO_VRFS
-        # Tables that somebody else's rules lead to: any packet may be routed by these.
-        self._used = {seen.rule.table for seen in world.rules if seen.protocol != ROUTE_PROTOCOL}
+        self._shared = shared_tables(world)
 
     def hop(self, route: RouteRequest, own: Container[Host]) -> tuple[Optional[Hop], Optional[str]]:
         """The route as it can be set, or None and the reason why it cannot."""
@@ -153,7 +152,7 @@ class _Finder:
         name = self.vrfs.get(route.traits.table)
         if name:
             return f'the table {route.traits.table} is that of the VRF "{name}", which is not ours'
-        if route.traits.table not in self._used | {MAIN_TABLE}:
+        if route.traits.table not in self._shared:
             return None
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
             return "a prefix of length 0 or 1 would take the default route's place"

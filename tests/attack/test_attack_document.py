@@ -242,6 +242,27 @@ def test_no_route_of_any_type_or_table_takes_over_the_management_nic(host, to, k
         assert reachable(host)
 
 
+@pytest.mark.parametrize("kind", ["quarters", "sixteenths", "by six"])
+def test_no_union_of_routes_takes_over_a_table_that_another_programs_rule_leads_to(host, kind):
+    """Such as that of a VPN, or those for the address of the management NIC that clouds' programs make."""
+    for family, source, gateway in (
+        ("-4", "192.0.2.10", GATEWAY),
+        ("-6", "2001:db8:ffff::10", GATEWAY6),
+    ):
+        host.ip(f"{family} rule add from {source} lookup 100 pref 500")
+        host.ip(f"{family} route add default via {gateway} dev mgmt0 table 100")
+    hop = {4: "172.16.0.254", 6: "fd00:16::fe"}
+    text = "".join(f"{to} = {hop[6 if ':' in to else 4]} table 100\n" for to in HALVES[kind])
+    assert host.once(f"{NIC}[routes]\n{text}").code != 0
+    for to, source in (
+        ("8.8.8.8", "192.0.2.10"),
+        ("203.1.0.1", "192.0.2.10"),
+        ("2600::1", "2001:db8:ffff::10"),
+    ):
+        family = "-6" if ":" in to else "-4"
+        assert host.look(f"{family} route get {to} from {source}")[0]["dev"] == "mgmt0"
+
+
 @pytest.mark.parametrize("address", ["192.0.2.10/24", f"{GATEWAY}/24", f"{SERVICE}/16"])
 def test_a_gateway_makes_no_guarded_address_possible(host, address):
     before = ways(host)
