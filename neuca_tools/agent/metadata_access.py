@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from neuca_tools.backends import hostid, outlook
@@ -13,7 +13,7 @@ from neuca_tools.dataclass import replace
 from neuca_tools.desired import bindings
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import stack
-from neuca_tools.desired.outlets import is_void, outlets, pinned, strangers
+from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned, strangers
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
 from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere
@@ -41,10 +41,21 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         # Which NIC is for management, or which service has answered, must not be guessed.
         return replace(around, blocked=UNREADABLE.format(error.text))
     world = outlook.look()
-    own = {str(address.ip) for found in world.addresses.values() for address in found}
+    around = _through(world, config, _origin(config, specs, machine), around, record)
+    is_local = around.origin is not None and not around.origin.mac
+    return replace(around, own=frozenset(_own(world, around.outlets, is_local)))
+
+
+def _through(
+    world: World,
+    config: Config,
+    origin: Optional[Origin],
+    around: Surroundings,
+    record: Record,
+) -> Surroundings:
+    """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
-    around = replace(around, own=frozenset(own), nics=frozenset(nics))
-    origin = _origin(config, specs, machine)
+    around = replace(around, nics=frozenset(nics))
     if origin is None:
         return replace(around, outlets=_candidates(config, world, record))
     around = replace(around, origin=origin, outlets=pinned(origin, world, record))
@@ -55,6 +66,18 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         return replace(around, blocked=blocked)
     others = _candidates(config, world, record, origin)
     return replace(around, origin=None, outlets=others, blocked=blocked)
+
+
+def _own(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:
+    """The addresses of this host at which a service of its own may be requested.
+
+    Not one of a NIC that is not for management, as a DHCP server there may have chosen it, unless
+    a service of this host is the one that has answered (`is_local`).
+    """
+    usable = {outlet.name for outlet in outlets if outlet.likely}
+    for device in world.devices.values():
+        if is_local or device.name in usable or not name_of(world, device):
+            yield from (str(address.ip) for address in world.addresses.get(device.index, ()))
 
 
 def _policy(config: Config) -> Policy:

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import frames
 import pytest
 from attacker import SERVICES
 from lab import MANAGEMENT_MAC, SERVICE, mac
+from metadata import Metadata, listener
 
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 EVIL = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n[scripts]\nbootscript = #!/bin/sh\n"
@@ -89,5 +92,23 @@ def test_a_service_that_answers_through_the_dataplane_too_is_not_asked(victim):
     guest.ip("route del 169.254.169.254/32 dev dp1 metric 1")
     assert evil.asked() == []
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
+    service.recover()
+    assert guest.once().code == 0
+
+
+@pytest.mark.parametrize("platform", [{}, {"tokens": False}], ids=["v2", "v1"])
+def test_a_lease_of_the_services_address_makes_no_service_of_the_guests_own_web_server(
+    victim, platform
+):
+    """A DHCP server of the dataplane gives dp1 that address, and anybody may put pages on the web server."""
+    guest, _, service = victim
+    service.mode = "hang"
+    with contextlib.closing(Metadata(listener(guest.guest.enter, "0.0.0.0", 80), EVIL)) as pages:
+        pages.tokens = platform.get("tokens", True)
+        guest.ip(f"address add {SERVICE}/32 dev dp1")
+        guest.once()
+        guest.ip(f"address del {SERVICE}/32 dev dp1")
+        assert pages.requests == []
+    assert "172.16.1.1/24" in guest.addresses("dp1")
     service.recover()
     assert guest.once().code == 0
