@@ -32,6 +32,8 @@ FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
 # RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
 SMALLEST_MTU, LARGEST_MTU = 1280, 65535
 EVERYTHING = IPv4Network("0.0.0.0/0")
+# Azure's wireserver, Alibaba's metadata service.
+PLATFORM_HOSTS = (IPv4Address("168.63.129.16"), IPv4Address("100.100.100.200"))
 LARGEST = 1 << 16  # bytes of a file
 
 
@@ -141,8 +143,11 @@ def refusal(address: IPv4Interface, index: int, world: World, before: str = "") 
     gateways = {
         route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
     }
-    if address.ip in METADATA_HOSTS or address.ip in gateways:
+    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS) or address.ip in gateways:
         return f"it would take over {address.ip}, which is reached through the management NIC"
+    if address.ip.is_link_local:
+        # Clouds have DNS and NTP servers there.
+        return "it is link-local, which none from a server is (RFC 3927, 1.6)"
     return ""
 
 

@@ -25,6 +25,7 @@ REFUSED_NAMES = (
 )
 REFUSED_BUSES = {
     "usb": "it is a USB device",
+    "firewire": "it is a FireWire device",
     "mmc": "it is a memory card",
     "memstick": "it is a memory card",
 }

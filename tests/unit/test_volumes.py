@@ -69,6 +69,10 @@ OTHERS = {
                "platform mmc block"),
         "it is a memory card",
     ),
+    "FireWire": (
+        device("sdb", (*PCI, "fw1", "fw1.0", *SCSI), "pci firewire scsi"),
+        "it is a FireWire device",
+    ),
     "Thunderbolt": (
         device("nvme2n1", (*PCI, "nvme", "nvme2"), "pci nvme", removable=True),
         "it can be unplugged by a user",
