@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import secrets
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
@@ -269,10 +270,10 @@ class Coordinator:
 
     def _arrived(self, name: str, clock: object) -> None:
         """A host is ready, unless its clock is ahead even of the time at which this arrived."""
-        ahead: Optional[float] = None
-        if isinstance(clock, (int, float)) and not isinstance(clock, bool):
-            ahead = clock - time.time()
-        if ahead is None or not ahead < self.plan.guard / 2:
+        if isinstance(clock, bool) or not isinstance(clock, (int, float)):
+            clock = math.inf
+        # Not a difference: an integer can be too large for a float. False for NaN too.
+        if not clock < time.time() + self.plan.guard / 2:
             self._hosts.refused[name] = "its clock is ahead, it has no tests"
         else:
             self._hosts.ready.add(name)
