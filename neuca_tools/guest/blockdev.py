@@ -31,9 +31,10 @@ NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
 # configuration of the host, nor at SHARED, where they would hide the state of the host.
 SYSTEM = (
     *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32"),
-    *("proc", "root", "run", "sbin", "sys", "usr", "var/lib/neuca"),
+    *("proc", "root", "run", "sbin", "sys", "usr", "var/lib/neuca", "var/spool/cron"),
+    *(f"var/lib/{name}" for name in ("cloud", "dpkg", "rpm", "systemd")),
 )
-SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"))
+SHARED = (Path("/"), Path("/var"), Path("/var/lib"), Path("/var/log"), Path("/var/spool"))
 # _netdev: the disk is unmounted before the network is stopped (systemd.mount(5)). nosuid, nodev:
 # no set-user-ID program or device node on the disk gives anybody root here.
 OPTIONS = "_netdev,nosuid,nodev"
@@ -142,21 +143,27 @@ def make(device: Path, kind: str, options: str) -> None:
 def mount(found: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `found` are its signatures, as `signatures` returns them. Raises ApplyError.
+    `found` are its signatures, as `signatures` returns them. The place is checked again: while the
+    file system was made, a user to whom a directory on the way belongs could put a link there.
+    Raises ApplyError.
     """
     what = f"mount {name} at {place}"
-    uuid = found.get("UUID")
+    uuid, real = found.get("UUID"), check_place(place)
     if not uuid:
         raise ApplyError(f"{what}: what it carries has no UUID")
     with applying(what):
-        make_directory(Path(place))
+        make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()
     same = programs.run(what, [*find, f"UUID={uuid}"], LOOK)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
-    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", place], LOOK)
-    if Mount(number(name), os.path.realpath(place)) not in mounts():
-        raise ApplyError(f"{what}: another disk is there now")
+    before = mounts()
+    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], LOOK)
+    if Mount(number(name), real) not in mounts():
+        for one in mounts():
+            if one not in before and one.device == number(name):
+                unmount(one.place)
+        raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
 def unmount(place: str) -> None:
@@ -164,9 +171,10 @@ def unmount(place: str) -> None:
     programs.run(f"unmount {place}", ["umount", place], LOOK)
 
 
-def check_place(place: str) -> None:
-    """Raises RefusedError for a directory of the system, also if a symbolic link leads there."""
+def check_place(place: str) -> str:
+    """The path without symbolic links. Raises RefusedError for a directory of the system."""
     real = Path(os.path.realpath(place))
     system = [Path("/", name) for name in SYSTEM]
     if real in SHARED or any(one == real or one in real.parents for one in system):
         raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")
+    return str(real)

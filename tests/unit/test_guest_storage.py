@@ -144,8 +144,10 @@ def test_what_only_changes_the_new_file_system_is_allowed(kind, text, words):
 
 
 @pytest.mark.parametrize(
-    "place", ["/", "/etc", "/etc/ssh", "/usr/local", "/var", "/var/lib", "/root/.ssh", "/var/run/x"]
-)
+    "place",
+    ["/", "/etc", "/etc/ssh", "/usr/local", "/var", "/var/lib", "/root/.ssh", "/var/run/x",
+     "/var/spool", "/var/spool/cron/crontabs", "/var/lib/cloud/seed/nocloud", "/var/lib/dpkg"],
+)  # fmt: skip
 def test_nothing_is_mounted_over_the_system(place):
     with pytest.raises(blockdev.RefusedError) as caught:
         blockdev.check_place(place)
@@ -166,6 +168,19 @@ def test_a_link_to_a_directory_of_the_system_is_no_way_round(tmp_path):
         blockdev.check_place(f"{tmp_path}/link/x")
     text = f"nothing is mounted at {tmp_path}/link/x: /etc/x is a directory of the system"
     assert caught.value.text == text
+
+
+def test_a_link_that_was_put_there_while_the_file_system_was_made_leads_nowhere(tmp_path):
+    """A local user to whom a directory on the way belongs has that long for it."""
+    place = tmp_path / "place"
+    place.mkdir()
+    blockdev.check_place(str(place))
+    place.rmdir()
+    place.symlink_to("/etc/neuca-nonesuch")
+    with pytest.raises(blockdev.RefusedError) as caught:
+        blockdev.mount({"UUID": "0"}, "nonesuch", str(place))
+    text = f"nothing is mounted at {place}: /etc/neuca-nonesuch is a directory of the system"
+    assert (caught.value.text, Path("/etc/neuca-nonesuch").exists()) == (text, False)
 
 
 def test_a_disk_cannot_make_anybody_root():
