@@ -16,14 +16,23 @@ EXIT_INVALID = 78
 class NeucaError(Exception):
     """Base class of all errors that the agent raises.
 
-    `text` says what was tried, on what, and why it failed. `hint` says what a person can do, and is
-    empty if there is nothing to suggest.
+    `text` says what was tried, on what, and why it failed. It is one line, and what is not
+    printable in it is escaped: errors quote what others sent, and are printed and logged. `hint`
+    says what a person can do, and is empty if there is nothing to suggest.
     """
 
     def __init__(self, text: str, hint: str = "") -> None:
+        if not text.isprintable():
+            text = "".join(map(_escaped, text))
         super().__init__(text)
         self.text = text
         self.hint = hint
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 class UsageError(NeucaError):

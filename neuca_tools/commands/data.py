@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Optional
 
@@ -16,6 +17,7 @@ from neuca_tools.documents import get
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError
 from neuca_tools.files import read_bytes
 from neuca_tools.model import Document
+from neuca_tools.model.printable import plain_lines
 from neuca_tools.sources import Session, SourceSpec, fetch_path
 from neuca_tools.state.active_document import Intake, confirmed
 
@@ -69,10 +71,15 @@ def _print_lines(lines: list[str]) -> int:
 
 
 def _print_or_fail(text: Optional[str], otherwise: str = NOT_FOUND) -> int:
-    """Print the text; if it is None, print `otherwise` and return EXIT_FAILED."""
+    """Print the text; if it is None, print `otherwise` and return EXIT_FAILED.
+
+    Programs get it as it is, a terminal no control characters but tabs and line ends.
+    """
     if text is None:
         print(otherwise)
         return EXIT_FAILED
+    if sys.stdout.isatty():
+        text = "\t".join(map(plain_lines, text.split("\t")))
     print(text)
     return EXIT_OK
 

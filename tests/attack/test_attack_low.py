@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 import resource
+import sys
 import time
 from pathlib import Path
 
@@ -145,6 +146,48 @@ def test_nothing_that_is_shown_has_an_escape(guest, words):
         done = guest.neuca(*words)
         assert "\x1b" not in done.out + done.err
     guest.once(NIC)
+
+
+TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+@pytest.mark.parametrize("words", [("user-data",), ("routes",), ("get", "host_name"), ("all-user-scripts",)],
+                         ids=lambda one: one[0])  # fmt: skip
+def test_a_terminal_gets_no_escape_with_what_the_document_has(guest, words):
+    """A program that reads the output gets it as it is."""
+    guest.document(
+        f"{NIC}[global]\nhost_name = {ESCAPE}\n[routes]\nx = {ESCAPE}\n[scripts]\na = #!{ESCAPE}\n"
+    )
+    guest.once()
+    shown = guest.neuca(*words, prefix=(sys.executable, "-c", TERMINAL))
+    assert "\x1b" not in shown.out + shown.err
+    assert "\\x1b[2J" in shown.out
+    assert "\x1b[2J" in guest.neuca(*words).out
+    guest.once(NIC)
+
+
+SEEDS = {
+    "place": 'seedfrom: "\\e]0;evil\\a\\nneuca: all is well"\n',
+    "URL": 'seedfrom: "http://\\e[2J/"\n',
+    "id": 'instance-id: "\\e[2J"\nseedfrom: http://192.0.2.77/\n',
+    "YAML": "!<\x85\u202e> x\n",
+    "tag": "{a: !<tag:\\e[2J> x, seedfrom: b}\n",
+}
+
+
+@pytest.mark.parametrize("about", SEEDS.values(), ids=SEEDS)
+def test_nothing_that_a_source_says_reaches_the_terminal_or_the_log_unescaped(
+    guest, tmp_path, about
+):
+    """An error message quotes it, and is one line."""
+    for name, text in (("user-data", NIC), ("meta-data", about)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    guest.configure(sources=f"nocloud={tmp_path}", timeout=1)
+    said = [guest.once(), *(guest.neuca(word) for word in ("plan", "apply", "status"))]
+    for done in said:
+        text = done.out + done.err
+        assert [one for one in text if not one.isprintable() and one != "\n"] == [], text
+        assert "\nneuca: all is well" not in text
 
 
 def test_no_route_takes_over_the_management_gateway_for_what_it_routes(guest):
