@@ -87,7 +87,7 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
         if content is None:
             faults.append(
                 f'profile "{name}": there is no such profile, '
-                f'in "{directory}" or among those shipped'
+                f'in "{directory}" or among the profiles of the package'
             )
         elif len(content) > LARGEST:
             faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.stay and not arguments.guest:
-        raise ArgumentsError("--stay: it is for --guest only")
+        raise ArgumentsError("--stay: it requires --guest")
     config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
@@ -83,7 +83,7 @@ def _end_trial(config: Config) -> None:
     try:
         if trial_file.recover(config):
             print(
-                "neuca: a trial was interrupted by a boot, its record is dropped", file=sys.stderr
+                "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )
     except ApplyError as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)

@@ -36,8 +36,14 @@ LISTED = "neuca status lists the interfaces of this host"  # a hint
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
-def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
-    """Run a command and return its exit code; print an error on one line, its hint on another."""
+def guarded(
+    run: Callable[[Any], int], arguments: argparse.Namespace, program: str = "neuca"
+) -> int:
+    """Run a command and return its exit code; print an error on one line, its hint on another.
+
+    The messages of the command begin with the name of the program.
+    """
+    arguments.program = program
     for stream in (sys.stdout, sys.stderr):
         # The name of an interface may not be valid UTF-8.
         if isinstance(stream, io.TextIOWrapper):
@@ -48,7 +54,7 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     except NeucaError as error:
         if isinstance(error, ArgumentsError) and "usage" in arguments:
             print(arguments.usage(), end="", file=sys.stderr)
-        print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
+        print(f"{prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
         return _exit_code(error)
@@ -58,6 +64,11 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         # The interpreter flushes standard output again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def prefix(arguments: argparse.Namespace) -> str:
+    """What messages begin with: the name of the program that `guarded` was called with."""
+    return str(getattr(arguments, "program", "neuca"))
 
 
 @contextmanager
@@ -125,7 +136,7 @@ def configuration(
         for fault in config.faults:
             if fault.severity == "note" and not shown:
                 continue
-            print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+            print(f"{prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 
 

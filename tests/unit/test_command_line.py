@@ -56,7 +56,7 @@ def test_the_daemon_uses_the_same_prefix(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["get", "a", "b", "c"], "get: give a field, or a section and a field"),
+        (["get", "a", "b", "c"], "get: expected a field, or a section and a field"),
     ],
 )
 def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path, words, message):
@@ -100,7 +100,7 @@ def test_the_daemon_takes_one_step_at_a_time(capsys, words):
 def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
     assert agent.main(["--stay"]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
-    assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it is for --guest only")
+    assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it requires --guest")
 
 
 def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):
