@@ -17,7 +17,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with EXIT_USAGE."""
         print(self.format_usage(), end="", file=sys.stderr)
+        from neuca_tools.model.printable import plain_lines
+
         # The messages of neucad and neuca look alike.
         program = self.prog.split()[0].replace("neucad", "neuca")
-        print(f"{program}: {message}", file=sys.stderr)
+        print(f"{program}: {plain_lines(message)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)

@@ -48,6 +48,12 @@ def test_a_wrong_option_gets_the_usage_of_its_own_subcommand(capsys, words, usag
     assert (first[: len(usage)], last) == (usage, f"neuca: {message}")
 
 
+def test_a_wrong_word_cannot_control_the_terminal(capsys):
+    assert refused(capsys, "sta\x1b[2Jtus")[-1] == (
+        'neuca: there is no command "sta\\x1b[2Jtus"; did you mean "status"?'
+    )
+
+
 def test_the_daemon_uses_the_same_prefix(capsys):
     first, *_, last = refused(capsys, "--no-such", program=agent.main)
     assert (first[:18], last) == ("usage: neucad [-h]", "neuca: unrecognized arguments: --no-such")
