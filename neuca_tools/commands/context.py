@@ -36,14 +36,8 @@ LISTED = "neuca status lists the interfaces of this host"  # a hint
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
-def guarded(
-    run: Callable[[Any], int], arguments: argparse.Namespace, program: str = "neuca"
-) -> int:
-    """Run a command and return its exit code; print an error on one line, its hint on another.
-
-    The messages of the command begin with the name of the program.
-    """
-    arguments.program = program
+def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code; print an error on one line, its hint on another."""
     for stream in (sys.stdout, sys.stderr):
         # The name of an interface may not be valid UTF-8.
         if isinstance(stream, io.TextIOWrapper):
@@ -67,7 +61,7 @@ def guarded(
 
 
 def prefix(arguments: argparse.Namespace) -> str:
-    """What messages begin with: the name of the program that `guarded` was called with."""
+    """What messages begin with: the `program` of the arguments, or "neuca" if there is none."""
     return str(getattr(arguments, "program", "neuca"))
 
 

@@ -41,7 +41,8 @@ def main(words: Sequence[str]) -> int:
 
 
 def _guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
-    return guarded(run, arguments, parsers.PROGRAM)
+    arguments.program = parsers.PROGRAM  # the prefix of its messages
+    return guarded(run, arguments)
 
 
 def _misspelt(word: str) -> str:
