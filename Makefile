@@ -28,7 +28,7 @@ demo: ## the main job for real, in private network namespaces, in under a minute
 # package stays with one worker (tests/conftest.py).
 test: ## every tier, without what takes long: half an hour on two processors
 	@tests/setup.sh $(notdir $(TIERS)) parallel
-	@tiers=$$(tests/able $(TIERS)) && $(ALL) -m "not long" $$tiers
+	@tiers=$$(tests/able $(TIERS)) && NEUCA_EXAMPLES=25 $(ALL) -m "not long" $$tiers
 
 test-all: ## everything: hours
 	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"

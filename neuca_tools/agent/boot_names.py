@@ -327,8 +327,7 @@ def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Rol
     ]
     for name, wish in wrong:
         log.error(
-            'rename "%s" to "%s": it is in use already, '
-            "and this kernel renames no device that is up",
+            'rename "%s" to "%s": it is in use, and this kernel cannot rename a device that is up',
             name,
             wish,
         )

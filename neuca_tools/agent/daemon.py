@@ -125,7 +125,7 @@ class Daemon:
             self._start_what_is_due(now)
         elif ends is not None and now >= ends and self._busy():
             log.error(
-                "a pass took longer than %g s (command-timeout): it is killed",
+                "a pass took longer than %g s (command-timeout), killing it",
                 self.config.command_timeout,
             )
             self._end()
@@ -346,7 +346,7 @@ class Daemon:
             getattr(log, LEVELS[fault.severity])("%s", fault.text)
         self._job = replace(self._job, config=self.config)
         self._plans.poll = self._plans.events = time.monotonic()
-        log.info("configuration read again")
+        log.info("configuration reloaded")
 
     def _feed_watchdog(self, now: float) -> None:
         if self._alive is not None and "watchdog" in self._plans.due(now):

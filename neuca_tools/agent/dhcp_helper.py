@@ -14,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, end, forget, mark_process
+from neuca_tools.backends.dhcpclients import (
+    GONE,
+    LARGEST,
+    PATH,
+    end,
+    forget,
+    mark_process,
+    noted_process,
+    process_note,
+)
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, write_files
 
@@ -48,7 +57,7 @@ def become(path: Path, is_plain: bool) -> None:
         mark_process(path, os.getpid())
     request = _request(path)
     words = _prepared(path, request)
-    write_files({path.with_suffix(".pid"): str(os.getpid()).encode()})
+    write_files({path.with_suffix(".pid"): process_note(os.getpid())})
     _unconfine()
     with applying(f'run "{words[0]}"'):
         os.execve(words[0], words, _environment(path))
@@ -125,9 +134,9 @@ def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
 
 def _release(gone: Path) -> None:
     """SIGALRM has dhcpcd release its lease and end (dhcpcd(8), --release)."""
-    words = (read_bytes(gone.with_suffix(".pid"), 64) or b"").split()
-    if words and words[0].isdigit():
-        end(int(words[0]), signal.SIGALRM, ENDS)
+    pid = noted_process(gone.with_suffix(".pid"))
+    if pid:
+        end(pid, signal.SIGALRM, ENDS)
 
 
 def _unconfine() -> None:

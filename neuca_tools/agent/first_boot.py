@@ -111,7 +111,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     records.save_record(state, kept)
     records.save_machine(state, replace(now, set_aside=why))
     log.warning(
-        'this is another machine than before: %s; what that one left is set aside in "%s"',
+        'this disk has the state of another machine: %s; it is set aside in "%s"',
         why,
         place,
     )

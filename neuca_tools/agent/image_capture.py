@@ -63,7 +63,7 @@ class Captured:
 def check(destination: Path) -> None:
     """Raises UsageError for a destination that cannot be used, before anything is read."""
     if not destination.name.endswith(ENDINGS):
-        raise UsageError(f'capture into "{destination}": the name ends in none of {_ENDINGS_TEXT}')
+        raise UsageError(f'capture into "{destination}": the name must end in {_ENDINGS_TEXT}')
     for path in _results(destination):
         if os.path.lexists(path):
             raise UsageError(f'capture into "{destination}": "{path}" exists')
@@ -71,7 +71,7 @@ def check(destination: Path) -> None:
         raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 
-_ENDINGS_TEXT = ", ".join(ENDINGS)
+_ENDINGS_TEXT = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
 def capture(config: Config, root: Path, found: Findings, destination: Path) -> Captured:

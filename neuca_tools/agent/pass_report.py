@@ -38,9 +38,9 @@ def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.undone.done:
-        log.warning("undone: %s", operation.text, extra=about(messages.UNDONE, operation))
+        log.warning("rolled back: %s", operation.text, extra=about(messages.UNDONE, operation))
     for failure in outcome.undone.failures:
-        log.error("could not be undone: %s", failure.text)
+        log.error("could not be rolled back: %s", failure.text)
 
 
 def report_of(

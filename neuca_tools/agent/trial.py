@@ -1,4 +1,4 @@
-"""A trial: a pass that is taken back unless it is confirmed in time (`neuca apply --try`).
+"""A trial: a pass that is rolled back unless it is confirmed in time (`neuca apply --try`).
 
 A process of its own makes the pass, holds the lock of passes while it waits, and then keeps the
 document or restores what was. It survives the terminal. If it is killed, or the host dies, the

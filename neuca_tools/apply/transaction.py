@@ -42,7 +42,7 @@ PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
 LATE = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, as udev may have overwritten them."""
-NOT_KEPT = "done, but it is not so: another program or the driver put it back"
+NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
 
 
 class Watcher(Protocol):

@@ -191,10 +191,7 @@ class Clients:
 
     def _process(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""
-        pid, _, began = text_of(self._place / f"{label}{PROCESS}").partition(" ")
-        if pid.isdecimal() and began and _began(int(pid)) == began:
-            return int(pid)
-        return 0
+        return noted_process(self._place / f"{label}{PROCESS}")
 
 
 def mark_process(path: Path, pid: int) -> None:
@@ -202,7 +199,20 @@ def mark_process(path: Path, pid: int) -> None:
 
     The agent and the process itself do so: one of them may be killed before.
     """
-    write_files({path.with_suffix(PROCESS): f"{pid} {_began(pid)}".encode()})
+    write_files({path.with_suffix(PROCESS): process_note(pid)})
+
+
+def process_note(pid: int) -> bytes:
+    """What identifies a process over the reuse of its ID: the ID, and when it began."""
+    return f"{pid} {_began(pid)}".encode()
+
+
+def noted_process(path: Path) -> int:
+    """The ID of the process that a file notes; 0 if it has ended."""
+    pid, _, began = text_of(path).partition(" ")
+    if pid.isdecimal() and began and _began(int(pid)) == began:
+        return int(pid)
+    return 0
 
 
 def end(pid: int, number: int, seconds: float) -> None:

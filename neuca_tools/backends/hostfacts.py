@@ -86,8 +86,8 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
         if content is None:
             faults.append(
-                f'profile "{name}": there is no such profile, '
-                f'in "{directory}" or among those shipped'
+                f'profile "{name}": there is no such profile '
+                f'in "{directory}" or among the profiles of the package'
             )
         elif len(content) > LARGEST:
             faults.append(f'profile "{name}": it is longer than {LARGEST} bytes')

@@ -33,14 +33,12 @@ from neuca_tools.log import load as load_log
 
 _STEPS: Options = {
     "once": flag("make one pass and exit with the exit code of neuca status"),
-    "names": flag("restore the name of every NIC and exit; for early boot, before the network"),
-    "guest": flag(
-        "set the host name, users, scripts and storage that the document requests, and exit"
-    ),
+    "names": flag("restore the name of every NIC and exit (for early boot, before the network)"),
+    "guest": flag("apply the host name, users, storage and scripts of the document, and exit"),
 }
 _OPTIONS: Options = {
-    "stay": flag("with --guest: keep running and apply changes of the document"),
-    "foreground": flag("obsolete, it has no effect: neucad always runs in the foreground"),
+    "stay": flag("with --guest, keep running and apply the document again when it changes"),
+    "foreground": flag("obsolete, without effect: neucad always runs in the foreground"),
     **CONFIG,
 }
 
@@ -53,7 +51,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="neucad",
-        description="Configure the dataplane NICs of this host as its metadata requests.",
+        description="Configure the dataplane NICs of this host as its user-data requests.",
     )
     add_options(parser.add_mutually_exclusive_group(), _STEPS)
     add_options(parser, _OPTIONS)
@@ -64,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.stay and not arguments.guest:
-        raise ArgumentsError("--stay: it is for --guest only")
+        raise ArgumentsError("--stay: it requires --guest")
     config = configuration(arguments, notes=True)
     require_root("neucad")
     _configure_log(config)
@@ -85,7 +83,7 @@ def _end_trial(config: Config) -> None:
     try:
         if trial_file.recover(config):
             print(
-                "neuca: a trial was interrupted by a boot, its record is dropped", file=sys.stderr
+                "neuca: a trial was interrupted by a reboot, dropping its record", file=sys.stderr
             )
     except ApplyError as error:
         print(f"neuca: {error.text}, ignoring", file=sys.stderr)

@@ -33,9 +33,11 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
 def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add the options about what is printed, which every command has."""
     loud = parser.add_mutually_exclusive_group()
-    loud.add_argument("-v", "--verbose", **flag("print notes about the configuration too"))
-    loud.add_argument("-q", "--quiet", **flag("print nothing but errors"))
-    parser.add_argument("--color", choices=COLORS, default="auto", help="color the output")
+    loud.add_argument("-v", "--verbose", **flag("also print notes about the configuration"))
+    loud.add_argument("-q", "--quiet", **flag("print only errors"))
+    parser.add_argument(
+        "--color", choices=COLORS, default="auto", help="whether to color the output"
+    )
 
 
 CONFIG: Options = {

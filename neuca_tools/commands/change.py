@@ -77,7 +77,9 @@ def _apply(arguments: argparse.Namespace, config: Config) -> int:
         from neuca_tools.commands.trial import apply_on_trial
 
         if arguments.json:
-            raise ArgumentsError("apply: --try waits for a person and does not accept --json")
+            raise ArgumentsError(
+                "apply: --try waits for confirmation, and cannot be combined with --json"
+            )
         length, color = arguments.trial, uses_color(arguments)
         return apply_on_trial(config, arguments.source, length, color)
     return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))
@@ -98,9 +100,9 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
         return show_planned(arguments, what_release_does(config, intake, key.mac))
     result = release(config, intake, key.mac)
     name = names.get(key, key.mac)
-    lines = [f"{name} is released and ignored; neuca release --undo ends that"]
+    lines = [f"{name} is released and ignored; neuca release --undo reverses this"]
     if result.failures:
-        lines = [f"{name} is not released, since something failed"]
+        lines = [f"{name} is not released, because an operation failed"]
     elif "networkmanager" in survey.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
         lines.append(f"The running NetworkManager was not informed: {text}.")

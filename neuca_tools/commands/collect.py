@@ -106,7 +106,8 @@ def _content_or_error(name: str, get: Callable[[], str]) -> bytes:
     try:
         return get().encode("utf-8", "backslashreplace")[-MOST:]
     except NeucaError as error:
-        print(f"neuca: {name}: {error.text}", file=sys.stderr)
+        what = f"collect {name}: "
+        print(f"neuca: {what}{error.text.removeprefix(what)}", file=sys.stderr)
         return f"{error.text}\n".encode()
 
 

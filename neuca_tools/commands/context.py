@@ -48,7 +48,7 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     except NeucaError as error:
         if isinstance(error, ArgumentsError) and "usage" in arguments:
             print(arguments.usage(), end="", file=sys.stderr)
-        print(f"neuca: {plain_lines(error.text)}", file=sys.stderr)
+        print(f"{prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)
         return _exit_code(error)
@@ -58,6 +58,11 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         # The interpreter flushes standard output again at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def prefix(arguments: argparse.Namespace) -> str:
+    """What messages begin with: the `program` of the arguments, or "neuca" if there is none."""
+    return str(getattr(arguments, "program", "neuca"))
 
 
 @contextmanager
@@ -125,7 +130,7 @@ def configuration(
         for fault in config.faults:
             if fault.severity == "note" and not shown:
                 continue
-            print(f"neuca: {fault.severity}: {fault.text}", file=sys.stderr)
+            print(f"{prefix(arguments)}: {fault.severity}: {fault.text}", file=sys.stderr)
     return config
 
 

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.command == "distro":
         return _print_or_fail(_distribution())
     if arguments.command == "get" and len(arguments.words) > 2:
-        raise ArgumentsError("get: give a field, or a section and a field")
+        raise ArgumentsError("get: expected a field, or a section and a field")
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))

@@ -65,11 +65,11 @@ _ROWS = (
         "file",
     ),
     ("apply", "change", "make one pass now and correct any drift", "json dry-run source try"),
-    ("confirm", "trial", "keep the document that is on trial"),
+    ("confirm", "trial", "keep what apply --try has applied"),
     (
         "release",
         "change",
-        "remove our configuration from a NIC and ignore the NIC",
+        "remove neucad's configuration from a NIC and ignore the NIC",
         "json undo dry-run",
         "link",
     ),
@@ -155,10 +155,10 @@ def _choice(*words: str) -> Keywords:
     return {"choices": words, "metavar": f"{{{','.join(words)}}}"}
 
 
-_SOURCES = "auto, file:PATH, configdrive, nocloud, openstack or ec2"
+_SOURCES = "auto, file:PATH, configdrive, nocloud, openstack, ec2 or others, see neuca(1)"
 _TUNE = (
-    "audit: show the current tuning; plan: show what apply would do; apply: apply it;"
-    " revert: restore the original values"
+    "audit: show the current tuning; plan: show what apply would change; apply: apply the"
+    " tuning; revert: restore the original values"
 )
 _OPTIONS: dict[str, Keywords] = {
     **JSON,
@@ -176,7 +176,7 @@ _OPTIONS: dict[str, Keywords] = {
     ),
     "prometheus": value(
         "FILE",
-        "print metrics, or replace FILE, for the node exporter",
+        "print metrics for the node exporter, or write them to FILE",
         nargs="?",
         const="-",
         type=file_name,
@@ -186,14 +186,14 @@ _OPTIONS: dict[str, Keywords] = {
     "output": value("FILE", "name of the tar file (default: ./neuca-logs-HOST-TIME.tar.gz)"),
     "try": value(
         "SECONDS",
-        "take the pass back unless it is confirmed in time",
+        "roll back after SECONDS unless confirmed",
         type=seconds(1, LONGEST_TRIAL),
         dest="trial",
     ),
     "strict": flag("count warnings as errors"),
     "format": {
         "choices": ("neuca", "network_data.json", "network-config"),
-        "help": "the format of the files (default: the first line tells)",
+        "help": "the format of the files (default: detected)",
     },
     "undo": flag("manage a released NIC again"),
 }
@@ -201,7 +201,7 @@ _POSITIONALS: dict[str, Keywords] = {
     "stage": {**_choice("document", "desired", "observed"), "help": "what to show"},
     "action": {**_choice("audit", "plan", "apply", "revert"), "help": _TUNE},
     "link": value("MAC-or-name", "the interface"),
-    "verb": {**_choice("capture"), "help": "copy the root file system as it is now, cleaned"},
+    "verb": {**_choice("capture"), "help": "copy the root file system, without what clean removes"},
     "destination": value("DEST", "the file to write: .tar, .tar.gz or .tar.xz"),
     "file": value("FILE", "a document, or - for standard input", nargs="+"),
     "subject": value("COMMAND", "the command", nargs="?"),

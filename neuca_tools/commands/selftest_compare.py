@@ -28,7 +28,7 @@ def compare_runs(arguments: argparse.Namespace) -> int:
     elif len(arguments.runs) >= 2:
         runs = [_run(name, arguments) for name in arguments.runs]
     else:
-        raise ArgumentsError("compare: it needs at least two runs, or last-boot")
+        raise ArgumentsError("compare: at least two runs are required, or last-boot")
     found = compare(runs[:-1], runs[-1])
     if not arguments.json:
         print(colored(comparison(found), found.exit_code, uses_color(arguments)))

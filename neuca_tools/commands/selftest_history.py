@@ -18,7 +18,8 @@ def history(arguments: argparse.Namespace) -> int:
     state = configuration(arguments).state_directory
     found, damaged = entries(state)
     if damaged:
-        text = f"neuca: {damaged} lines of the archive cannot be read, ignoring"
+        lines = "1 line" if damaged == 1 else f"{damaged} lines"
+        text = f"neuca-selftest: {lines} of the archive cannot be read, ignoring"
         print(text, file=sys.stderr)
     if arguments.peer:
         found = [one for one in found if one.get("peer") == arguments.peer]
@@ -29,5 +30,5 @@ def history(arguments: argparse.Namespace) -> int:
     elif found:
         print("\n".join(map(history_line, found)))
     else:
-        print(f'neuca: no test is archived in "{state}"', file=sys.stderr)
+        print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
     return 0

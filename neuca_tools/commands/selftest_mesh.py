@@ -197,7 +197,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _misplaced() -> int:
-    _log("only mesh run takes options of clush")
+    _log("mesh: only run accepts options of clush")
     return ExitCode.USAGE
 
 
@@ -213,7 +213,7 @@ def mesh(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     hosts = read_hosts(_text(arguments.hosts))
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
-        raise UsageError(f'neuca-selftest mesh plan: no host has the label "{arguments.group}"')
+        raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
     wanted = Wanted(
         arguments.rate,
         rounds=arguments.rounds,
@@ -316,7 +316,7 @@ def _join(arguments: argparse.Namespace) -> int:
         plan = results.read([Path(arguments.plan)]).plan
         shared = secret(arguments, config)
         if shared is None or arguments.start is None:
-            raise UsageError("neuca-selftest mesh join PLAN: it needs --start and --secret-file")
+            raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
         key = shared
     if name not in {host.name for host in plan.hosts}:
         raise UsageError(f'join a mesh: "{name}" is not in the plan', hint="--name NAME")
@@ -359,7 +359,7 @@ def _report(arguments: argparse.Namespace) -> int:
 def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
     """Write the files, print what was asked for, and return the exit code."""
     if arguments.json and arguments.nagios:
-        raise UsageError("neuca-selftest mesh: --json and --nagios exclude each other")
+        raise UsageError("mesh: --json and --nagios exclude each other")
     wanted = {arguments.html: page, arguments.prometheus: report.metrics}
     files = {path: make(found).encode() for path, make in wanted.items() if path}
     try:

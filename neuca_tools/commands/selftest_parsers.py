@@ -31,6 +31,7 @@ from neuca_tools.commands.selftest_options import (
 )
 
 PROGRAM = "neuca-selftest"
+_USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
 GROUPS = (
@@ -111,15 +112,21 @@ def overview() -> argparse.ArgumentParser:
     """What `neuca-selftest --help` shows; it parses nothing."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        usage=f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]",
+        usage=_USAGE,
         description="Measure a dataplane path and find what limits it.",
         epilog="neuca-selftest COMMAND --help describes a command. Without a command, the options"
-        " and arguments are those of run, or with --serve those of serve.",
+        " and arguments are those of run, or with --serve those of serve. neuca-selftest run HOST"
+        " tests a host that has the name of a command.",
     )
-    rows = parser.add_subparsers(title="commands", metavar="")
+    rows = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name, text in TEXTS.items():
         rows.add_parser(name, help=text.purpose)
     return parser
+
+
+def misspelt_parser() -> argparse.ArgumentParser:
+    """What reports a command that does not exist; it parses nothing."""
+    return Parser(prog=PROGRAM, usage=_USAGE)
 
 
 class _Former(Parser):

@@ -68,7 +68,7 @@ def run_paths(arguments: argparse.Namespace) -> int:
         2, MOST_PATHS + 1
     ):
         needed = f"2 to {MOST_PATHS} paths with different labels"
-        raise ArgumentsError(f"compare-paths: it needs {needed}")
+        raise ArgumentsError(f"compare-paths: {needed} are required")
     if not has_iperf3():
         return without_iperf3()
     wanted = _options(arguments, config)

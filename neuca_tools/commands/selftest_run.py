@@ -100,13 +100,16 @@ def run(arguments: argparse.Namespace) -> int:
     entries = peers(arguments, config)
     if not entries:
         text = "no PEER, and no [selftest] peers in the configuration: nothing to test"
-        print(f"neuca: {text}", file=sys.stderr)
+        print(f"neuca-selftest: {text}", file=sys.stderr)
         return ExitCode.NOTHING_CONFIGURED
     several = len(entries) > 1
     if several and any((arguments.nagios, arguments.html)):
         raise UsageError("--nagios and --html are for one PEER")
     for name in sorted(config.selftest.keys() - set(SETTINGS)):
-        print(f'neuca: warning: [selftest] "{name}": unknown option, ignoring it', file=sys.stderr)
+        print(
+            f'neuca-selftest: warning: [selftest] "{name}": unknown option, ignoring it',
+            file=sys.stderr,
+        )
     if not has_iperf3():
         return without_iperf3(arguments.at_boot)
     wanted, plan = options(arguments, config), plan_name(arguments, config)
@@ -130,7 +133,7 @@ def without_iperf3(at_boot: bool = False) -> int:
     if not at_boot:
         hint = "install the package iperf3 here and on the peer"
         raise SelftestError("run iperf3: it is not installed", hint)
-    print("neuca: iperf3 is not installed: no test", file=sys.stderr)
+    print("neuca-selftest: iperf3 is not installed: no test", file=sys.stderr)
     return ExitCode.NOTHING_CONFIGURED
 
 
@@ -182,7 +185,7 @@ def _earlier(setup: _Setup, address: Address) -> list[Evidence]:
     try:
         return store.earlier(setup.config.state_directory, str(address))
     except SelftestError as error:
-        print(f"neuca: {error}, ignoring", file=sys.stderr)
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
         return []
 
 
@@ -192,12 +195,12 @@ def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
     try:
         name = store.keep(state, evidence, record(evidence, diagnosis)).name
     except ApplyError as error:
-        print(f"neuca: {error}, ignoring", file=sys.stderr)
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
     found = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
     try:
         archive.append(state, found)
     except ApplyError as error:
-        print(f"neuca: {error}, ignoring", file=sys.stderr)
+        print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 
 
 def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] = None) -> Evidence:

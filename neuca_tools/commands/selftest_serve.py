@@ -26,7 +26,7 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve tests until the time is over. Raises UsageError and SelftestError."""
     config = configuration(arguments)
     if arguments.peers:
-        raise UsageError("neuca-selftest --serve: no PEER is accepted; the secret admits peers")
+        raise UsageError("serve: it takes no PEER; any host with the secret can connect")
     planned = outlook_of(arguments, config)
     addresses = _addresses_to_serve(arguments.address or [], arguments.interface, planned)
     number = port(arguments, config)
@@ -37,7 +37,7 @@ def serve(arguments: argparse.Namespace) -> int:
         key = secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
-            raise UsageError(f"neuca-selftest --serve: it needs a secret: {needed}")
+            raise UsageError(f"serve: a secret is required: {needed}")
         server = Server(addresses, number, key, _log, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error
@@ -48,7 +48,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _log(text: str) -> None:
-    print(f"neuca: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"neuca-selftest: {plain(text)}", file=sys.stderr, flush=True)
 
 
 def devices_by_address() -> dict[Address, Device]:

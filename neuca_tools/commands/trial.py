@@ -1,4 +1,4 @@
-"""`neuca apply --try` and `neuca confirm`: a pass that is taken back unless it is confirmed."""
+"""`neuca apply --try` and `neuca confirm`: a pass that is rolled back unless it is confirmed."""
 
 # SPDX-License-Identifier: MIT
 
@@ -29,9 +29,9 @@ from neuca_tools.status import render
 from neuca_tools.status.judge import Report, Status
 
 ENDS = {
-    trial.KEPT: "kept: the document is the active one from now on",
-    trial.RETURNED: "not confirmed: the earlier configuration is back",
-    trial.STUCK: "not confirmed, and not all of it could be taken back",
+    trial.KEPT: "confirmed: the document is now the active one",
+    trial.RETURNED: "not confirmed: rolled back to the previous configuration",
+    trial.STUCK: "not confirmed, and not everything could be rolled back",
 }
 TERMINAL = 0  # the descriptor of standard input
 _LARGEST = 65536  # bytes that are read at once
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_on_trial(
     config: Config, source: Optional[str], length: float, color: bool = False
 ) -> int:
-    """Try a document, and return the exit code of the pass, or EXIT_FAILED if it was taken back."""
+    """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults."""
     check(config)
     intake = document(config, source)
     code = report_faults(intake, config)

@@ -126,7 +126,9 @@ def _apply(
 def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
-        raise ArgumentsError(f"tune revert: it restores everything and does not accept {options}")
+        raise ArgumentsError(
+            f"tune revert: it restores everything, and cannot be combined with {options}"
+        )
     if arguments.dry_run:
         return show_planned(arguments, what_revert_does(config, last_good(config.state)))
     to_stderr(log_level(arguments))

@@ -1,7 +1,8 @@
-"""Who does DHCP on which link: a network manager of the host, or a program that the agent starts.
+"""Which client does DHCP on which link: a network manager, or a program that the agent starts.
 
-networkd does it on links of all kinds, NetworkManager on NICs: it would take a virtual link for its
-own, and delete it with the profile. dhclient or dhcpcd does the rest, a process for each link.
+systemd-networkd does DHCP on links of any kind. NetworkManager does so only on NICs, because it
+would take ownership of a virtual link and delete it together with the profile. All other links are
+served by dhclient or dhcpcd, with one process for each link.
 """
 
 # SPDX-License-Identifier: MIT
@@ -36,7 +37,7 @@ NOT_ON_INFINIBAND = (
 
 
 def wants(request: LinkRequest) -> bool:
-    """Whether the document has DHCP or router advertisements on this link."""
+    """Whether DHCP or router advertisements are requested on this link."""
     found = request.automatic
     if found is None or request.key.kind == "vrf" or request.state in ("down", "user"):
         return False
@@ -44,9 +45,10 @@ def wants(request: LinkRequest) -> bool:
 
 
 def client(world: World, roles: Roles) -> str:
-    """The manager that is the client, empty for none: one that has the management NIC if possible.
+    """The network manager that is the DHCP client; empty if there is none.
 
-    Before any manager runs, in the boot, it is the one that has files of ours.
+    If both managers run, it is the one that manages the management NIC. Until one has started
+    during boot, it is the one for which the agent has written files before.
     """
     if world.own_clients.forced or _is_plain(world):
         return ""
@@ -77,7 +79,7 @@ def _is_plain(world: World) -> bool:
 
 
 def serves_virtual(world: World) -> bool:
-    """Whether something here can do DHCP on virtual links."""
+    """Whether this host has a client for DHCP on virtual links."""
     own = world.own_clients
     if own.program and (own.forced or _is_plain(world) or "networkmanager" in world.managers):
         return True
@@ -88,10 +90,10 @@ def serves_virtual(world: World) -> bool:
 def assigned(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World, complete: bool
 ) -> Roles:
-    """The roles with the clients, by the links on which they are to work.
+    """The roles, with the DHCP client of each link that has one.
 
-    Without a complete document, unlisted NICs keep what they have. Without a client, NICs with DHCP
-    are left to whatever program does it.
+    Without a complete document, unlisted NICs keep their client. NICs with DHCP for which there is
+    no client are left to other programs.
     """
     manager = client(world, roles)
     clients = _clients(requests, roles, world, manager)
@@ -158,7 +160,7 @@ def _ports(
 def unserved(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
-    """A problem for each NIC on which no program does the DHCP that is asked for."""
+    """A problem for each link with DHCP that has neither a client nor a lease."""
     yield from _without_leases(requests, roles, world)
     is_missing = world.own_clients.forced and not world.own_clients.program
     if not is_missing and (not world.unmanaged or world.age < ANSWERED):
@@ -197,7 +199,7 @@ def _without_leases(
 def without_kernel(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles
 ) -> dict[LinkKey, LinkRequest]:
-    """The requests, without router advertisements for the kernel where a manager reads them."""
+    """The requests without `accept_ra` on links whose advertisements a network manager handles."""
     found = dict(requests)
     for key in roles.handed(MANAGERS) & requests.keys():
         request = found[key]

@@ -1,9 +1,9 @@
-"""Which NICs are for management, and why: by default those that the guest is reached through.
+"""Which NICs are management NICs, and why: by default those through which the guest is reached.
 
-A NIC is management because it is named (by the configuration, a device tag or the platform's
-primary flag), is recorded, has led to the metadata service of this instance, or because a route
-shows it. Every other NIC that the platform describes is a dataplane NIC, whatever gateway or DHCP
-its subnet has.
+A NIC is a management NIC because it is named (by the configuration, a device tag or the platform's
+primary flag), because it is recorded, because the metadata service of this instance has answered
+through it, or because of a route. Every other NIC that the platform describes is a dataplane NIC,
+even if its subnet has a gateway or DHCP.
 """
 
 # SPDX-License-Identifier: MIT
@@ -50,10 +50,11 @@ class Policy:
 
 @dataclass(frozen=True)
 class Said:
-    """What the platform's document says, as far as the configuration does not overrule it.
+    """What the platform's document says about management, unless the configuration overrides it.
 
-    `described` are the NICs that it lists. `named` maps NICs that it names as management to the
-    reason. `gateways` has the NICs of each link with DHCP or a route that points to management.
+    `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
+    to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
+    management link because it has DHCP, a default route or the route to the metadata service.
     """
 
     described: frozenset[str] = frozenset()
@@ -66,13 +67,13 @@ NOTHING = Said()
 
 @dataclass(frozen=True)
 class Management:
-    """The management NICs with the reasons.
+    """The management NICs, each with the reason.
 
-    `doubtful` maps NICs that are management only because of automatic default routes to the
-    families of those routes (4, 6). `declared` are management only because a document says so. One
-    of the `undecided` is, but nothing on the host shows yet which one. `rivals` are NICs that the
-    document does not set apart from the chosen ones. `beside` are further NICs that only a route
-    shows.
+    `doubtful` maps NICs that are management NICs only because of automatic default routes to the
+    address families of those routes (4, 6). `declared` are management NICs only because a document
+    says so. One of the `undecided` will be a management NIC, but nothing on the host shows yet
+    which one. `rivals` are NICs that the document does not distinguish from the chosen ones.
+    `beside` are further management NICs that were not chosen, and that only a route indicates.
     """
 
     reasons: Mapping[str, str]
@@ -89,7 +90,7 @@ def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -
 
 
 def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
-    """The MACs of the NICs that are among these devices, or carry them."""
+    """The MACs of the NICs that are among these devices or below them."""
     carriers = (world.devices[index] for index in below(world, indexes) if index in world.devices)
     return frozenset(identity(device) for device in carriers if is_nic(device))
 

@@ -41,11 +41,11 @@ from neuca_tools.model.topology import VIRTUAL_NICS
 
 MARKED_FOR = 240.0  # seconds after a boot; see `management.ANSWERED`
 _UNTIL = (
-    f"until {{}} does, and at most for the first {ANSWERED / 60:g} minutes after the boot, no NIC"
-    " is touched for a document's word alone"
+    f"until {{}}, and at most for the first {ANSWERED / 60:g} minutes after boot, no NIC is"
+    " configured just because a document names it"
 )
-HELD = f"nothing shows yet which NIC is for management: {_UNTIL.format('something')}"
-WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one')}"
+HELD = f"it is not known yet which NIC is for management: {_UNTIL.format('it is')}"
+WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one does')}"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[P
         if pinned not in ("", name):
             yield Problem(
                 "name",
-                f'"{name}" should be "{pinned}": it gets that name back at a boot',
+                f'"{name}" should be "{pinned}": it will get that name at the next boot',
                 LinkKey(mac),
             )
 

@@ -1,4 +1,4 @@
-"""What the platform's document says of the roles of NICs, and what becomes of it."""
+"""The roles of NICs according to the platform's document, and which of its requests are used."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,7 +23,7 @@ STAYS = "the default route of this host stays with the management NIC"
 
 
 def says(platform: PlatformDocument, configured: Collection[str], world: World) -> Said:
-    """What the document says of management, without the NICs that the configuration names."""
+    """What the document says about management NICs, except those that the configuration names."""
     own = _own_macs(world)
     firm: dict[str, str] = {}
     weak: dict[str, str] = {}
@@ -55,21 +55,22 @@ def _groups(platform: PlatformDocument, weak: Mapping[str, str]) -> Iterator[dic
 
 
 def is_leased(request: LinkRequest) -> bool:
-    """Whether the document has DHCP on the link."""
+    """Whether the document requests DHCP on the link."""
     found = request.automatic
     return found is not None and bool(found.dhcp4 or found.dhcp6)
 
 
 def leased(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[str]:
-    """The dataplane NICs with DHCP, on themselves or on a VLAN, without those with a client."""
+    """The dataplane NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
     macs = {key.mac for key, request in requests.items() if is_leased(request)}
     macs -= {key.mac for key in roles.clients}
     return frozenset(mac for mac in macs if roles.role(mac) == "dataplane")
 
 
 def left_alone(platform: PlatformDocument) -> frozenset[str]:
-    """The virtual links with DHCP, and what they are made of: other programs make and configure
-    them.
+    """The virtual links with DHCP, and the NICs and links below them.
+
+    These are created and configured by other programs.
     """
     requests = {request.key: request for request in platform.links}
     made = {key.mac for key, request in requests.items() if key.made and is_leased(request)}
@@ -79,7 +80,10 @@ def left_alone(platform: PlatformDocument) -> frozenset[str]:
 def requests_for(
     platform: PlatformDocument, roles: Roles, named: Collection[str]
 ) -> Iterator[LinkRequest]:
-    """The requests for dataplane links; DHCP does not count on a NIC that another text names."""
+    """The requests for dataplane links.
+
+    They are without DHCP for NICs in `named`, those of the NEuca document and the configuration.
+    """
     for request in platform.links:
         if roles.role_of(request.key) != "dataplane":
             continue
@@ -91,7 +95,7 @@ def requests_for(
 def reasons(
     platform: PlatformDocument, roles: Roles, named: Collection[str], left: Collection[str]
 ) -> dict[str, str]:
-    """Why NICs that the document describes are dataplane NICs; those that are `left` are not."""
+    """Why NICs in the document are dataplane NICs, and why those in `left` are left alone."""
     hints = {hint.mac: hint.reason for hint in reversed(platform.management)}
     chosen = _chosen(roles)
     found = dict.fromkeys(set(left) - roles.reasons.keys(), LEFT)
@@ -118,7 +122,7 @@ def _chosen(roles: Roles) -> str:
 def notes(
     platform: PlatformDocument, roles: Roles, requests: Mapping[LinkKey, LinkRequest]
 ) -> Iterator[Note]:
-    """What the document asks for on dataplane links that is not done."""
+    """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     for request in platform.links:
         key = request.key
@@ -141,7 +145,7 @@ def _unserved(key: LinkKey, roles: Roles) -> str:
 
 
 def choice(roles: Roles) -> Iterator[str]:
-    """A sentence if the document gives several links alike to choose the management NIC from."""
+    """A sentence if the document has several links that could equally be the management link."""
     if not roles.rivals:
         return
     others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.rivals))

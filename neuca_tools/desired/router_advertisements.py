@@ -1,8 +1,9 @@
-"""Router advertisements on dataplane links: whether they count, and what has to be removed.
+"""Router advertisements on dataplane links: whether they are accepted, and what they have left.
 
-Any host on the link can send one. The kernel marks what it makes of them in three ways: default
-routes and routes to other prefixes have RTPROT_RA, addresses the flags of address generation, and
-the route to an on-link prefix is the kernel's own without an address of that network.
+Any host on the link can send one. What the kernel has added because of one can be recognized:
+default routes and routes to other prefixes have RTPROT_RA, addresses have the flags of address
+autoconfiguration, and the route to an on-link prefix belongs to the kernel although the device has
+no address in that network.
 """
 
 # SPDX-License-Identifier: MIT
@@ -31,7 +32,7 @@ RA, KERNEL = 9, 2  # RTPROT_RA, RTPROT_KERNEL (linux/rtnetlink.h)
 
 
 def is_advertised(route: Route, world: World) -> bool:
-    """Whether the kernel has made this route of a router advertisement."""
+    """Whether the kernel added this route because of a router advertisement."""
     if route.to.version == 4 or route.to.is_link_local or route.to.is_multicast:
         return False
     if route.protocol == KERNEL and route.via is None:
@@ -40,7 +41,7 @@ def is_advertised(route: Route, world: World) -> bool:
 
 
 def _own(index: int, world: World) -> set[object]:
-    """The networks of the addresses that somebody gave this device."""
+    """The networks of the addresses of this device that were not autoconfigured."""
     networks: set[object] = {
         address.network
         for address in world.addresses.get(index, ())
@@ -50,7 +51,7 @@ def _own(index: int, world: World) -> set[object]:
 
 
 def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
-    """What may be removed, with the addresses that advertisements have made on these links."""
+    """What may be removed, including the autoconfigured addresses on the links in `quiet`."""
     made = {
         (key, address)
         for key, link in have.links.items()
@@ -64,8 +65,10 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
 def quiet(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> frozenset[LinkKey]:
-    """The dataplane links, absent ones too, for which no text asks for router advertisements or
-    DHCPv6.
+    """The dataplane links on which the kernel must not accept router advertisements.
+
+    These are all, present or not, for which neither a document nor the configuration requests
+    advertisements, DHCPv6 or the state `user`, and those on which a network manager is the client.
     """
     managed = roles.handed(MANAGERS)
     return frozenset(
@@ -78,10 +81,10 @@ def quiet(
 
 
 def is_left_on(request: LinkRequest) -> bool:
-    """Whether another program needs advertisements on the link.
+    """Whether another program needs router advertisements on the link.
 
-    The document has DHCPv6, which a client starts for an advertisement only (RFC 4861, 4.2), or
-    SLAAC beside DHCP.
+    That is so if the document requests DHCPv6, which a client starts only after an advertisement
+    (RFC 4861, 4.2), or both SLAAC and DHCP.
     """
     found = request.automatic
     return found is not None and bool(found.dhcp6 or (found.dhcp4 and found.accept_ra))
@@ -90,9 +93,10 @@ def is_left_on(request: LinkRequest) -> bool:
 def quieted(
     request: LinkRequest, link: Link, world: World, without_ipv6: Optional[str], has_client: bool
 ) -> dict[str, str]:
-    """What keeps advertisements from a link that is there, or that would be made with them on.
+    """The sysctl that turns off advertisements on a link; empty if nothing has to be set.
 
-    `has_client`: a network manager reads them itself, and the kernel does not (see `dhcp`).
+    A link that does not exist yet needs it only if the kernel would create it with advertisements
+    on. `has_client`: a network manager processes them instead of the kernel (see `dhcp`).
     """
     is_off = link.index == 0 and world.accept_ra == "0"
     left = is_left_on(request) and not has_client
@@ -102,7 +106,7 @@ def quieted(
 
 
 def lasting(link: Link, world: World) -> tuple[Address, ...]:
-    """The addresses that the kernel does not make by itself."""
+    """The addresses of the link without link-local and autoconfigured IPv6 addresses."""
     return tuple(
         address
         for address in link.addresses

@@ -92,7 +92,7 @@ def parse_source(text: str) -> SourceSpec:
     try:
         return _parsed(text)
     except UsageError as error:
-        raise UsageError(f'bad source "{text}": {error}', error.hint) from None
+        raise UsageError(f'invalid source "{text}": {error}', error.hint) from None
 
 
 def _parsed(text: str) -> SourceSpec:
@@ -106,7 +106,7 @@ def _parsed(text: str) -> SourceSpec:
             kind.make(spec.argument, Surroundings())
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
-    raise UsageError(f"known are {known}")
+    raise UsageError(f"it must be one of {known}")
 
 
 def look(

@@ -75,9 +75,9 @@ class Unknown(Source):
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         raise SourceError(
-            "the firmware (DMI) names no cloud that is supported, "
-            "so no well-known address is asked; "
-            '"platform = any" in [metadata] asks all the same'
+            "the firmware (DMI) names no supported cloud, "
+            "so no well-known address is queried; "
+            'set "platform = any" in [metadata] to query them anyway'
         )
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002

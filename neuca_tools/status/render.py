@@ -174,7 +174,7 @@ def tuning(data: Mapping[str, Any], color: bool = False) -> str:
         head = ["INTERFACE", "SETTING", "CURRENT", "WANTED", "SOURCE", "EFFECT"]
         lines += table([head, *(_tuning_row(one) for one in data["values"])])
     else:
-        lines.append("nothing is to be tuned")
+        lines.append("nothing to tune")
     mark = _colored("not done", good=False, color=color)
     lines += [f"{mark}: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *data["notes"]])

@@ -29,7 +29,7 @@ def rate(text: str) -> int:
     """
     bits = _parsed(text, r"([kmgt]?)(?:bit(?:/s)?)?", _PREFIXES)
     if not 1e3 <= bits <= 1e13:
-        raise UnusableError(f'"{clip(text)}" is not a rate like "10Gbit"')
+        raise UnusableError(f'"{clip(text)}" is not a rate such as "10Gbit"')
     return round(bits)
 
 
@@ -37,7 +37,7 @@ def rtt(text: str) -> float:
     """A round-trip time: `50ms`, `100us`, `0.2s`; from 1 us to 100 s. Raises UnusableError."""
     seconds = _parsed(text, r"(us|ms|s)", _UNITS)
     if not 1e-6 <= seconds <= 100:
-        raise UnusableError(f'"{clip(text)}" is not a round-trip time like "50ms"')
+        raise UnusableError(f'"{clip(text)}" is not a round-trip time such as "50ms"')
     return seconds
 
 

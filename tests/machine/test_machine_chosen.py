@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 from guest import mac
-from steps import DOCUMENT, in_force, names, serve
+from steps import DOCUMENT, LEAN, in_force, names, serve
 from test_machine_boot import boot_without_metadata, first_boot
 from test_machine_crash import ANOTHER, converges
 from test_machine_plug import come_and_go, with_more
@@ -23,7 +23,7 @@ BEGIN = "neuca apply > /dev/null 2>&1 & while kill -0 $! 2> /dev/null && ! test 
 
 @pytest.mark.parametrize("image", ["A"])
 def test_a_guest_with_networkmanager_over_plugs_and_a_power_cut_and_permuted_slots(guests, image):
-    guest = guests(image)
+    guest = guests(image, arguments=LEAN)
     first_boot(guest)
     known = names(guest)
     serve(guest, with_more(1)[0], "degraded")
@@ -38,7 +38,7 @@ def test_a_guest_with_networkmanager_over_plugs_and_a_power_cut_and_permuted_slo
 
 @pytest.mark.parametrize("image", ["C"])
 def test_a_guest_with_networkd_over_permuted_slots_and_no_metadata(guests, image):
-    guest = guests(image)
+    guest = guests(image, arguments=LEAN)
     first_boot(guest)
     known = names(guest)
     guest.shut_down()

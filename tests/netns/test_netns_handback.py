@@ -36,7 +36,7 @@ def test_release_takes_away_what_is_ours_on_one_nic(running):
     done = running.neuca("release", "dp1")
     assert (done.code, done.out) == (
         0,
-        "dp1 is released and ignored; neuca release --undo ends that\n",
+        "dp1 is released and ignored; neuca release --undo reverses this\n",
     )
     assert running.addresses("dp1") == {"172.16.9.1/24"}
     assert (running.routes("10.20.0.0/16"), running.addresses("dp2")) == ([], {"172.16.2.1/24"})

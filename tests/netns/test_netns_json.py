@@ -95,5 +95,5 @@ def test_a_trial_is_no_output_for_programs(running):
     done = running.neuca("apply", "--try", "60", "--json")
     assert (done.code, done.err.splitlines()[-1]) == (
         2,
-        "neuca: apply: --try waits for a person and does not accept --json",
+        "neuca: apply: --try waits for confirmation, and cannot be combined with --json",
     )

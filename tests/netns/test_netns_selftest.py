@@ -165,7 +165,7 @@ def test_the_other_end_by_ssh(ends):
     done = ends.test("--ssh", "nowhere", *TCP)
     assert (done.code, done.err) == (
         1,
-        'neuca: start neuca-selftest on "nowhere" by ssh: it ended with 255\n',
+        'neuca-selftest: start neuca-selftest on "nowhere" by ssh: it ended with 255\n',
     )
 
 
@@ -216,11 +216,11 @@ def test_namespaces_that_are_not_there(ends):
     done = ends.test("--netns", "none")
     assert (done.code, done.err) == (
         1,
-        'neuca: enter the network namespace "/run/netns/none": No such file or directory\n',
+        'neuca-selftest: enter the network namespace "/run/netns/none": No such file or directory\n',
     )
     done = ends.test("--container", "none")
     assert done.code == 1
-    assert done.err.startswith('neuca: enter the container "none": docker: ')
+    assert done.err.startswith('neuca-selftest: enter the container "none": docker: ')
     assert ends.test("--netns", "../../etc").code == 2
 
 
@@ -252,7 +252,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     done = ends.test(*TCP, peer="192.0.2.1")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "neuca: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
+        "neuca-selftest: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
         "       --interface mgmt0 says that this is meant\n"
     )
     ends.iperf("-1")
@@ -525,8 +525,8 @@ def test_a_client_that_dies_leaves_nothing(ends):
     ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
-        f"neuca: {NEAR}: a test begins\n",
-        f"neuca: {NEAR}: ask the peer: it closed the connection\n",
+        f"neuca-selftest: {NEAR}: a test begins\n",
+        f"neuca-selftest: {NEAR}: ask the peer: it closed the connection\n",
     ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)
@@ -543,7 +543,7 @@ def test_a_helper_with_another_secret_is_not_believed(ends):
     code, report = ends.helped(*TCP)
     assert (code, findings(report)) == (4, {"D35"})
     assert "phases" not in report["evidence"]
-    assert helper.stdout.readline() == f"neuca: {NEAR}: refused, another secret\n"
+    assert helper.stdout.readline() == f"neuca-selftest: {NEAR}: refused, another secret\n"
 
 
 def test_a_secret_that_others_can_read_is_none(ends):
@@ -551,7 +551,7 @@ def test_a_secret_that_others_can_read_is_none(ends):
     done = ends.test("--secret-file", ends.secret, *TCP)
     assert (done.code, done.err) == (
         2,
-        f'neuca: read the secret "{ends.secret}": others can read it\n       chmod 600 {ends.secret}\n',
+        f'neuca-selftest: read the secret "{ends.secret}": others can read it\n       chmod 600 {ends.secret}\n',
     )
 
 
@@ -572,7 +572,7 @@ def test_a_helper_serves_the_dataplane_alone(ends):
     )
     assert done.code == 2
     assert done.err == (
-        "neuca: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
+        "neuca-selftest: serve at 192.0.2.10: it is on mgmt0, the management NIC\n"
         "       to serve there, add --interface mgmt0\n"
     )
     helper = ends.start(
@@ -589,5 +589,5 @@ def test_a_helper_serves_the_dataplane_alone(ends):
         where=ends.lab.guest,
     )
     assert helper.stdout.readline() == (
-        f"neuca: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
+        f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
     )

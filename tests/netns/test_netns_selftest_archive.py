@@ -36,7 +36,7 @@ def test_a_full_disk_costs_the_archive_and_not_the_test(ends):
     assert [line.rpartition(": ")[2] for line in done.err.splitlines()] == [
         "No space left on device, ignoring"
     ] * 2, done.err
-    assert f'neuca: write "{state}/selftests.jsonl": No space' in done.err
+    assert f'neuca-selftest: write "{state}/selftests.jsonl": No space' in done.err
     assert ends.lab.run("ls", state).out == "full\nselftests.jsonl\nselftests.lock\n"
     assert ends.lab.run("cat", f"{state}/selftests.jsonl").out == ""
     ends.lab.run("umount", state)

@@ -129,5 +129,5 @@ def test_a_path_that_leads_nowhere_does_not_hide_the_others(paths):
     missing = compared(paths, f"host={FAR}", f"red={FAR},netns=red")
     assert (missing.code, missing.err) == (
         1,
-        'neuca: enter the network namespace "/run/netns/red": No such file or directory\n',
+        'neuca-selftest: enter the network namespace "/run/netns/red": No such file or directory\n',
     )

@@ -104,7 +104,7 @@ def test_a_trial_that_nobody_confirms_is_taken_back_to_the_last_file(host):
     before = state(host)
     trial = Trial(host, 1)
     code, said = trial.end()
-    assert (code, said) == (1, ["not confirmed: the earlier configuration is back"])
+    assert (code, said) == (1, ["not confirmed: rolled back to the previous configuration"])
     assert state(host) == before
     assert not (host.folder / "state/trial.json").exists()
 
@@ -125,7 +125,7 @@ def test_enter_on_the_terminal_keeps_it(host):
     trial = Trial(host, 3600, stdin=terminal)
     os.close(terminal)
     os.write(ours, b"\n")
-    assert trial.end() == (0, ["kept: the document is the active one from now on"])
+    assert trial.end() == (0, ["confirmed: the document is now the active one"])
     os.close(ours)
     assert is_on_trial(host)
     host.once(LATER)

@@ -149,7 +149,7 @@ def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
     [
         (
             "wan",
-            'profile "wan": there is no such profile, in "{folder}/profiles" or among those shipped',
+            'profile "wan": there is no such profile in "{folder}/profiles" or among the profiles of the package',
         ),
         ("bdp", 'profile "bdp": it needs rate and rtt'),
         ("bad", 'profile "bad", line 2: "net.core.rmem_max" is not known here, ignoring it'),
@@ -187,7 +187,7 @@ def test_ignored_and_management_nics_are_left_alone(host):
 def test_words_that_make_no_sense_are_refused(host):
     host.once()
     assert host.neuca("tune", "apply", "--profile", "bdp", "--rate", "fast").err == (
-        'neuca: tune --rate: "fast" is not a rate like "10Gbit"\n'
+        'neuca: tune --rate: "fast" is not a rate such as "10Gbit"\n'
     )
     assert host.neuca("tune", "revert", "--profile", "bdp").code == 2
 

@@ -264,7 +264,7 @@ def test_damaged_records_of_users_stop_the_capture(root, tmp_path):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("image.zip", '"{0}": the name ends in none of .tar, .tar.gz, .tar.xz'),
+        ("image.zip", '"{0}": the name must end in .tar, .tar.gz or .tar.xz'),
         ("nowhere/image.tar", '"{0}": its directory does not exist'),
         ("there.tar", '"{0}": "{0}" exists'),
     ],

@@ -9,59 +9,13 @@ import re
 
 import pytest
 from packages import INSTALL, QUIET, ROOT
+from version17 import VERSION_17
 
 pytestmark = pytest.mark.skipif(
     os.getuid() != 0, reason="these tests do not run as root, and have no other user to become"
 )
 
-# The package of version 1.7: where it had its files, and what it left on a guest with two NICs that its document named
-# (customizer.py and script.py of 1.7; two conffiles, as its debhelper made them).
-OLD_PACKAGE = r"""
-old=/tmp/one/old; mkdir -p $old/DEBIAN $old/etc/neuca $old/etc/init.d $old/usr/bin $old/lib/systemd/system $old/var/lib/neuca/storage
-cat > $old/DEBIAN/control <<END
-Package: neuca-guest-tools
-Version: 1.7-1
-Architecture: all
-Maintainer: somebody <somebody@example.org>
-Description: the version before
-END
-printf '/etc/neuca/config\n/etc/init.d/neuca-guest-tools\n' > $old/DEBIAN/conffiles
-printf '[runtime]\n#set-loopback-hostname = true\n' > $old/etc/neuca/config
-printf '#!/bin/sh\nexit 0\n' > $old/etc/init.d/neuca-guest-tools
-printf '#!/bin/sh\necho "the old neucad: $1" > /tmp/stopped\n' > $old/usr/bin/neucad
-printf '[Service]\nExecStart=/usr/bin/neucad start\n' > $old/lib/systemd/system/neuca-guest-tools.service
-chmod 755 $old/usr/bin/neucad $old/etc/init.d/neuca-guest-tools
-dpkg-deb --root-owner-group -b $old /tmp/one/old.deb > /dev/null
-rm -f /usr/bin/*py3compile /var/lib/man-db/auto-update
-dpkg --force-unsafe-io -i /tmp/one/old.deb > /dev/null
-cat > /etc/neuca/config <<END
-[runtime]
-set-loopback-hostname = true
-loopback-address = 127.255.255.7
-dataplane-macs-to-ignore = FE163E006DB9
-pidfile-timeout = 5
-testing = false
-[logging]
-log-level = INFO
-log-retain = 5
-[linux]
-mgmt-udev-priority = 20
-END
-rule() { printf '### NEuca generated udev persistent naming file - MANUAL UPDATES MAY BE OVERWRITTEN.\n### Config: %s\n' "$3"
-         printf 'SUBSYSTEM=="net", ACTION=="add", ATTR{address}=="%s", NAME="%s"\n' $1 $2; }
-rule fe:16:3e:00:6d:ae mgmt management > /etc/udev/rules.d/20-neuca-persistent-fe163e006dae.rules
-for nic in "af dp1" "b0 dp2"; do
-    set -- $nic
-    { rule fe:16:3e:00:6d:$1 $2 up:ipv4:172.16.0.1/24; echo "ATTR{address}==\"fe:16:3e:00:6d:$1\", ENV{NM_UNMANAGED}=\"1\""; } \
-        > /etc/udev/rules.d/10-neuca-persistent-fe163e006d$1.rules
-done
-printf '#!/bin/sh\necho ran >> /tmp/ran' > /var/lib/neuca/bootscript; chmod 100 /var/lib/neuca/bootscript
-printf 'chap_pass = secret\n' > /var/lib/neuca/storage/disk1
-mkdir -p /var/log/neuca /usr/local/bin; echo x > /var/log/neuca/neuca-agent.log; touch /usr/local/bin/neuca-get
-marks='NEuca loopback modifications - DO NOT EDIT BETWEEN THESE LINES. ###'
-printf '127.0.0.1 localhost\n\n### BEGIN %s\n127.255.255.7\tNode0\n### END %s\n\n' "$marks" "$marks" > /etc/hosts
-mkdir -p /var/run; echo 1 > /var/run/neucad.pid
-"""
+OLD_PACKAGE = f"rm -f /usr/bin/*py3compile /var/lib/man-db/auto-update\n{VERSION_17}"
 UPGRADE = "dpkg --force-unsafe-io --force-confold -i /tmp/neuca-guest-tools_2*.deb 2>&1\n"
 SILENTLY = UPGRADE.replace(" 2>&1", " > /dev/null 2>&1")
 NICS = """

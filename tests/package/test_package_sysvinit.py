@@ -76,7 +76,7 @@ def test_restart_and_reload(own_root, deb):
         + f"first=$pid; {SCRIPT} restart\n"
         + UP
         + f"[ $pid != $first ] && echo another\n{SCRIPT} reload; echo $?\n"
-        "timeout 300 grep -qm1 'configuration read again' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
+        "timeout 300 grep -qm1 'configuration reloaded' <(tail -F -n +1 /var/log/neuca/neucad.out) && echo again\n"
         f"{SCRIPT} stop\ncode=0; {SCRIPT} reload > /dev/null || code=$?; echo $code\n",
         deb,
     )

@@ -48,6 +48,12 @@ def test_a_wrong_option_gets_the_usage_of_its_own_subcommand(capsys, words, usag
     assert (first[: len(usage)], last) == (usage, f"neuca: {message}")
 
 
+def test_a_wrong_word_cannot_control_the_terminal(capsys):
+    assert refused(capsys, "sta\x1b[2Jtus")[-1] == (
+        'neuca: there is no command "sta\\x1b[2Jtus"; did you mean "status"?'
+    )
+
+
 def test_the_daemon_uses_the_same_prefix(capsys):
     first, *_, last = refused(capsys, "--no-such", program=agent.main)
     assert (first[:18], last) == ("usage: neucad [-h]", "neuca: unrecognized arguments: --no-such")
@@ -56,7 +62,7 @@ def test_the_daemon_uses_the_same_prefix(capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["get", "a", "b", "c"], "get: give a field, or a section and a field"),
+        (["get", "a", "b", "c"], "get: expected a field, or a section and a field"),
     ],
 )
 def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path, words, message):
@@ -100,7 +106,7 @@ def test_the_daemon_takes_one_step_at_a_time(capsys, words):
 def test_stay_alone_gets_the_usage_of_the_daemon(capsys):
     assert agent.main(["--stay"]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
-    assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it is for --guest only")
+    assert (first[:13], last) == ("usage: neucad", "neuca: --stay: it requires --guest")
 
 
 def test_a_file_of_metrics_or_logs_makes_no_directory(tmp_path, capsys):

@@ -24,7 +24,7 @@ from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
 
 KNOWN = (
-    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
     " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
 )
 
@@ -236,10 +236,10 @@ def test_an_empty_value_is_the_default(config, option):
             "auto, ../x",
             '"../x" cannot be the name of a profile: letters, digits, "_" and "-" only',
         ),
-        ("tuning", "rate", "10", '"10" is not a rate like "10Gbit"'),
-        ("tuning", "rate", "10 GB", '"10 GB" is not a rate like "10Gbit"'),
-        ("tuning", "rtt", "50", '"50" is not a round-trip time like "50ms"'),
-        ("tuning", "rtt", "0ms", '"0ms" is not a round-trip time like "50ms"'),
+        ("tuning", "rate", "10", '"10" is not a rate such as "10Gbit"'),
+        ("tuning", "rate", "10 GB", '"10 GB" is not a rate such as "10Gbit"'),
+        ("tuning", "rtt", "50", '"50" is not a round-trip time such as "50ms"'),
+        ("tuning", "rtt", "0ms", '"0ms" is not a round-trip time such as "50ms"'),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(
@@ -257,12 +257,12 @@ def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(
 @pytest.mark.parametrize(
     ("written", "kept", "reason"),
     [
-        ("floppy", ("auto",), f'bad source "floppy": {KNOWN}'),
-        ("zip, ec2", ("ec2",), f'bad source "zip": {KNOWN}'),
+        ("floppy", ("auto",), f'invalid source "floppy": {KNOWN}'),
+        ("zip, ec2", ("ec2",), f'invalid source "zip": {KNOWN}'),
         (
             "file:/x, ec2=ftp://x",
             ("file:/x",),
-            'bad source "ec2=ftp://x": "ftp://x" is not http://ADDRESS[:PORT][/PATH]',
+            'invalid source "ec2=ftp://x": "ftp://x" is not http://ADDRESS[:PORT][/PATH]',
         ),
     ],
 )

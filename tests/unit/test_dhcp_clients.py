@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_address
 
@@ -373,3 +375,14 @@ def test_a_manager_that_is_enabled_may_still_start(tmp_path):
     (tmp_path / "unit").touch()
     (wants / "NetworkManager.service").symlink_to(tmp_path / "unit")
     assert dhcpclients.is_manager_enabled(tmp_path)
+
+
+def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path):
+    gone = tmp_path / f"eth1{dhcpclients.GONE}"
+    with subprocess.Popen(["sleep", "60"]) as process:
+        gone.with_suffix(".pid").write_text(f"{process.pid} 1")  # another had its ID before
+        dhcp_helper._release(gone)
+        assert process.poll() is None
+        gone.with_suffix(".pid").write_bytes(dhcpclients.process_note(process.pid))
+        dhcp_helper._release(gone)
+        assert process.wait(60) == -signal.SIGALRM

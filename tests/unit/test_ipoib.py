@@ -439,7 +439,7 @@ def test_the_broadcast_group_may_have_less_than_is_asked_for_and_the_port_is_rol
     one = agent(f"[interface {GUID}]\naddresses = 10.4.0.7/24\nmtu = 4092\n", port(2))
     _, result, _ = one.run()
     assert [failure.text for failure in result.failures] == [
-        "set the MTU of ib2 from 2044 to 4092: done, but it is not so: another program or the driver put it back"
+        "set the MTU of ib2 from 2044 to 4092: done, but not in effect: another program or the driver has undone it"
     ]
     assert one.kernel.devices[2].mtu == 2044
 

@@ -234,9 +234,9 @@ def test_report_for_nagios_exits_as_a_plugin_does(files, capsys):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "neuca: read the results of a mesh: there is no plan in them\n"),
-        ("[" * 100_000, "neuca: read the results of a mesh: there is no plan in them\n"),
-        ('{"plan": 7}\n', "neuca: read the plan: it is not a JSON object\n"),
+        ("", "neuca-selftest: read the results of a mesh: there is no plan in them\n"),
+        ("[" * 100_000, "neuca-selftest: read the results of a mesh: there is no plan in them\n"),
+        ('{"plan": 7}\n', "neuca-selftest: read the plan: it is not a JSON object\n"),
     ],
 )
 def test_a_file_without_a_plan_is_an_error(tmp_path, capsys, text, reason):
@@ -267,9 +267,7 @@ def test_plan_prints_the_plan_and_what_it_costs(tmp_path, capsys):
 def test_a_group_that_no_host_has_is_an_error(tmp_path, capsys):
     (tmp_path / "hosts").write_text("a 10.0.0.1\nb 10.0.0.2\n")
     assert mesh("plan", "--rate", "1G", "--group", "rack", tmp_path / "hosts") == 2
-    assert capsys.readouterr().err == (
-        'neuca: neuca-selftest mesh plan: no host has the label "rack"\n'
-    )
+    assert capsys.readouterr().err == ('neuca-selftest: mesh plan: no host has the label "rack"\n')
 
 
 def test_a_plan_needs_a_rate(tmp_path, capsys):
@@ -290,7 +288,7 @@ def test_options_of_clush_are_for_run_only(tmp_path, capsys):
         mesh("report", tmp_path, "--", "-l", "root")
     assert (ended.value.code, capsys.readouterr().err) == (
         2,
-        "neuca-selftest: only mesh run takes options of clush\n",
+        "neuca-selftest: mesh: only run accepts options of clush\n",
     )
 
 

@@ -114,7 +114,9 @@ def test_its_own_alternative_name_may_become_its_name():
 
 
 def test_an_unlisted_nic_keeps_its_name_whatever_is_recorded():
-    astray = Problem("name", '"eth2" should be "old": it gets that name back at a boot', key(2))
+    astray = Problem(
+        "name", '"eth2" should be "old": it will get that name at the next boot', key(2)
+    )
     assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [astray])
 
 

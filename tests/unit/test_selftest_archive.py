@@ -311,12 +311,12 @@ def test_history_lists_the_tests(tmp_path, keep, said):
 def test_history_says_what_it_skips_and_that_there_is_nothing(tmp_path, said):
     assert said(history(tmp_path)[0]) == (
         *(0, ""),
-        f'neuca: no test is archived in "{tmp_path}"\n',
+        f'neuca-selftest: no test is archived in "{tmp_path}"\n',
     )
     (tmp_path / ARCHIVE).write_text("{broken\n")
     assert said(history(tmp_path, "--json")[0]) == (
         *(0, "[]\n"),
-        "neuca: 1 lines of the archive cannot be read, ignoring\n",
+        "neuca-selftest: 1 line of the archive cannot be read, ignoring\n",
     )
 
 
@@ -334,4 +334,4 @@ def test_compare_finds_labels_and_boots_in_the_archive(tmp_path, keep, said):
     assert said(main([*words, "monday", "tuesday"], "neuca-selftest"))[0] == 0
     assert said(main([*words, "last-boot"], "neuca-selftest"))[0] == 0
     code, _, error = said(main([*words, "monday", "wednesday"], "neuca-selftest"))
-    assert (code, error) == (1, 'neuca: read "wednesday": No such file or directory\n')
+    assert (code, error) == (1, 'neuca-selftest: read "wednesday": No such file or directory\n')

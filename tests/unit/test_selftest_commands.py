@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_mesh import mesh_parser
 from neuca_tools.commands.selftest_paths import paths_parser
+from neuca_tools.selftest.measure import program
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = ROOT / "packaging" / "completion" / "neuca-selftest"
@@ -114,7 +116,7 @@ def test_without_a_command_the_configured_peers_are_tested(capsys, nothing):
     expected = (
         77,
         "",
-        "neuca: no PEER, and no [selftest] peers in the configuration: nothing to test\n",
+        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n",
     )
     assert said(capsys, "--config", nothing) == expected
     assert said(capsys, "run", "--config", nothing) == expected
@@ -125,8 +127,64 @@ def test_a_peer_for_a_service_is_refused_in_the_former_spelling(capsys, nothing)
     assert said(capsys, "--serve", "--config", nothing, "172.16.0.1") == (
         2,
         "",
-        "neuca: neuca-selftest --serve: no PEER is accepted; the secret admits peers\n",
+        "neuca-selftest: serve: it takes no PEER; any host with the secret can connect\n",
     )
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """The host names that can be resolved: all other names cannot."""
+    known = {}
+
+    def resolve(name, *_):
+        if name in known:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (known[name], 0))]
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    return known
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["expalin"], "explain"),
+        (["expalin", "run.json", "--before", "x"], "explain"),
+        (["servee"], "serve"),
+        (["histroy", "--last", "3"], "history"),
+        (["compare_paths", "a=x", "b=y"], "compare-paths"),
+        (["Mesh"], "mesh"),
+    ],
+)
+@pytest.mark.usefixtures("names")
+def test_a_misspelt_command_that_is_no_host_is_an_error(capsys, words, meant):
+    with pytest.raises(SystemExit) as raised:
+        said(capsys, *words)
+    _, error = capsys.readouterr()
+    first, last = error.splitlines()
+    assert (raised.value.code, first) == (
+        2,
+        "usage: neuca-selftest COMMAND [OPTION ...] [ARGUMENT ...]",
+    )
+    assert last == (
+        f'neuca-selftest: there is no command "{words[0]}", and no host of that name can be'
+        f' resolved; did you mean "{meant}"?'
+    )
+
+
+def test_a_host_with_a_name_like_a_command_is_tested(capsys, nothing, names, monkeypatch, tmp_path):
+    names["server"] = "192.0.2.1"
+    monkeypatch.setattr(program, "PATH", str(tmp_path))
+    no_iperf3 = "neuca-selftest: run iperf3: it is not installed\n"
+    for words in (["server"], ["serve.example"], ["name@192.0.2.1"], ["run", "servee"]):
+        code, _, error = said(capsys, *words, "--config", nothing)
+        assert (code, error[: len(no_iperf3)]) == (1, no_iperf3)
+
+
+def test_the_messages_of_a_mesh_have_the_name_of_the_program(capsys):
+    with pytest.raises(SystemExit):
+        said(capsys, "mesh", "plan", "--no-such")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("neuca-selftest: ")
 
 
 def test_a_peer_with_the_name_of_a_command_can_be_tested():

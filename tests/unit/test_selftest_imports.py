@@ -205,7 +205,7 @@ def test_a_compressed_file_that_cannot_be_read(content, reason, tmp_path, capsys
     path = tmp_path / "file.gz"
     path.write_bytes(content)
     assert main(["explain", str(path)], "neuca-selftest") == 1
-    assert capsys.readouterr() == ("", f"neuca: read the gzip file: {reason}\n")
+    assert capsys.readouterr() == ("", f"neuca-selftest: read the gzip file: {reason}\n")
 
 
 def test_a_bomb_of_bombs_is_expanded_once():

@@ -321,7 +321,7 @@ def test_it_takes_two_paths_or_more(words, capsys):
     assert main(["selftest", "compare-paths", *words]) == 2
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first.startswith("usage: neuca-selftest compare-paths ")
-    assert last == "neuca: compare-paths: it needs 2 to 16 paths with different labels"
+    assert last == "neuca-selftest: compare-paths: 2 to 16 paths with different labels are required"
 
 
 # --- A test in a process of its own ---------------------------------------------------------------------------------------

@@ -430,14 +430,17 @@ def test_what_cannot_be_read_is_an_error_with_a_reason(tmp_path, capsys):
     (tmp_path / "empty").write_text("")
     assert run("explain", tmp_path / "empty") == 1
     assert capsys.readouterr().err == (
-        "neuca: read the output of iperf: this is neither iperf3's JSON, nor its text, "
+        "neuca-selftest: read the output of iperf: this is neither iperf3's JSON, nor its text, "
         "nor iperf 2's text\n"
     )
 
 
 def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
     assert run("explain", tmp_path / "none") == 1
-    assert capsys.readouterr().err == f'neuca: read "{tmp_path}/none": No such file or directory\n'
+    assert (
+        capsys.readouterr().err
+        == f'neuca-selftest: read "{tmp_path}/none": No such file or directory\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -468,15 +471,15 @@ def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
     (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
     assert run("--config", tmp_path / "config") == 1
     assert capsys.readouterr().err == (
-        "neuca: run iperf3: it is not installed\n       install the package iperf3 here and on the peer\n"
+        "neuca-selftest: run iperf3: it is not installed\n       install the package iperf3 here and on the peer\n"
     )
     assert run("--config", tmp_path / "config", "--at-boot") == 77
-    assert capsys.readouterr().err == "neuca: iperf3 is not installed: no test\n"
+    assert capsys.readouterr().err == "neuca-selftest: iperf3 is not installed: no test\n"
 
 
 def test_without_a_peer_there_is_nothing_to_test(tmp_path, capsys):
     (tmp_path / "config").write_text("")
     assert run("--config", tmp_path / "config") == 77
     assert capsys.readouterr().err == (
-        "neuca: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
+        "neuca-selftest: no PEER, and no [selftest] peers in the configuration: nothing to test\n"
     )

@@ -32,8 +32,8 @@ from neuca_tools.state.active_document import fetch
 LONG = 300
 NOVA = {"product_name": "OpenStack Nova"}
 UNKNOWN = (
-    'auto: the firmware (DMI) names no cloud that is supported, so no well-known address is asked; "platform = any" in '
-    "[metadata] asks all the same"
+    'auto: the firmware (DMI) names no supported cloud, so no well-known address is queried; set "platform = any" '
+    "in [metadata] to query them anyway"
 )
 
 

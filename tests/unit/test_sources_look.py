@@ -21,7 +21,7 @@ from neuca_tools.sources import Session, SourceSpec, Token, fetch_path, look, pa
 
 LONG = 300
 KNOWN = (
-    "known are auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
+    "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
     " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
 )
 
@@ -103,7 +103,7 @@ def test_a_source_is_read_and_written_alike(text, spec):
 def test_a_bad_source_is_refused_with_its_reason(text, why):
     with pytest.raises(UsageError) as caught:
         parse_source(text)
-    assert str(caught.value) == f'bad source "{text}": {why}'
+    assert str(caught.value) == f'invalid source "{text}": {why}'
 
 
 def test_a_name_for_an_address_is_refused_with_a_hint():

@@ -167,7 +167,7 @@ def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():
     assert names(agent, 1) == (
         "astray",
         "eth1",
-        [("name", '"astray" should be "eth1": it gets that name back at a boot')],
+        [("name", '"astray" should be "eth1": it will get that name at the next boot')],
     )
 
 
@@ -197,7 +197,7 @@ def test_a_contested_nic_shows_a_name():
         "eth3",
         [
             ("contested", '"other" belongs to "bond0": it is not touched'),
-            ("name", '"other" should be "eth3": it gets that name back at a boot'),
+            ("name", '"other" should be "eth3": it will get that name at the next boot'),
         ],
     )
     assert names(small(TWO, policy=Policy(ignored=frozenset({mac(2)}))), 2)[:2] == ("eth2", None)

@@ -190,7 +190,7 @@ def test_a_rate(text, expected):
     "text", ["", "10", "10GB", "64kbps", "-1G", "1e9", "0G", "99999T", "10 Gbit 5"]
 )
 def test_what_is_no_rate(text):
-    with pytest.raises(UnusableError, match="is not a rate like"):
+    with pytest.raises(UnusableError, match="is not a rate such as"):
         arithmetic.rate(text)
 
 
@@ -203,5 +203,5 @@ def test_a_round_trip_time(text, expected):
 
 @pytest.mark.parametrize("text", ["", "50", "50m", "0s", "101s", "-1ms", "5 ns"])
 def test_what_is_no_round_trip_time(text):
-    with pytest.raises(UnusableError, match="is not a round-trip time like"):
+    with pytest.raises(UnusableError, match="is not a round-trip time such as"):
         arithmetic.rtt(text)

@@ -34,44 +34,47 @@ options:
             description:
               - >-
                 The user who gets the public keys that the platform provides for this guest (in
-                the metadata of OpenStack, EC2 and NoCloud), in addition to those of the
+                the metadata of OpenStack, EC2 and NoCloud), in addition to any keys in the
                 document.
               - >-
-                cloud-init, where it runs, adds them to a user of its own.
-              - >-
                 If the user does not exist, it is created, without the right to use sudo.
+              - >-
+                If cloud-init runs, it adds these keys to its own default user regardless of
+                this option.
               - >-
                 Default: none.
             type: "str"
           router:
             description:
               - >-
-                Forwarding.
+                Packet forwarding.
               - >-
-                If disabled, what documents request is ignored. Default: true.
+                If disabled, requests for it are ignored. Default: true.
             type: "bool"
           script_timeout:
             description:
               - >-
                 The time limit of a script [1 to 86400].
               - >-
-                After that, the script and its child processes are terminated, and the next one
-                starts. Default: 3600.
+                When it expires, the script and its child processes are terminated, and the next
+                script starts.
+              - >-
+                Default: 3600.
             type: "float"
           scripts:
             description:
               - >-
-                The scripts, each of which runs once for each instance.
+                Scripts, each of which runs once for each instance.
               - >-
                 Default: true.
             type: "bool"
           storage:
             description:
               - >-
-                The iSCSI disks.
+                iSCSI disks.
               - >-
-                If disabled, attached disks stay until the next boot and are not attached again
-                then.
+                If disabled, disks that are attached stay until the next boot, and are not
+                attached again after it.
               - >-
                 Default: true.
             type: "bool"
@@ -91,42 +94,42 @@ options:
           allow_sysctls:
             description:
               - >-
-                Sysctls of the whole host that a document may set to any value, in addition to
-                those listed in neuca-user-data(5).
+                Host-wide sysctls that a document may set to any value, in addition to those
+                listed in neuca-user-data(5), such as `net.ipv4.tcp_base_mss'.
               - >-
-                Example: `net.ipv4.tcp_base_mss'.
-              - >-
-                Keys that change every interface (`net.ipv4.conf.all.*, `net.ipv4.ip_forward'')
-                cannot be permitted.
-              - >-
-                If one key of the list is invalid, none is permitted. Default: none.
+                Keys that affect every interface (`net.ipv4.conf.all.*', `net.ipv4.ip_forward')
+                cannot be allowed. If any key in the list is invalid, the whole list is ignored.
+                Default: none.
             type: "list"
             elements: "str"
           data_udev_priority:
             description:
               - >-
-                The number that the file names begin with, for dataplane NICs [0 to 99].
+                The number at the beginning of the file names, for dataplane NICs [0 to 99].
               - >-
                 Default: 10.
             type: "int"
           dhcp_client:
             description:
               - >-
-                The program that the agent starts for DHCP on dataplane links that no network
-                manager serves; see DHCP without a network manager in neucad(8).
+                The DHCP client for dataplane links on which no network manager does DHCP; see
+                DHCP without a network manager in neucad(8).
               - >-
-                With auto, it is dhclient(8), or else dhcpcd(8), if it is installed.
+                auto selects dhclient(8) if it is installed, otherwise dhcpcd(8).
               - >-
-                A name or the path of one of the two is used even if a network manager runs, or
-                with managers = none.
+                A client that is selected by name or path is used even if a network manager
+                runs, and with managers = none.
               - >-
-                Under systemd, run-directory must have its default. Default: auto.
+                Under systemd, run-directory must have its default value for these clients to
+                work.
+              - >-
+                Default: auto.
             type: "str"
             choices: ["auto", "none", "dhclient", "dhcpcd", "path"]
           dhcp_helper:
             description:
               - >-
-                The program of this package that such a client tells of its leases.
+                The program of this package to which these clients report their leases.
               - >-
                 Default: /usr/libexec/neuca-guest-tools/dhcp-helper.
             type: "path"
@@ -135,7 +138,7 @@ options:
               - >-
                 With none, udevd, NetworkManager and systemd-networkd are not contacted.
               - >-
-                Their files are written nevertheless.
+                The files for them are still written.
               - >-
                 Default: auto.
             type: "str"
@@ -164,8 +167,7 @@ options:
           networkmanager_profiles:
             description:
               - >-
-                The directory of the profiles with which NetworkManager does DHCP on dataplane
-                NICs.
+                The directory of the NetworkManager profiles for DHCP on dataplane NICs.
               - >-
                 Default: /etc/NetworkManager/system-connections.
             type: "path"
@@ -186,10 +188,11 @@ options:
           udev_substring:
             description:
               - >-
-                The middle part of their file names: letters, digits, `_', `.' and `-', at most
-                64 characters.
+                The middle part of the file names of these rules: letters, digits, `_', `.' and
+                `-', at most 64 characters.
               - >-
-                Every file number-text-MAC.rules in the directory is considered neucad's.
+                Every file number-text-MAC.rules in the directory is considered to belong to
+                neucad.
               - >-
                 Default: `neuca-persistent'.
             type: "str"
@@ -202,26 +205,28 @@ options:
           log_directory:
             description:
               - >-
-                Where the output of the scripts in the document is stored, one file
-                script-NAME.log for each.
+                The directory for the output of the scripts in the document, one file
+                script-NAME-DIGEST.log for each script.
               - >-
-                Log messages of the agent are not stored there; they go to the journal, or to
-                standard error. Default: /var/log/neuca.
+                The log messages of the agent are not stored there; they go to the journal, or
+                to standard error.
+              - >-
+                Default: /var/log/neuca.
             type: "path"
           log_file:
             description:
               - >-
-                The log file of version 1.7, in log-directory.
+                The name of the log file of version 1.7 in log-directory.
               - >-
-                This version does not write to it; `neuca clean' removes it together with its
-                rotated copies.
+                This version does not write to it, but `neuca clean' removes it together with
+                its rotated copies.
               - >-
                 Default: neuca-agent.log.
             type: "str"
           log_level:
             description:
               - >-
-                The lowest level of messages that are logged.
+                The least severe level of messages that are logged.
               - >-
                 Default: debug.
             type: "str"
@@ -235,14 +240,14 @@ options:
           platform:
             description:
               - >-
-                Which sources auto queries at well-known addresses, where any host on the same
-                network can respond too.
+                Which metadata services auto queries at well-known addresses, at which any host
+                on the same network could answer.
               - >-
                 dmi selects the services of the cloud that the firmware names in its DMI tables
                 (/sys/class/dmi/id), and none if it names no supported cloud. any selects
-                OpenStack and EC2; this is for testbeds that do not set DMI.
+                OpenStack and EC2; it is meant for testbeds that do not set DMI.
               - >-
-                A source named in sources is always queried.
+                A service that is listed in sources explicitly is always queried.
               - >-
                 neuca status shows the selection.
               - >-
@@ -254,8 +259,8 @@ options:
               - >-
                 The interval between queries of the sources [1 to 86400].
               - >-
-                While no source responds, the interval doubles up to one minute, with a random
-                variation of a quarter.
+                While no source responds, the interval doubles each time, up to one minute, and
+                varies randomly by up to a quarter.
               - >-
                 Default: 10.
             type: "float"
@@ -264,22 +269,22 @@ options:
               - >-
                 Where the document comes from.
               - >-
-                The first source in this order that has one is used, regardless of their speed;
-                see neuca(1).
+                The first source in the list that has a document is used, even if a later one
+                responds sooner; see Sources in neuca(1) for what can be listed.
               - >-
-                A service is requested only through NICs that may be management NICs.
+                Metadata services are queried only through NICs that may be management NICs.
               - >-
-                Once a service has answered, only its NIC is used, until another service is
-                named here (neucad(8), `Where metadata comes from').
+                Once a service has answered, only the NIC through which it answered is used,
+                until another service is listed here (neucad(8), `Where metadata comes from').
               - >-
-                With none, no source is queried: the sections [interface MAC], [vlan MAC.ID],
-                [bond NAME] and so on of this file are the whole configuration.
+                With none, no source is queried, and the sections [interface MAC], [vlan
+                MAC.ID], [bond NAME] and so on of this file are the whole configuration.
             type: "list"
             elements: "str"
           timeout:
             description:
               - >-
-                The time limit of one query of all sources [0.1 to 300]. Default: 10.
+                The time limit for querying all sources once [0.1 to 300]. Default: 10.
             type: "float"
       network:
         description:
@@ -298,11 +303,12 @@ options:
           drift:
             description:
               - >-
-                What happens to manual changes.
+                What to do about drift, that is, changes that others have made to what neucad
+                has configured.
               - >-
-                report shows them and keeps them until the next start.
+                report shows them in neuca status and keeps them until neucad starts again.
               - >-
-                enforce corrects them when a link or an address changes.
+                enforce reverts them; every change of a link or an address triggers this.
               - >-
                 Default: report.
             type: "str"
@@ -315,10 +321,10 @@ options:
                 If one of them is present, every other NIC that the platform's metadata
                 describes is a dataplane NIC.
               - >-
-                If this option is set, the record of earlier management NICs is not consulted,
-                and metadata is requested through these NICs only.
+                If this option is set, the record of earlier management NICs is disregarded, and
+                metadata is requested only through these NICs.
               - >-
-                See "Which NIC is which" in neucad(8).
+                See Which NIC is which in neucad(8).
               - >-
                 Default: none.
             type: "list"
@@ -327,14 +333,18 @@ options:
             description:
               - >-
                 Whether packets from the addresses of a dataplane NIC with a gateway leave
-                through this NIC; see Policy routing of neucad(8). auto is yes for a NIC whose
-                gateway is from the platform (OpenStack, EC2) or from a gateway key, and no for
-                all others. yes includes the gateways of NoCloud and netplan documents.
+                through this NIC; see Policy routing in neucad(8). auto means yes for a NIC
+                whose gateway comes from the platform (OpenStack, EC2), from DHCP or from a
+                gateway key, and no for all others.
               - >-
-                no removes all of these rules and tables at the next pass.
+                yes also applies to the gateways of NoCloud and netplan documents.
+              - >-
+                no removes all of these rules and tables in the next pass.
               - >-
                 A policy-routing key in the section of a NIC in this file takes precedence over
-                this option, which takes precedence over documents.
+                this option.
+              - >-
+                Unless it is auto, this option takes precedence over documents.
               - >-
                 Default: auto.
             type: "str"
@@ -348,19 +358,20 @@ options:
           command_timeout:
             description:
               - >-
-                The time limit of a pass of the daemon, and how long a command waits for another
-                pass to end [1 to 86400].
+                The time limit of a pass of the daemon, and the time that a command waits for
+                another pass to finish [1 to 86400].
               - >-
                 Default: 300.
             type: "float"
           dataplane_macs_to_ignore:
             description:
               - >-
-                NICs that are never touched, and neither are devices on top of them.
+                NICs that are never touched, including all devices on top of them.
               - >-
-                Both the permanent and the current MAC address of a NIC are compared.
+                An entry matches the permanent or the current MAC address of a NIC.
               - >-
-                Six bytes include every InfiniBand port whose GUID they can stand for.
+                A six-byte address also matches every InfiniBand port whose GUID it can stand
+                for.
               - >-
                 An invalid address is an error; the rest of the list is used.
               - >-
@@ -398,12 +409,12 @@ options:
           run_directory:
             description:
               - >-
-                State that does not survive a reboot.
+                The directory for state that is discarded at a reboot.
               - >-
                 Two agents on one host need separate directories.
               - >-
-                If it is changed, neuca-guest.path and neuca-guest.service, which refer to the
-                default, need a drop-in each.
+                neuca-guest.path and neuca-guest.service refer to the default; if the option is
+                changed, each of them needs a drop-in.
               - >-
                 Default: /run/neuca.
             type: "path"
@@ -415,7 +426,7 @@ options:
           state_directory:
             description:
               - >-
-                State that survives a reboot.
+                The directory for state that is kept across reboots.
               - >-
                 Default: /var/lib/neuca.
             type: "path"
@@ -433,14 +444,15 @@ options:
           interface:
             description:
               - >-
-                The route to every peer must leave through this interface.
+                The interface through which the route to every peer must lead.
             type: "str"
           peers:
             description:
               - >-
-                The peers that are tested if none is named: addresses, or name@address.
+                The peers that are tested if none is given on the command line, each as address
+                or name@address.
               - >-
-                The profiles of [tuning] probe them too.
+                They are also used to probe the MTU; see mtu-probe above.
             type: "list"
             elements: "str"
           plan:
@@ -454,7 +466,9 @@ options:
           port:
             description:
               - >-
-                The port of iperf3, 1024 to 65533; helpers use the two following ports.
+                The port of iperf3, 1024 to 65533.
+              - >-
+                The helper uses the next two ports.
               - >-
                 Default: 45678.
             type: "int"
@@ -466,20 +480,20 @@ options:
           run_at_boot:
             description:
               - >-
-                Whether neuca-selftest.timer runs a quick test between 30 and 90 seconds after
-                each boot has finished (multi-user.target), if there are peers.
+                Whether neuca-selftest.timer runs a quick test of the peers, if there are any,
+                30 to 90 seconds after each boot has finished (multi-user.target).
               - >-
                 Default: true.
             type: "bool"
           secret_file:
             description:
               - >-
-                The secret that both hosts share, at least 16 bytes.
+                The file with the secret that both hosts share, at least 16 bytes.
               - >-
-                The file must belong to root or to the user who runs the test, and be unreadable
-                for all others.
+                The file must be owned by root or by the user who runs the test, and must not be
+                readable by anyone else.
               - >-
-                Without it, no helper of the peer is used.
+                Without a secret, the test uses no helper on the peer.
             type: "path"
           time:
             description:
@@ -497,18 +511,18 @@ options:
           mtu_probe:
             description:
               - >-
-                Whether to probe the path before a profile named here raises the MTU of a NIC in
-                a virtual machine or container.
+                Whether to probe the path before a profile raises the MTU of a NIC in a virtual
+                machine or container.
               - >-
                 Packets of that size are sent to a peer on a network of the NIC (UDP, ports
                 33434 to 33436, answered by ICMP), and the MTU is raised as far as the peer
                 acknowledges them.
               - >-
-                The peers are the literal addresses of peers in [selftest].
-              - >-
-                Without a peer, nothing is probed.
-              - >-
                 The NIC has the larger MTU during the probe.
+              - >-
+                The peers are those of peers in [selftest] that are given as addresses.
+              - >-
+                Without a probe or a peer, the MTU is not raised there.
               - >-
                 Default: true.
             type: "bool"
@@ -517,13 +531,11 @@ options:
               - >-
                 A comma-separated list of profiles.
               - >-
-                If several set the same number, the highest is used.
+                If several profiles set the same number, the highest value is used.
               - >-
-                auto sets few sysctls, each of which has a measured effect.
+                auto sets only a few sysctls, each with a measured effect.
               - >-
-                See neuca-profile(5).
-              - >-
-                Default: auto.
+                See neuca-profile(5). Default: auto.
             type: "list"
             elements: "str"
           profile_directory:
@@ -537,8 +549,8 @@ options:
           rate:
             description:
               - >-
-                The rate of the path for which bdp computes buffers, in powers of 1000, such as
-                `10Gbit'.
+                The rate of the path for which the profile bdp computes the size of buffers,
+                such as `10Gbit', with prefixes that are powers of 1000.
               - >-
                 Default: none.
             type: "str"

@@ -31,7 +31,7 @@ ENOUGH, FEW = 10, 3  # points of a trace for a quantile, samples for a least val
 
 
 def look(evidence: Evidence, phase: Phase) -> Look:
-    """Everything that is known about one phase."""
+    """Derive what the samples, the intervals and the totals of one phase show."""
     run, flow = phase.run or Run("iperf3"), phase.flow or Flow()
     sockets = [data_sockets(sample, phase) for sample in phase.sender]
     rough = _rtt(sockets, flow.intervals, evidence)
@@ -57,13 +57,13 @@ def look(evidence: Evidence, phase: Phase) -> Look:
 
 
 def _rtt(sockets: Sockets, intervals: Sequence[Interval], evidence: Evidence) -> Optional[float]:
-    """The median round trip, from the best source that has one."""
+    """The median round-trip time in seconds, from the best source that has one; None if unknown."""
     by_iperf = [one.rtt for one in intervals]
     return _median(_seconds(sockets, "rtt")) or _median(by_iperf) or evidence.rtt
 
 
 def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
-    """Seconds that a tenth of the round trips did not exceed; None if too few are known."""
+    """The first decile of the round-trip times in seconds; None with fewer than ENOUGH points."""
     points = trace.points("rtt")
     begin = points[0][0] + slow_start(rtt) if points else 0.0
     late = sorted(value for time, value in points if time >= begin)
@@ -71,7 +71,7 @@ def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
 
 
 def _least(values: Sequence[float]) -> Optional[float]:
-    """The least of the samples, which are fewer than the points of a trace; None of too few."""
+    """The minimum of the samples; None with fewer than FEW of them."""
     return min(values) if len(values) >= FEW else None
 
 
@@ -80,7 +80,9 @@ def _rates(intervals: Sequence[Interval]) -> list[float]:
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:
-    """The time of each sample but the first, and the rate of what was acknowledged, in bit/s."""
+    """The time of each sample but the first, and the rate of acknowledged data since the previous
+    one, in bit/s.
+    """
     for before, after in zip(samples, samples[1:]):
         acked = grown([data_sockets(before, phase), data_sockets(after, phase)], "bytes_acked")
         seconds = after.time - before.time
@@ -89,7 +91,7 @@ def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, f
 
 
 def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
-    """The sum of a field; None if it is not known of each socket, or there is none."""
+    """The sum of a field over all sockets; None without sockets, or if one lacks the field."""
     values = [getattr(one, name) for one in sockets]
     if not values or None in values:
         return None
@@ -98,7 +100,10 @@ def total(sockets: Sequence[Socket], name: str) -> Optional[float]:
 
 
 def grown(looks: Sockets, name: str) -> Optional[float]:
-    """How much a counter of all streams together grew from the first sample to the last."""
+    """The increase of a counter, summed over all streams, from the first sample to the last.
+
+    None if it is not known.
+    """
     if len(looks) < 2:
         return None
     first, last = total(looks[0], name), total(looks[-1], name)
@@ -125,7 +130,7 @@ def _windows(
 
 
 def _idle_share(samples: Sequence[Sample], late: Sockets, busy: Optional[float]) -> Optional[float]:
-    """The share of the time in which nothing was in flight."""
+    """The share of the time with nothing in flight, from 0 to 1; None if it is not known."""
     streams = max(map(len, late), default=0)
     if busy is None or not streams or samples[-1].time <= samples[0].time:
         return None
@@ -133,7 +138,7 @@ def _idle_share(samples: Sequence[Sample], late: Sockets, busy: Optional[float])
 
 
 def _is_flat(cwnds: Sequence[float]) -> bool:
-    """Whether the congestion window stayed the same."""
+    """Whether the congestion window varied by no more than the share FLAT."""
     if len(cwnds) < 2 or not max(cwnds):
         return False
     return max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
