@@ -254,8 +254,10 @@ def test_an_item_that_is_not_text_is_an_error(serve):
 def test_a_path_that_would_break_the_request_is_refused(path):
     with pytest.raises(UsageError) as caught:
         fetch_path(parse_source("ec2=http://127.0.0.1:1"), path, LONG, Session())
+    shown = path.replace("\r\n", r"\r\n")
     assert (
-        str(caught.value) == f'bad metadata path "{path}": it must be printable ASCII from a "/" on'
+        str(caught.value)
+        == f'bad metadata path "{shown}": it must be printable ASCII from a "/" on'
     )
 
 

@@ -103,7 +103,8 @@ def test_a_source_is_read_and_written_alike(text, spec):
 def test_a_bad_source_is_refused_with_its_reason(text, why):
     with pytest.raises(UsageError) as caught:
         parse_source(text)
-    assert str(caught.value) == f'invalid source "{text}": {why}'
+    expected = f'invalid source "{text}": {why}'
+    assert str(caught.value) == expected.replace("\0", r"\x00").replace("\n", r"\n")
 
 
 def test_a_name_for_an_address_is_refused_with_a_hint():
