@@ -100,6 +100,10 @@ def refused_or(function, beginning):
 @example("meta-data", b'a: "\\UFFFFFFFF"')
 @example("network-config", b'"\\ud800": 1')
 @example(
+    "EC2 network",
+    b'{"macs": {"02:00:00:00:00:02": {"subnet-ipv4-cidr-block": "10.0.1.24"}}}',
+)
+@example(
     "network_data.json",
     b'{"links": [{"id": "\\ud800", "type": "phy", "ethernet_mac_address": "\\ud800"}]}',
 )

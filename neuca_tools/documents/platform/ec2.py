@@ -139,7 +139,7 @@ def _gateways(draft: Draft) -> None:
             draft.add_gateway(draft.part, key, text)
     for text in _lines(draft.part, "subnet-ipv4-cidr-block"):
         subnet = draft.part.made("subnet-ipv4-cidr-block", text, values.network)
-        if subnet is not None:
+        if subnet is not None and subnet.num_addresses > 1:
             draft.add_gateway(draft.part, "subnet-ipv4-cidr-block", str(subnet[1]))
 
 
