@@ -34,7 +34,7 @@ test-all: ## everything: hours
 	@echo "make test-all takes about six hours on two processors without KVM, 4 GiB of memory, 15 GiB of disk in"
 	@echo "~/.cache and /tmp, and the network (Debian's mirrors and PyPI). \`make test\` takes half an hour."
 	@tests/setup.sh $(notdir $(TIERS)) parallel browser
-	@tiers=$$(tests/able $(TIERS)) && $(ALL) $$tiers
+	@tiers=$$(tests/able $(TIERS)) && $(ALL) --hypothesis-profile random $$tiers
 
 test-unit: ## pure code, style, layering, packaging: seconds
 	@tests/setup.sh unit

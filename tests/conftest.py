@@ -15,6 +15,16 @@ from pathlib import Path
 
 import pytest
 
+try:
+    from hypothesis import settings
+except ImportError:  # a tier that draws nothing does not install it
+    pass
+else:
+    # The same examples in every run, so that a change is judged by itself; `--hypothesis-profile random` looks elsewhere.
+    settings.register_profile("random", derandomize=False, database=None, print_blob=True)
+    settings.register_profile("same", derandomize=True, database=None)
+    settings.load_profile("same")
+
 HERE = Path(__file__).parent
 # Under pytest-xdist what takes longest begins first: no processor waits for it at the end.
 LONGEST_FIRST = (

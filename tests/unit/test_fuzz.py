@@ -1,7 +1,7 @@
 """One fuzz target for each reader of what others write: whatever the bytes, nothing raises past its stage, and no pass fails.
 
 The seeds are in `corpus`, one folder for each target; what ever broke a reader belongs there. `NEUCA_EXAMPLES=20000` searches
-for longer than the few seconds of a usual run, each time elsewhere.
+for longer than the few seconds of a usual run, with `--hypothesis-profile random` each time elsewhere.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,8 +24,6 @@ EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "40"))
 FUZZ = settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize="NEUCA_EXAMPLES" not in os.environ,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

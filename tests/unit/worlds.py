@@ -35,7 +35,7 @@ PLACES = manager_files.Places(
 )
 ANYONE = Policy()
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "80"))  # `make test`: fewer
-LAWS = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
+LAWS = settings(max_examples=EXAMPLES, deadline=None)
 
 
 def mac(number):
