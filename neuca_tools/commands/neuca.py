@@ -237,9 +237,7 @@ def _run(words: list[str]) -> int:
     _check_order(words, rows, parser)
     named = next((word for word in words if word[:1] != "-"), None)
     _check_name(named, rows, parser)
-    parsed, extra = parser.parse_known_args(words)
-    if extra:
-        rows.get(parsed.command, parser).error(f"unrecognized arguments: {' '.join(extra)}")
+    parsed = parser.parse_args(words)
     modules = {command.name: command.module for command in COMMANDS}
     if parsed.command is None:
         parser.print_help()
@@ -272,10 +270,9 @@ def _check_name(name: Optional[str], rows: Mapping[str, Parser], parser: Parser)
     """Exit with a suggestion if there is no command of this name; None is no name."""
     if name is None or name in rows:
         return
-    from neuca_tools.documents.spelling import closest
+    from neuca_tools.commands.parsers import no_command
 
-    meant = closest(name, (*rows, "selftest"))
-    parser.error(f'there is no command "{name}"' + f'; did you mean "{meant}"?' * bool(meant))
+    parser.error(no_command(name, (*rows, "selftest")))
 
 
 def _parsers() -> tuple[Parser, dict[str, Parser]]:
