@@ -42,6 +42,7 @@ log-retain = 5
 [linux]
 mgmt-udev-priority = 20
 END
+mkdir -p /etc/udev/rules.d
 rule() { printf '### NEuca generated udev persistent naming file - MANUAL UPDATES MAY BE OVERWRITTEN.\n### Config: %s\n' "$3"
          printf 'SUBSYSTEM=="net", ACTION=="add", ATTR{address}=="%s", NAME="%s"\n' $1 $2; }
 rule fe:16:3e:00:6d:ae mgmt management > /etc/udev/rules.d/20-neuca-persistent-fe163e006dae.rules
