@@ -40,6 +40,16 @@ _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
 _ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
+# What web pages, terminals and forums put around a word of a line.
+_MARKUP = re.compile(
+    r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>"
+    r"|\x1b\[[\d;]{0,20}m|\*\*",
+    re.IGNORECASE,
+)
+# Mail: soft line breaks (RFC 2045, section 6.7), and the last word of a row on a line of its own.
+_SOFT_BREAK = re.compile(r"(?<=[^=\n])=\n(?!=)")
+_WRAPPED = re.compile(r"\n[> \t]{0,40}(sender|receiver)[ \t]{0,40}$", re.MULTILINE)
+_QUOTES = " \t\r\",'"  # around a line that is a string in other documents
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
@@ -93,11 +103,17 @@ class Text(NamedTuple):
 
 
 def parse(document: str) -> Text:
-    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
+    every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
     words = next(filter(None, map(parse_command, every)), Words())
     # The same line again is a copy, such as the last one in a script's own summary.
     rows = list(dict.fromkeys(known(map(parse_row, every))))
     return Text(rows, known(map(parse_connection, every)), words)
+
+
+def _as_printed(document: str) -> str:
+    """Without what mail, web pages and terminals add to lines."""
+    joined = _WRAPPED.sub(r" \1", _SOFT_BREAK.sub("", document))
+    return _MARKUP.sub("", joined)
 
 
 def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
@@ -129,7 +145,10 @@ def parse_row(line: str) -> Optional[Row]:
     if start is None or end is None or size is None or rate is None:
         return None
     size, rate = size * BITS[unit] / 8, rate * BITS[per]
-    return Row(found["id"].upper(), found["role"], start, end, size, rate, found["rest"].strip())
+    if not rate and size and end > start:
+        rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
+    rest = found["rest"].strip(_QUOTES)
+    return Row(found["id"].upper(), found["role"], start, end, size, rate, rest)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
