@@ -46,6 +46,7 @@ _MARKUP = re.compile(
     r"|\x1b\[[\d;]{0,20}m|\*\*",
     re.IGNORECASE,
 )
+MARKS = ("<", "\x1b", "**")  # what markup begins with
 # Mail: soft line breaks (RFC 2045, section 6.7), and the last word of a row on a line of its own.
 _SOFT_BREAK = re.compile(r"(?<=[^=\n])=\n(?!=)")
 _WRAPPED = re.compile(r"\n[> \t]{0,40}(sender|receiver)[ \t]{0,40}$", re.MULTILINE)
@@ -112,8 +113,13 @@ def parse(document: str) -> Text:
 
 def _as_printed(document: str) -> str:
     """Without what mail, web pages and terminals add to lines."""
-    joined = _WRAPPED.sub(r" \1", _SOFT_BREAK.sub("", document))
-    return _MARKUP.sub("", joined)
+    if "=\n" in document:
+        document = _SOFT_BREAK.sub("", document)
+    if "\n>" in document:
+        document = _WRAPPED.sub(r" \1", document)
+    if any(mark in document for mark in MARKS):
+        document = _MARKUP.sub("", document)
+    return document
 
 
 def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
