@@ -373,6 +373,9 @@ HEALTHY = {
         "10.20.0.", "127.0.0."
     ),
     "a mean alone that a rare Ethernet would carry": text([4620], total=300),
+    "a rate of nothing after the first seconds": text(
+        [0.6, 0.2, 0, 0, 0, 0], [90.0] * 6, [2, 1] + [0] * 4
+    ),
     "UDP of which nothing arrives any more": udp([301, 0, 0, 0], [460, 460, 460, 460]),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),

@@ -54,7 +54,8 @@ def _is_even(one: Printed) -> bool:
     """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
     if one.spread is None:
         return True
-    return one.spread < STEADY + BLOCK * 8 / (one.rate * one.late[0].seconds)
+    size = one.rate * one.late[0].seconds / 8
+    return size > 0 and one.spread < STEADY + BLOCK / size
 
 
 def _fills(rate: float, speed: float, mss: int) -> bool:

@@ -40,16 +40,12 @@ _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
 _ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
-# What web pages, terminals and forums put around a word of a line.
+# What web pages and forums put around a word of a line.
 _MARKUP = re.compile(
-    r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>"
-    r"|\x1b\[[\d;]{0,20}m|\*\*",
+    r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
     re.IGNORECASE,
 )
-MARKS = ("<", "\x1b", "**")  # what markup begins with
-# Mail: soft line breaks (RFC 2045, section 6.7), and the last word of a row on a line of its own.
-_SOFT_BREAK = re.compile(r"(?<=[^=\n])=\n(?!=)")
-_WRAPPED = re.compile(r"\n[> \t]{0,40}(sender|receiver)[ \t]{0,40}$", re.MULTILINE)
+MARKS = ("<", "**")  # what markup begins with
 _QUOTES = " \t\r\",'"  # around a line that is a string in other documents
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
@@ -112,11 +108,7 @@ def parse(document: str) -> Text:
 
 
 def _as_printed(document: str) -> str:
-    """Without what mail, web pages and terminals add to lines."""
-    if "=\n" in document:
-        document = _SOFT_BREAK.sub("", document)
-    if "\n>" in document:
-        document = _WRAPPED.sub(r" \1", document)
+    """Without what web pages and forums add to lines."""
     if any(mark in document for mark in MARKS):
         document = _MARKUP.sub("", document)
     return document
