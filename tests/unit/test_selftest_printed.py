@@ -146,6 +146,30 @@ BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  7][RX-C]   0.00-10.00  sec  {back} MBytes   {back} Mbits/sec                  receiver
 """
 
+# The first and the last five seconds of 300.
+CUT = "\n".join(
+    (
+        "[  5] local 198.51.100.7 port 41000 connected to 203.0.113.20 port 5201",
+        _row(0, 5, 1015, "900   210 KBytes"),
+        _row(295, 300, 63, "60   90.5 KBytes"),
+        _row(0, 300, 490, "24000   sender"),
+        _row(0, 300, 490, "receiver"),
+    )
+)
+NO_CONGESTION = (
+    "iperf3: error - unable to set TCP_CONGESTION: "
+    "Supplied congestion control algorithm not supported on this host\n"
+)
+
+
+def scattered(losses, sent=2140) -> str:
+    """A server's rows of 20 Mbit/s, and how many datagrams were lost in each second."""
+    rows = [
+        _row(at, at + 1, 20, f"0.05 ms  {lost}/{sent} (0.6%)") for at, lost in enumerate(losses)
+    ]
+    return "\n".join(["Accepted connection from 198.51.100.7, port 41000", *rows, ""])
+
+
 # The condition that must come first, and a run.
 CAUSES = {
     "loss that the window follows": (
@@ -233,6 +257,34 @@ CAUSES = {
     ),
     "datagrams for 5 Gbit/s over 1 Gbit/s": ("D18", UDP_LINE),
     "an MTU black hole": ("D21", BLACK_HOLE),
+    "credits that run out at the end": (
+        "D18",
+        text(
+            [1020, 1010, 1000, 1005, 1010, 1000, 280],
+            [500, 460, 470, 520, 480, 500, 90],
+            [40, 9, 0, 12, 8, 10, 60],
+            ends=WAN,
+        ),
+    ),
+    "credits that have run out when the text goes on": ("D18", CUT),
+    "a limit of 5 Gbit/s, which jumbo frames over 5 Gbit/s Ethernet could not reach": (
+        "D18",
+        text([4961] * 6, [3300] * 6, [0, 1] * 3, WAN, header=["      TCP MSS: 8949 (default)"]),
+    ),
+    "an MTU black hole of jumbo frames, whose window stays": (
+        "D21",
+        text([0.7, 0, 0, 0, 0, 0, 0], [24.5] * 7, [2, 1, 0, 1, 0, 0, 1]),
+    ),
+    "-b below one block in the whole run": (
+        "D04",
+        text([0.54, 0, 0, 0, 0], [41.1] * 5, ends=WAN, command="-c x -b .01M"),
+    ),
+    "datagrams that are lost by chance": ("D19", scattered([11, 20, 13, 17, 16, 9, 8, 14])),
+    "few datagrams, of which a slow path drops a twentieth, although most arrived": (
+        "D18",
+        UDP_SLOW.replace("13.9 Mbits", "18.3 Mbits").replace("2580/8620 (30%)", "500/8620 (5.8%)"),
+    ),
+    "an unknown congestion control": ("D38", NO_CONGESTION),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
 }
 
@@ -243,6 +295,12 @@ def test_the_cause_comes_first(name):
     assert causes(content)[:1] == [wanted], told(content).findings
 
 
+PARTIAL = """
+[  5][TX-C]   0.00-10.00  sec  3.72 GBytes  3.19 Gbits/sec    0   sender
+[  7][TX-C]   0.00-10.00  sec  3.72 GBytes  3.19 Gbits/sec    0   sender
+[SUM][TX-C]   0.00-10.00  sec  7.44 GBytes  6.38 Gbits/sec    0   sender
+[  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
+"""
 HEALTHY = {
     "1 Gbit/s that loses some segments": text(
         [941, 939, 935, 941, 940, 937], [410, 290, 380, 270, 350, 300], [0, 12, 0, 9, 0, 11]
@@ -255,6 +313,34 @@ HEALTHY = {
     "1 Gbit/s over IPv6": text([928] * 6, [500] * 6, ends=("2001:db8::1", "2001:db8::2")),
     "10 Gbit/s with jumbo frames": text([9900] * 6, [3010] * 6),
     "25 Gbit/s, a busy sender": text([23_500] * 6, [3010] * 6, cpu=(96.0, 70.0)),
+    "10 Gbit/s of a cloud with jumbo frames": text(
+        [9532, 9531, 9479, 9532, 9531, 9532],
+        [3340] * 5 + [3310],
+        [9, 0, 3, 0, 0, 1],
+        header=["      TCP MSS: 8949 (default)"],
+    ),
+    "a tunnel over 1 Gbit/s that drops a few, with a queue": text(
+        [797, 808, 807, 849, 818, 839, 807, 818],
+        [317, 496, 510, 648, 547, 675, 601, 716],
+        [5, 0, 8, 0, 1, 0, 5, 0],
+        ends=WAN,
+    ),
+    "a radio: the window is flat, but its round trip is not": text(
+        [117, 99, 118, 106, 87, 78, 92], [539] * 7
+    ),
+    "means of five seconds, which vary little": text(
+        [289, 281, 276, 292, 299, 284], [343, 369, 329, 458, 435, 402], [7, 6, 5, 6, 5, 6], WAN
+    )
+    .replace("0.00-1.00", "0.00-5.00")
+    .replace("1.00-2.00", "5.00-10.00")
+    .replace("2.00-3.00", "10.00-15.00")
+    .replace("3.00-4.00", "15.00-20.00")
+    .replace("4.00-5.00", "20.00-25.00")
+    .replace("5.00-6.00", "25.00-30.00"),
+    "datagrams that were lost before anything else arrived": scattered([300, 0, 0, 0, 0]),
+    "datagrams that a shaper drops as regularly as they come": scattered([14] * 8),
+    "four datagrams of some hundred": scattered([0, 2, 0, 1, 1, 0], sent=91),
+    "one direction of --bidir -P that the text ends within": PARTIAL,
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
     ),
@@ -287,6 +373,9 @@ HEALTHY = {
         "10.20.0.", "127.0.0."
     ),
     "a mean alone that a rare Ethernet would carry": text([4620], total=300),
+    "a rate of nothing after the first seconds": text(
+        [0.6, 0.2, 0, 0, 0, 0], [90.0] * 6, [2, 1] + [0] * 4
+    ),
     "UDP of which nothing arrives any more": udp([301, 0, 0, 0], [460, 460, 460, 460]),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
@@ -318,6 +407,18 @@ def test_nothing_is_raised_for_a_healthy_run(name):
 def test_a_full_link_is_information(rates, words):
     (found,) = told(text(rates, [480] * 6)).findings
     assert (found.id, found.severity, found.text) == ("D18", "info", words)
+
+
+def test_chance_takes_few_of_the_datagrams_where_as_many_arrived_as_were_asked_for():
+    """Information: 0.6% is no fault of a test that reached its rate."""
+    content = "$ iperf3 -c 203.0.113.20 -u -b 20M -R\n" + scattered([11, 20, 13, 17, 16, 9, 8, 14])
+    assert [(one.id, one.severity) for one in told(content).findings] == [("D19", "info")]
+
+
+def test_what_no_host_counted_is_never_of_high_confidence():
+    found = told(scattered([810, 830, 790, 820, 805], sent=1000)).findings
+    assert found
+    assert "high" not in [one.confidence for one in found]
 
 
 def test_a_mathis_limit_far_below_the_rate_is_no_cause_and_not_shown():

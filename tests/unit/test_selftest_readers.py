@@ -662,3 +662,70 @@ def test_what_has_no_result_is_refused_with_a_reason(content, reason):
     with pytest.raises(SelftestError) as raised:
         evidence_of(content)
     assert raised.value.text == f"read the output of iperf: {reason}"
+
+
+ROWS = """[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec   112 MBytes   940 Mbits/sec    3    303 KBytes
+[  5]   1.00-2.00   sec   111 MBytes   934 Mbits/sec    0    305 KBytes
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-2.00   sec   223 MBytes   937 Mbits/sec    3             sender
+[  5]   0.00-2.04   sec   222 MBytes   933 Mbits/sec                  receiver
+"""
+
+
+def _each(template: str) -> str:
+    return "".join(template.format(line) + "\n" for line in ROWS.splitlines())
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        _each("{0}"),
+        _each("> > >>> {0}"),
+        _each('<span class="line"><span>{0}</span></span>'),
+        _each('        "{0}       ", '),
+        _each("# {0}"),
+        ROWS.replace("937 Mbits/sec ", "**937 Mbits/sec** "),
+    ],
+)
+def test_a_row_is_the_same_in_mail_web_pages_and_lists_of_strings(document):
+    (flow,) = iperf3_text.read(document).flows
+    assert [one.cwnd for one in flow.intervals] == [303 * 1024, 305 * 1024]
+    assert [one.retransmits for one in flow.intervals] == [3, 0]
+    assert (flow.sent.rate, flow.sent.retransmits, flow.received.rate) == (937e6, 3, 933e6)
+
+
+def test_a_rate_that_the_unit_rounds_to_nothing_is_that_of_its_bytes():
+    row = "[  4]   0.00-2.00   sec  87.5 KBytes  0.00 Gbits/sec    2   23.8 KBytes\n"
+    (one,) = iperf3_text.read(row).flows[0].intervals
+    assert one.rate == 87.5 * 1024 * 8 / 2
+
+
+APPLE = """[  5][TX-C]   0.00-1.00   sec  1.12 GBytes  9.63 Gbits/sec    4   4.25 MBytes   2.12 MBytes   2.12 MBytes     2ms    0ms   989ms
+[  7][RX-C]   0.00-1.00   sec  1.25 GBytes  10.8 Gbits/sec  3.94 MBytes
+[  5][TX-C]   0.00-1.00   sec  1.12 GBytes  9.63 Gbits/sec    4           0.000s           0.959s             sender
+[  5][TX-C]   0.00-1.00   sec  1.12 GBytes  9.63 Gbits/sec                  receiver
+"""  # noqa: E501
+
+
+def test_apples_own_columns_are_read():
+    there, back = iperf3_text.read(APPLE).flows
+    (one,), (other,) = there.intervals, back.intervals
+    assert (one.retransmits, one.cwnd, one.rtt) == (4, 4.25 * 2**20, 0.002)
+    assert (there.sent.retransmits, other.cwnd) == (4, None)
+
+
+def test_a_server_of_iperf_2_counts_the_losses_of_each_interval():
+    rows = """[  3]  0.0- 1.0 sec  2.00 MBytes  16.8 Mbits/sec  0.047 ms   20/ 1447 (1.4%)
+[  3]  1.0- 2.0 sec  2.00 MBytes  16.8 Mbits/sec  0.069 ms    0/ 1427 (0%)
+[  3]  0.0- 2.0 sec  4.00 MBytes  16.8 Mbits/sec  0.069 ms   20/ 2874 (0.7%)
+"""
+    flow = iperf2_text.read(rows).flows[0]
+    assert [(one.lost, one.datagrams) for one in flow.intervals] == [(20, 1447), (0, 1427)]
+    assert (flow.received.lost, flow.received.datagrams) == (20, 2874)
+
+
+def test_blank_lines_take_time_in_proportion_to_their_number():
+    """A pattern that may cross lines would look at each of them for each of the others."""
+    with pytest.raises(SelftestError):
+        evidence_of(b"\n" * 300_000)

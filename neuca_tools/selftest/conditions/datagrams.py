@@ -21,6 +21,7 @@ from neuca_tools.selftest.conditions.udp import (
     received,
 )
 from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import printed
 
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
@@ -74,7 +75,10 @@ def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
     slowest = slowest_test(session.looks)
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        return _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
+        hit = _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
+        if printed(slowest) is not None:
+            return replace(hit, confidence=MEDIUM)  # no counter of a host was read
+        return hit
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     alone.sort(key=lambda one: -gentle(session, one).share)
     return first(_random_beside(one, session) for one in alone)
@@ -186,7 +190,8 @@ def _is_random(slowest: Look, session: Session) -> bool:
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     # One fast test says nothing about slow ones.
     if not others:
-        return _is_slow(slowest)
+        is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
+        return is_certain and _is_slow(slowest)
     return all(map(is_losing, others))
 
 

@@ -54,15 +54,19 @@ def _is_even(one: Printed) -> bool:
     """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
     if one.spread is None:
         return True
-    return one.spread < STEADY + BLOCK * 8 / (one.rate * one.late[0].seconds)
+    size = one.rate * one.late[0].seconds / 8
+    return size > 0 and one.spread < STEADY + BLOCK / size
 
 
 def _fills(rate: float, speed: float, mss: int) -> bool:
     lowest, highest = OF_LINE
+    if speed >= FAST_LINE:
+        return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
     if lowest <= rate / speed <= highest:
         return True
     lowest, highest = OF_FAST_LINE
-    return (speed >= FAST_LINE or mss > JUMBO) and lowest <= rate / speed <= highest
+    # MTU 9000 on a rare link is rarer than a limit of that rate.
+    return mss > JUMBO and speed not in RARE and lowest <= rate / speed <= highest
 
 
 def _exceeds(one: Printed, speed: float) -> bool:
@@ -103,7 +107,8 @@ def loss_explains(one: Printed) -> bool:
     if link_filled(one) is not None:
         return False
     if one.cwnd is None:
-        return one.share >= LOSSY and not is_constant(one)
+        # A shaper, too, drops one segment in some hundreds.
+        return one.spread is not None and one.share >= LOSSY and not is_constant(one)
     return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
 
 

@@ -41,6 +41,7 @@ FULL, NEARLY_FULL = 0.98, 0.70
 LOSSY = 0.02  # of the datagrams
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
+VARIED = 0.1  # coefficient of variation of the rate
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
 QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
 STRETCH = 1.25  # the longest round trip over the shortest: no queue forms
@@ -129,6 +130,9 @@ def is_flat_for_another_reason(look: Look) -> bool:
     if one is None:
         return False
     if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
+        return True
+    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
+    if one.spread is not None and one.spread > VARIED and not one.run.buffer:
         return True
     return one.is_loopback or as_asked(look) or explained_by_a_host(look)
 
@@ -262,6 +266,8 @@ def is_window(one: Printed) -> bool:
 def whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
     one = tcp_printed(look)
+    if _is_one_block(look):
+        return _one_block_hit(look)
     if one is not None and not look.asked and _is_one_block_a_tick(one):
         return _unstated_blocks(one)
     if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
@@ -272,6 +278,27 @@ def whole_blocks(look: Look) -> Optional[Hit]:
         "sends whole blocks, one for each tick of its timer at least",
         (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_block(look: Look) -> bool:
+    """Whether one block is more than -b allows for the whole run, so that no other was sent."""
+    flow = look.flow
+    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
+        return False
+    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
+    return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
+
+
+def _one_block_hit(look: Look) -> Hit:
+    return Hit(
+        0.9,
+        f"-b asked for {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
+        "that for the whole run, so that iperf3 sent nothing else",
+        (fact("-b", round(look.asked or 0)),),
+        "smaller blocks (-l 1K), or a higher rate",
         "tool",
         confidence=MEDIUM,
     )

@@ -27,13 +27,23 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.printed_hosts import CORE, explained_by_a_host, is_window
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
-from neuca_tools.selftest.conditions.udp import is_one_of_several, payload
+from neuca_tools.selftest.conditions.udp import (
+    WHOLE,
+    is_gentle,
+    is_losing,
+    is_one_of_several,
+    payload,
+)
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
 BURST = 3  # times the rate after it
+LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
+EVEN = 0.05  # coefficient of variation of the rate before
 VERY_STEADY = 0.01  # coefficient of variation of the rate
+USUAL = 1.5  # seconds: means of longer intervals vary less
+NEAR_LINE = 0.75  # of the speed of Ethernet
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
@@ -45,8 +55,10 @@ LOST = 0.02  # of the datagrams
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
-WHOLE = 1472  # bytes: not fragmented at MTU 1500
-VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
+NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
+SURELY = 20  # datagrams
+DISPERSION = (0.4, 4.0)  # variance over mean
+BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 
 
@@ -79,22 +91,56 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
 
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
+    """The rate of a bucket's tokens after all that it held went out."""
     rest = [each.rate for each in one.every[1:] if each.rate is not None]
     if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
-        return None
+        return _emptied_later(one)
     usual = median(rest)
     if usual <= 0 or one.every[0].rate < BURST * usual or rest[-1] > 2 * usual:
+        return _emptied_later(one)
+    return _bucket_hit(one, one.every[0].rate, usual, burst(one, usual))
+
+
+def _emptied_later(one: Printed) -> Optional[Hit]:
+    """An even rate for some seconds, and from then on a fraction of it."""
+    every = [each for each in one.every if each.rate is not None and not each.omitted]
+    if one.share >= HEAVY:
         return None
-    excess = burst(one, usual)
+    for at in range(1, len(every)):
+        before, after = every[:at], every[at:]
+        if _is_plateau(before, after):
+            fast, slow = mean(_rates(before)), median(_rates(after))
+            seconds = sum(each.seconds for each in before)
+            return _bucket_hit(one, fast, slow, (fast - slow) * seconds / 8)
+    return None
+
+
+def _is_plateau(before: Sequence[Interval], after: Sequence[Interval]) -> bool:
+    """Whether all of the first intervals are as fast, and all of the others much slower.
+
+    One interval is enough if the text leaves out those that follow it.
+    """
+    fast, slow = _rates(before), _rates(after)
+    if min(slow) <= 0 or min(fast) < BURST * max(slow) or pstdev(fast) > EVEN * mean(fast):
+        return False
+    is_cut = after[0].start > before[-1].end + 1
+    return sum(each.seconds for each in before) >= LASTING and (len(before) >= 3 or is_cut)
+
+
+def _rates(intervals: Sequence[Interval]) -> list[float]:
+    return [each.rate for each in intervals if each.rate is not None]
+
+
+def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
     if excess <= send_buffer(one):
         return None
     return Hit(
         0.93,
-        f"the first {amounts.size(excess)} went at {amounts.rate(one.every[0].rate)}, everything "
-        f"after that at {amounts.rate(usual)}: a token bucket of that size and rate",
+        f"the first {amounts.size(excess)} went at {amounts.rate(fast)}, everything "
+        f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
         (
-            fact("first interval, bit/s", round(one.every[0].rate)),
-            fact("median of the others, bit/s", round(usual)),
+            fact("at first, bit/s", round(fast)),
+            fact("median of the others, bit/s", round(slow)),
         ),
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
         confidence=MEDIUM,
@@ -147,15 +193,22 @@ def _share_of_steadiness(one: Printed) -> float:
         return 0.0
     if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
         return 0.75
-    if is_constant(one) and len(one.rates) >= 5 and one.rate < SLOW:
+    if not is_constant(one) or len(one.rates) < 5 or one.late[0].seconds > USUAL:
+        return 0.0
+    if one.rate < SLOW and not _is_near_line(one.rate):
         return 0.7
     return 0.0
+
+
+def _is_near_line(rate: float) -> bool:
+    """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
+    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
 
 
 def constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
     one = _udp_printed(look)
-    if one is None or (look.loss or 0) < LOST:
+    if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     arrived = mean(one.arrivals or [one.rate])
     if not _are_few(one, arrived):
@@ -186,7 +239,7 @@ def slow_path(look: Look) -> Optional[Hit]:
     loss, size = look.loss or 0.0, payload(look)
     if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
         return None
-    if one.rate / (1 - loss) / 8 / size > VERY_FEW or is_one_of_several(look):
+    if not is_gentle(look) or is_one_of_several(look):
         return None
     return Hit(
         0.76,
@@ -196,7 +249,37 @@ def slow_path(look: Look) -> Optional[Hit]:
         "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,
+        severity=FAULT,  # even if as much arrived as is enough of what was offered
     )
+
+
+def scattered(look: Look) -> Optional[Hit]:
+    """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
+    one, flow = _udp_printed(look), look.flow
+    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
+        return None
+    losses = [each.lost for each in flow.intervals if each.lost is not None and not each.omitted]
+    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(losses):
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.percent(look.loss or 0)} of the datagrams are lost, in every interval about as "
+        "many as by chance: the path loses at random, which slows TCP down more",
+        (fact("lost / datagrams", look.loss),),
+        "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
+        confidence=MEDIUM,
+    )
+
+
+def _is_chance(losses: Sequence[int]) -> bool:
+    """Whether the counts vary as those of independent losses (Poisson: the variance is the mean).
+
+    A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
+    """
+    if len(losses) < 5 or min(losses) == 0 or sum(losses) < SURELY:
+        return False
+    lowest, highest = DISPERSION
+    return lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
 
 
 def line_of_datagrams(look: Look) -> Optional[Hit]:
@@ -237,8 +320,8 @@ def stalled(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         1.0,
-        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, and the window "
-        "fell to one segment: full-size packets vanish on the path (MTU), or all of them do",
+        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, however often it "
+        "was sent again: full-size packets vanish on the path (MTU), or all of them do",
         (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
         'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
         "1472 tells",
@@ -252,9 +335,10 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     known = [one for one in flow.intervals if one.bytes is not None]
     if len(known) < 3 or any(one.bytes for one in known[1:]):
         return None, None
-    last, is_tried = known[-1], any(one.retransmits for one in known)
+    tries = sum(1 for one in known if one.retransmits)
+    last, is_tried = known[-1], tries > 0
     if last.cwnd is not None:
-        is_tried = last.cwnd <= ETHERNET
+        is_tried = last.cwnd <= ETHERNET or tries >= BACKED_OFF
     return (known[0], last) if is_tried else (None, None)
 
 
@@ -263,5 +347,6 @@ PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, constant_arrival),
     Rule("D18", "path capacity reached", LIMIT, slow_path),
     Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
+    Rule("D19", "random loss", FAULT, scattered),
     Rule("D21", "path MTU black hole", FAULT, stalled),
 )

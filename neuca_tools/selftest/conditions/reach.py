@@ -36,6 +36,7 @@ LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": 
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
+NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 OTHER_PROGRAM = re.compile(
@@ -208,6 +209,20 @@ def other_program(session: Session) -> Optional[Hit]:
     )
 
 
+def no_such_congestion(session: Session) -> Optional[Hit]:
+    said = errors(session)
+    if not NO_CONGESTION.search(said):
+        return None
+    return Hit(
+        0.9,
+        "a host does not have the congestion control that was asked for (-C)",
+        (fact("iperf3", said),),
+        "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
+        "if the kernel has it",
+        "both",
+    )
+
+
 def connection_rate(session: Session) -> Optional[Hit]:
     tested = session.evidence.connections
     if tested.no_address:
@@ -319,6 +334,7 @@ REACH_SESSION = (
     Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
     Rule("D33", "port filtered or closed", FAULT, filtered),
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
+    Rule("D38", "congestion control missing", FAULT, no_such_congestion),
     Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
     Rule("D45", "RDMA does not work", FAULT, rdma),

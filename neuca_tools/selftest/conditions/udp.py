@@ -11,6 +11,7 @@ from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, f
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
+from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
@@ -18,6 +19,8 @@ SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
+WHOLE = 1472  # bytes: not fragmented at MTU 1500
+VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
@@ -37,7 +40,9 @@ def lost(look: Look) -> int:
 
 def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    return look.protocol == "udp" and (look.loss or 0) > LOSSY and not _is_lost_at_an_end(look)
+    if look.protocol != "udp" or (look.loss or 0) <= LOSSY:
+        return False
+    return not _is_lost_at_an_end(look) and not _is_lost_at_the_start(look)
 
 
 def _is_lost_at_an_end(look: Look) -> bool:
@@ -46,6 +51,12 @@ def _is_lost_at_an_end(look: Look) -> bool:
     if not sent.datagrams or not sent.seconds or missed < 0.1:
         return False
     return lost(look) <= 1.1 * missed * sent.datagrams / sent.seconds
+
+
+def _is_lost_at_the_start(look: Look) -> bool:
+    """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
+    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
 
 
 def _seconds_missed(look: Look) -> float:
@@ -93,6 +104,8 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
     loss, rate = look.loss or 0, look.rate
+    if printed(look) is not None and is_gentle(look):
+        return None
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
@@ -111,6 +124,14 @@ def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests, which tell more when compared."""
     others = (one.run for one in look.evidence.phases if one is not look.phase)
     return any(run is not None and run.protocol == "udp" for run in others)
+
+
+def is_gentle(look: Look) -> bool:
+    """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
+    size, loss = payload(look), look.loss or 0.0
+    if not 0 < size <= WHOLE or not look.rate or loss >= 1:
+        return False
+    return look.rate / (1 - loss) / 8 / size <= VERY_FEW
 
 
 def _fragments(look: Look) -> str:

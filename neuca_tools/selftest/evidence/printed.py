@@ -178,6 +178,8 @@ def printed(look: Look) -> Optional[Printed]:
     rates, rate = _known_rates(late), look.rate
     if rates and look.protocol == "tcp":
         rate = mean(rates)
+    if rate <= 0:
+        return None  # all in the first interval
     again = _retransmits(flow, every)
     share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
     return Printed(run, rate, every, late, look.rtt, again, share)

@@ -18,7 +18,7 @@ from neuca_tools.selftest.readers.split import joined, texts
 
 LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
 UNREADABLE = "this is neither iperf3's JSON, nor its text, nor iperf 2's text"
-JSON = re.compile(r"^\s*\{", re.MULTILINE)  # warnings may come before it
+JSON = re.compile(r"^[ \t]*\{", re.MULTILINE)  # warnings may come before it
 IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )

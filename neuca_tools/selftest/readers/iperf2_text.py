@@ -123,7 +123,7 @@ def _flow(direction: str, rows: list[Row], document: str, udp: bool) -> Flow:
     parts = _without(sent or received, [*sums, *sums_received]) or sums
     return Flow(
         direction,
-        gather(_lines(parts, _parse_enhanced)),
+        gather(_lines(parts, _parse_rest)),
         replace(total_of(_lines(sums, parse_losses)), datagrams=_count(_SENT, document)),
         replace(
             total_of(_lines(sums_received, parse_losses)), out_of_order=_count(_ORDER, document)
@@ -144,6 +144,10 @@ def _whole_run(rows: list[Row]) -> list[Row]:
 
 def _lines(rows: list[Row], parse_rest: Callable[[str], Optional[Rest]]) -> list[Line]:
     return [(row, parse_rest(row.rest) or Rest()) for row in rows]
+
+
+def _parse_rest(rest: str) -> Optional[Rest]:
+    return parse_losses(rest) or _parse_enhanced(rest)
 
 
 def _parse_enhanced(rest: str) -> Optional[Rest]:

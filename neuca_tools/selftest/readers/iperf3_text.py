@@ -29,9 +29,11 @@ HEAD = 10_000
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
-# Retransmits, congestion window, and on macOS the round trip.
+# Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
+# data in flight and the send window before it, and after it the time limited by windows (ms, or s).
 _TCP_REST = re.compile(
-    r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes(?:\s+([\d.]{1,9})\s*([mu])s)?)?$"
+    r"(\d{1,12})(?:\s+([\d.]{1,12})\s*([KMGT]?)Bytes(?:(?:\s+[\d.]{1,12}\s*[KMGT]?Bytes){2})?"
+    r"(?:\s+([\d.]{1,9})\s*([mu])s(?:\s+\d{1,9}ms){0,2})?)?(?:\s+[\d.]{1,12}s){0,2}$"
 )
 _WINDOW_ONLY = re.compile(r"([\d.]{1,12})\s*([KMGT]?)Bytes$")  # Linux before 2.6.39 counts no Retr
 _TARGET = re.compile(r"Target Bitrate: (\d{1,18})")
@@ -46,13 +48,17 @@ _CPU = re.compile(
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
+SUM = "SUM"  # the row of all streams
 
 
 def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words, head = text.words, document[:HEAD]
-    protocol = "udp" if words.udp or "Datagrams" in document else "tcp"
+    is_udp = words.udp or "Datagrams" in document
+    if not is_udp:
+        is_udp = any(parse_losses(row.rest) for row in text.rows)  # rows without their header
+    protocol = "udp" if is_udp else "tcp"
     if words.sctp or "protocol: SCTP" in head:
         protocol = "sctp"
     target = words.target
@@ -117,10 +123,21 @@ def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
     if any(row.role for row in rows):
         forward = [row for row in rows if row.role in ("TX-C", "RX-S")]
         backward = [row for row in rows if row.role in ("RX-C", "TX-S")]
-        return (_flow("forward", forward, udp), _flow("reverse", backward, udp))
+        flows = []
+        if not _is_part_of(forward, backward):
+            flows.append(_flow("forward", forward, udp))
+        if not _is_part_of(backward, forward):
+            flows.append(_flow("reverse", backward, udp))
+        return tuple(flows)
     if not rows:
         return ()
     return (_flow("reverse" if reverse else "forward", rows, udp),)
+
+
+def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
+    """Whether streams of this direction are missing, as where the text ends before them."""
+    ids, theirs = {row.id for row in rows}, {row.id for row in others}
+    return SUM in theirs and SUM not in ids
 
 
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
@@ -160,6 +177,8 @@ def _parse_rest(row: Row, udp: bool) -> Rest:
     if losses is not None:
         return losses
     window = _WINDOW_ONLY.match(rest)
+    if window is not None and (row.role or "").startswith("RX"):
+        return Rest()  # Apple's prints the receiver's window
     if window is not None:
         return Rest(cwnd=amount(window[1], window[2], 1024))
     found = _TCP_REST.match(rest)

@@ -40,6 +40,13 @@ _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
 _ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
+# What web pages and forums put around a word of a line.
+_MARKUP = re.compile(
+    r"</?(?:b|br|code|div|em|font|i|li|p|pre|span|strong|td|tr)\b[^<>]{0,200}>|\*\*",
+    re.IGNORECASE,
+)
+MARKS = ("<", "**")  # what markup begins with
+_QUOTES = " \t\r\",'"  # around a line that is a string in other documents
 _RATE = re.compile(rf"{_AMOUNT}\s*(?:bits?(?:/s|ps)?|bps)?", re.IGNORECASE)
 
 
@@ -93,11 +100,18 @@ class Text(NamedTuple):
 
 
 def parse(document: str) -> Text:
-    every = [line[:LONGEST_LINE] for line in document.split("\n")[:MOST_LINES]]
+    every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
     words = next(filter(None, map(parse_command, every)), Words())
     # The same line again is a copy, such as the last one in a script's own summary.
     rows = list(dict.fromkeys(known(map(parse_row, every))))
     return Text(rows, known(map(parse_connection, every)), words)
+
+
+def _as_printed(document: str) -> str:
+    """Without what web pages and forums add to lines."""
+    if any(mark in document for mark in MARKS):
+        document = _MARKUP.sub("", document)
+    return document
 
 
 def first(pattern: re.Pattern[str], document: str) -> Optional[str]:
@@ -129,7 +143,10 @@ def parse_row(line: str) -> Optional[Row]:
     if start is None or end is None or size is None or rate is None:
         return None
     size, rate = size * BITS[unit] / 8, rate * BITS[per]
-    return Row(found["id"].upper(), found["role"], start, end, size, rate, found["rest"].strip())
+    if not rate and size and end > start:
+        rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
+    rest = found["rest"].strip(_QUOTES)
+    return Row(found["id"].upper(), found["role"], start, end, size, rate, rest)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
