@@ -12,8 +12,7 @@ from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.documents import find_document, parse
-from neuca_tools.documents.platform import combined as platform
+from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import DocumentError, RecordError, SourceError, UsageError
 from neuca_tools.lazy import sha256
