@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
