@@ -14,6 +14,7 @@ The same goes for NamedTuple, of which the library compiles a method for each cl
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 _ABSENT: Any = object()
@@ -23,7 +24,7 @@ _COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "
 class _Field:
     """How a field is made, shown and compared."""
 
-    __slots__ = ("compare", "default", "factory", "repr")
+    __slots__ = ("compare", "default", "factory", "metadata", "repr")
 
     def __init__(
         self,
@@ -32,19 +33,25 @@ class _Field:
         default_factory: Any = _ABSENT,
         repr: bool = True,
         compare: bool = True,
+        metadata: Optional[Mapping[Any, Any]] = None,
     ) -> None:
         self.default, self.factory = default, default_factory
-        self.repr, self.compare = repr, compare
+        self.repr, self.compare, self.metadata = repr, compare, metadata
 
     def for_library(self) -> Any:
         """The same as the library has it."""
         from dataclasses import field
 
+        same: dict[str, Any] = {
+            "repr": self.repr,
+            "compare": self.compare,
+            "metadata": self.metadata,
+        }
         if self.factory is not _ABSENT:
-            return field(default_factory=self.factory, repr=self.repr, compare=self.compare)
+            return field(default_factory=self.factory, **same)
         if self.default is not _ABSENT:
-            return field(default=self.default, repr=self.repr, compare=self.compare)
-        return field(repr=self.repr, compare=self.compare)
+            return field(default=self.default, **same)
+        return field(**same)
 
 
 class _LibraryFields:
@@ -54,7 +61,10 @@ class _LibraryFields:
         from dataclasses import make_dataclass
 
         parts = [(name, Any, one.for_library()) for name, one in owner._dataclass_fields.items()]
-        return make_dataclass(owner.__name__, parts).__dataclass_fields__  # type: ignore[attr-defined]
+        made: Any = make_dataclass(owner.__name__, parts)
+        if "_dataclass_fields" in owner.__dict__:
+            owner.__dataclass_fields__ = made.__dataclass_fields__
+        return made.__dataclass_fields__
 
 
 def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool = False) -> Any:
