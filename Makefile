@@ -36,7 +36,7 @@ test-all: ## everything: hours
 	@tests/setup.sh $(notdir $(TIERS)) parallel browser
 	@tiers=$$(tests/able $(TIERS)) && $(ALL) --hypothesis-profile random $$tiers
 
-test-unit: ## pure code, style, layering, packaging: seconds
+test-unit: ## pure code, style, layering, packaging: two minutes
 	@tests/setup.sh unit
 	@$(PYTEST) $(ARGS) tests/unit
 
@@ -76,7 +76,7 @@ test-lanes: ## the tiers above again, with other interpreters and PyPI's librari
 	@tests/setup.sh lanes
 	@$(PYTEST) $(ARGS) tests/lanes
 
-test-fleet: ## the Ansible collection: linters, both ends of Ansible's versions, three hosts that are namespaces
+test-fleet: ## the Ansible collection: linters, the oldest and the newest Ansible, three hosts that are namespaces
 	@tests/setup.sh fleet
 	@$(PYTEST) $(ARGS) tests/fleet
 
@@ -99,7 +99,7 @@ bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emu
 	@tests/setup.sh machine
 	@tests/bench/tuning/run
 
-bench-diagnosis: ## what neuca-selftest says of sixty set-ups with a known cause, or none, in an emulated guest
+bench-diagnosis: ## the verdicts of neuca-selftest on sixty set-ups with a known cause, or none, in an emulated guest
 	@tests/setup.sh machine
 	@tests/machine/faults/run
 
@@ -107,7 +107,7 @@ DOCUMENTS ?= 1000000
 SEED      ?= 1
 PROCESSES ?= 1
 
-fuzz: ## a fuzz campaign over every reader of foreign bytes; no part of `make test` (DOCUMENTS, SEED, PROCESSES)
+fuzz: ## a fuzz campaign over every reader of untrusted input; not part of `make test` (DOCUMENTS, SEED, PROCESSES)
 	@tests/setup.sh unit
 	@nice -n 19 $(PYTHON) tests/fuzz/campaign.py --documents $(DOCUMENTS) --seed $(SEED) --processes $(PROCESSES) $(ARGS)
 

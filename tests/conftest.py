@@ -105,8 +105,10 @@ def _tier(item):
 
 
 def _together(item):
-    """The name of those tests that share what is costly to make: the packages, or a guest's image and prepared disk."""
+    """The name of those tests that share what is costly to make: packages, an installation, or a guest's image and prepared disk."""
     tier = _tier(item)
+    if "installed" in item.fixturenames:
+        return f"{tier}-installed"
     image = getattr(item, "callspec", None) and item.callspec.params.get("image")
     return {"package": "package", "machine": f"machine-{image or 'A'}"}.get(tier)
 

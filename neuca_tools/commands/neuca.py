@@ -241,9 +241,7 @@ def _run(words: list[str]) -> int:
         return _no_command(words)
     # The parsers of all commands would take longer to build than most commands take.
     parser = _parser(command)
-    parsed, extra = parser.parse_known_args(words[1:])
-    if extra:
-        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+    parsed = parser.parse_args(words[1:])
     parsed.command = command.name
     if command.name == "version":
         return main(["version"], "neuca")
@@ -287,10 +285,9 @@ def _check_name(name: Optional[str], parser: Parser) -> None:
     """Exit with a suggestion if there is no command of this name; None is no name."""
     if name is None or name in _BY_NAME:
         return
-    from neuca_tools.documents.spelling import closest
+    from neuca_tools.commands.parsers import no_command
 
-    meant = closest(name, (*_BY_NAME, "selftest"))
-    parser.error(f'there is no command "{name}"' + f'; did you mean "{meant}"?' * bool(meant))
+    parser.error(no_command(name, (*_BY_NAME, "selftest")))
 
 
 def _whole() -> Parser:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Optional
 
 from neuca_tools.errors import EXIT_USAGE
 
@@ -40,6 +41,32 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **keywords: Any) -> None:  # noqa: ANN401 - as the library has it
         super().__init__(**{"formatter_class": Formatter, **keywords})
 
+    def parse_known_args(  # type: ignore[override]
+        self,
+        args: Optional[Sequence[str]] = None,
+        namespace: Optional[argparse.Namespace] = None,
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Reject unknown arguments here, so that the usage is that of the subcommand."""
+        parsed, unknown = super().parse_known_args(args, namespace or argparse.Namespace())
+        if unknown:
+            option = unknown[0].partition("=")[0]
+            more = suggestion(option, self._option_string_actions) if option[:2] == "--" else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
+        return parsed, unknown
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Reject a value that is not one of the choices, with the nearest spelling."""
+        if action.choices is None or value in action.choices:
+            return
+        known, word = [str(choice) for choice in action.choices], str(value)
+        if isinstance(action.choices, Mapping):  # the parsers of subcommands, by name
+            raise argparse.ArgumentError(None, no_command(word, known))
+        *others, last = (f'"{choice}"' for choice in known)
+        listed = " or ".join(filter(None, (", ".join(others), last)))
+        named = action if action.option_strings else None
+        text = f'"{word}" is not {listed}{suggestion(word, known)}'
+        raise argparse.ArgumentError(named, text)
+
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with EXIT_USAGE."""
         print(self.format_usage(), end="", file=sys.stderr)
@@ -49,3 +76,16 @@ class Parser(argparse.ArgumentParser):
         program = self.prog.split()[0].replace("neucad", "neuca")
         print(f"{program}: {plain_lines(message)}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
+
+
+def no_command(word: str, known: Collection[str]) -> str:
+    """The message about a word that is not a command, with the nearest spelling."""
+    return f'there is no command "{word}"{suggestion(word, known)}'
+
+
+def suggestion(word: str, known: Collection[str]) -> str:
+    """The end of a message: the known word that is probably meant; empty if none is like it."""
+    from neuca_tools.documents.spelling import closest
+
+    meant = closest(word, known)
+    return f'; did you mean "{meant}"?' if meant else ""

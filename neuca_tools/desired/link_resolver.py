@@ -142,7 +142,7 @@ class LinkResolver:
         if role == "dataplane":
             return self._is_free(key)
         if role == "management" and not self._is_only_carrier(key):
-            reason = self.roles.reasons.get(key.mac, "its MAC says so")
+            reason = self.roles.reasons.get(key.mac, "by its MAC address")
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
             code: ProblemCode = "refused"
@@ -276,7 +276,7 @@ class LinkResolver:
         mac = own_mac(request)
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
-        self.refuse(request.key, f'the MAC {mac} for "{found.name}": somebody else has made it')
+        self.refuse(request.key, f'the MAC {mac} for "{found.name}": it is not ours')
 
     def _is_down(self, lower: Link) -> bool:
         """Whether the link is down, or is asked to be."""

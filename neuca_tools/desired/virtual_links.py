@@ -194,7 +194,7 @@ class _Judge:
         """Why nothing may be made of a link with this role."""
         role, device = self.roles.role(lower.mac), self.roles.device(lower.mac)
         if role == "management":
-            reason = self.roles.reasons.get(lower.mac, "its MAC says so")
+            reason = self.roles.reasons.get(lower.mac, "by its MAC address")
             return f"{lower} is on the management NIC: {reason}"
         if role == "ignored":
             return f"{lower} is to be ignored"

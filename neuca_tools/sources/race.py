@@ -49,7 +49,7 @@ class _Entry:
 
     def results(self) -> list[str]:
         if self.answer:
-            return ["there is none"]
+            return ["none"]
         return [self.failed[way] for way in sorted(self.failed)]
 
 
@@ -177,7 +177,7 @@ def first(
         return answer
     if race.failed or not sources:
         raise SourceError(
-            f"no {what} from any source: {'; '.join(race.results()) or 'there is none to ask'}"
+            f"no {what} from any source: {'; '.join(race.results()) or 'there is no source'}"
         )
     if race.none is not None:
         return replace(race.none, session=race.session)

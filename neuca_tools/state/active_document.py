@@ -224,8 +224,8 @@ def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
     if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
         return intake
     reason = (
-        f"what {intake.stored.source if intake.stored else ''} has now has no NIC any more:"
-        " it has to say so twice"
+        f"the document of {intake.stored.source if intake.stored else ''} has no NIC any more:"
+        " it is used if the next query confirms it"
     )
     return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
 

@@ -75,7 +75,7 @@ def first_boot(guest, attackers):
     evil.own("10.66.0.1/24").impersonate(EVIL)
     guest.veth("dp1", 1)
     guest.service(OURS)
-    guest.configure(sources="ec2", timeout=2)
+    guest.configure(sources="ec2", timeout=5)
     return guest, evil
 
 

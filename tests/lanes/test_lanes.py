@@ -30,8 +30,8 @@ COMPUTING = (
 )
 # Links, addresses, routes, names and the daemon's word to systemd: all that a library has a part in.
 OVER_LIBRARIES = ("addresses", "routes", "names", "notify", "devices")
-# Of the unit tests, `make test` runs every sixteenth file in a lane, and the one that imports every module.
-SAMPLE, IMPORTING = 16, ("imports",)
+# Of the unit tests, `make test` runs every 32nd file in a lane, and the one that imports every module.
+SAMPLE, IMPORTING = 32, ("imports",)
 
 
 def oldest() -> Interpreter:

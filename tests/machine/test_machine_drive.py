@@ -215,7 +215,7 @@ def test_a_usb_stick_is_not_read_even_on_a_first_boot(guests, tmp_path):
     status = not_used(guest, "sda1", "it is a USB device")
     assert (status["document"]["source"], guest.check(STARTED)) == (None, "")
     config_drive(tmp_path / "disk")
-    guest.insert(tmp_path / "disk", "config-2", "vfat", "disk")
+    guest.insert(tmp_path / "disk", "config-2", "vfat", "fixed")
     as_the_volume_says(guest, "config-2")
 
 

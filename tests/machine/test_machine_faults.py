@@ -1,6 +1,7 @@
 """neuca-selftest finds what was broken on purpose, and nothing where nothing is: a part of tests/machine/faults.
 
-One of each kind, with the same parameters each time: `make bench-diagnosis` runs all of it, with others each week.
+One of each kind, with the same parameters each time: `make bench-diagnosis` runs all of it, with others each week. `make test` has
+shapers, a policer and a healthy path in namespaces (netns/test_netns_selftest_verdicts.py).
 """
 
 # SPDX-License-Identifier: MIT
@@ -20,7 +21,6 @@ from harness import stage
 from verdicts import verdict
 
 SEED = 1
-CHOSEN = ("policer",)  # a healthy path is in netns/test_netns_selftest.py
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,7 @@ def rehearsals(tmp_path_factory):
 
 
 @pytest.mark.parametrize("image", ["T"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.chosen] * (name in CHOSEN))
-        for name in (*CAUSES, *HEALTHY)
-    ],
-)
+@pytest.mark.parametrize("name", [*CAUSES, *HEALTHY])
 def test_what_was_broken_on_purpose_comes_first_and_nothing_where_nothing_is(
     rehearsals,
     name,

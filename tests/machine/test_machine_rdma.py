@@ -84,7 +84,7 @@ def test_rdma_is_tested_on_the_device_and_with_the_gid_that_lead_to_the_peer(pai
     )
     near.check("rdma link add second type rxe netdev eth1")
     mine = f"second port 1, ACTIVE, GID ::ffff:{NEAR}"
-    assert outcome(near)[:2] == ("skipped", f"the other end: this host has no RDMA device; {mine}")
+    assert outcome(near)[:2] == ("skipped", f"the peer: this host has no RDMA device; {mine}")
     far.check("rdma link add alpha type rxe netdev eth2; rdma link add beta type rxe netdev eth1")
 
     before = int(near.check("cat /sys/class/net/eth1/statistics/tx_bytes"))
@@ -118,6 +118,6 @@ def test_rdma_is_tested_on_the_device_and_with_the_gid_that_lead_to_the_peer(pai
         "skipped",
         "ibv_rc_pingpong and ib_write_bw support only IPv4; second port 1, ACTIVE, GID fd00:16::1",
     )
-    for guest, whose in ((far, "the other end: "), (near, "")):
+    for guest, whose in ((far, "the peer: "), (near, "")):
         guest.check("mv /usr/bin/ib_write_bw /usr/bin/away")
         assert outcome(near)[:2] == ("skipped", f"{whose}this needs the package perftest; {mine}")

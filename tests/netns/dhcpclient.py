@@ -14,7 +14,7 @@ from pathlib import Path
 from lab import ROOT
 from unpacked import program
 
-PLACES = {"dhclient": "sbin/dhclient", "dhcpcd": "usr/sbin/dhcpcd"}
+PLACES = {"dhclient": "usr/sbin/dhclient", "dhcpcd": "usr/sbin/dhcpcd"}
 # dhcpcd keeps its own files in directories that are compiled in.
 WRAPPER = """#!/bin/sh
 exec unshare --mount --propagation private sh -ec '
@@ -62,6 +62,11 @@ class Clients:
         with contextlib.suppress(FileNotFoundError):
             return json.loads((self.folder / f"{label}.lease").read_text())
         return {}
+
+    def reporting(self, label: str) -> bool:
+        """Whether dhclient is telling its helper something."""
+        pid = self.pid(label)
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text() != ""
 
     def written(self, label: str) -> int:
         """When the lease was last written, as its time; a client writes it for each answer of its server."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from unpacked import libraries, program
 
-PROGRAM = "lib/systemd/systemd-resolved"
+PROGRAM = "usr/lib/systemd/systemd-resolved"
 # With the number of nobody: the bus takes no connection of a user that the machine does not have.
 USER = "systemd-resolve:x:65534:"
 BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"

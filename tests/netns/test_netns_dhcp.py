@@ -27,6 +27,7 @@ Address={ROUTER}/24
 DHCPServer=yes
 {{more}}
 [DHCPServer]
+PersistLeases=no
 PoolOffset=51
 PoolSize=1
 DNS={ROUTER}

@@ -168,6 +168,7 @@ def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
     assert plain.clients.alive(LABEL)
     assert plain.clients.pid(LABEL) != pid
     plain.wait("the lease of the new client", lambda: plain.clients.written(LABEL) != written)
+    plain.wait("the end of its helper", lambda: not plain.clients.reporting(LABEL))
     assert f"{LEASE}/24" in plain.addresses("dp1")
 
 

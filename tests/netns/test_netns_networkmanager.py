@@ -106,6 +106,7 @@ def test_a_profile_that_networkmanager_uses_by_default_gives_way_with_its_defaul
     ask(cloud, static="172.16.0.5")
     cloud.manager.say(*words.split(), check=True)
     cloud.manager.say("device", "set", "dp1", "managed", "yes", check=True)
+    cloud.manager.say("connection", "up", "mine", check=True)  # NetworkManager 1.52 would not
     cloud.wait("their lease", lambda: len(cloud.look("route show default")) == 2)
     ask(cloud, "ipv4_dhcp")
     cloud.wait("our profile", lambda: active(cloud) == ("connected", CALLED))

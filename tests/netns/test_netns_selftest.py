@@ -468,8 +468,7 @@ def test_a_server_that_hangs(ends):
     server.send_signal(signal.SIGSTOP)
     out = test.communicate(timeout=LONG)[0]
     assert (
-        out
-        == "iperf3 had not ended in time, and was ended: the other end may have stopped answering\n"
+        out == "iperf3 did not end in time, and was ended: the peer may have stopped responding\n"
     )
     assert f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out
 

@@ -45,7 +45,7 @@ def test_without_a_helper_responsiveness_is_not_measured(ends):
     ends.iperf("-1")
     _, report = ends.report("--only", "rpm,tcp", "--time", "1", "--rate", "20M")
     steps = {one["name"]: (one["verdict"], one["text"]) for one in report["evidence"]["steps"]}
-    assert steps["rpm"] == ("skipped", "this needs a helper at the other end")
+    assert steps["rpm"] == ("skipped", "this needs a helper on the peer")
     assert report["responsiveness"] == []
 
 

@@ -31,6 +31,11 @@ def refused(capsys, *words, program=main):
         (["status", "--no-such"], "usage: neuca status [-h]", "unrecognized arguments: --no-such"),
         (["status", "more"], "usage: neuca status [-h]", "unrecognized arguments: more"),
         (
+            ["plan", "--sorce=auto", "x"],
+            "usage: neuca plan [-h]",
+            'unrecognized arguments: --sorce=auto x; did you mean "--source"?',
+        ),
+        (
             ["explain"],
             "usage: neuca explain [-h]",
             "the following arguments are required: MAC-or-name",
@@ -82,6 +87,19 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             'options follow the command, as in "neuca status --config"',
         ),
         (["show"], "the following arguments are required: {document,desired,observed}"),
+        (
+            ["show", "desird"],
+            '"desird" is not "document", "desired" or "observed"; did you mean "desired"?',
+        ),
+        (["image", "x", "y"], '"x" is not "capture"'),
+        (
+            ["check", "--format", "neuc", "-"],
+            (
+                'argument --format: "neuc" is not "neuca", "network_data.json" or'
+                ' "network-config"; did you mean "neuca"?'
+            ),
+        ),
+        (["help", "stats"], 'there is no command "stats"; did you mean "status"?'),
         (
             ["status", "--timeout", "nan"],
             'argument --timeout: "nan" is not a number of seconds from 0 to 86400',

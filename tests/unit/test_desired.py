@@ -363,7 +363,7 @@ def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
 
 def test_somebody_elses_vlan_keeps_its_mac():
     text, theirs = VLAN7 + "mac = 02:00:00:00:00:07\n", vlan(9, 2, 7, mac="02:00:00:00:00:08")
-    reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": somebody else has made it'
+    reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": it is not ours'
     assert problems(text, theirs) == [(f"{mac(2)}.7", "refused", reason)]
     assert problems(text, theirs, record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
     assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []

@@ -68,6 +68,14 @@ def test_every_path_that_is_named_is_there(page):
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_every_test_that_the_page_on_security_names_is_there():
+    """Those without a directory are in tests/attack."""
+    named = re.findall(r"`((?:[\w/]+/)?test_\w+\.py)`", PAGES["docs/SECURITY.md"])
+    paths = [name if "/" in name else f"tests/attack/{name}" for name in named]
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_target_of_make_that_is_named_is_there(page):
     makefile = (ROOT / "Makefile").read_text()

@@ -372,8 +372,8 @@ def test_a_document_that_loses_all_its_nics_has_to_say_so_twice(drive):
     once = drive.take(None, NO_NETWORK)
     assert (macs(once), once.stale, once.sha256, once.doubted != "") == (["02"], True, "", True)
     assert (
-        once.reason
-        == f"what configdrive={drive.file} has now has no NIC any more: it has to say so twice"
+        once.reason == f"the document of configdrive={drive.file} has no NIC any more:"
+        " it is used if the next query confirms it"
     )
     assert (macs(drive.take(None, NETWORK)), drive.take(None, NETWORK).sha256) == (
         ["02"],

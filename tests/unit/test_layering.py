@@ -123,6 +123,13 @@ FILES = {_name(path): path for path in sorted((ROOT / "neuca_tools").rglob("*.py
 TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 
+def test_the_page_for_developers_lists_the_packages_in_this_order():
+    page = (ROOT / "docs" / "HACKING.md").read_text()
+    table = page.partition("\n## Packages\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+    assert [name for row in rows for name in re.findall(r"`(\w+)`", row)] == ORDER
+
+
 def test_the_reader_of_imports_sees_every_form():
     text = "import a.b\nfrom . import c\nfrom .d import e\nfrom ..f import g\ndef h():\n  import i\nif TYPE_CHECKING:\n  import j"
     always = {"a.b", "p.q", "p.q.c", "p.q.d", "p.q.d.e", "p.f", "p.f.g"}

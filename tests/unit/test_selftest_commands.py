@@ -187,6 +187,26 @@ def test_the_messages_of_a_mesh_have_the_name_of_the_program(capsys):
     assert capsys.readouterr().err.splitlines()[-1].startswith("neuca-selftest: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "usage", "message"),
+    [
+        (["mesh", "stop", "x", "y"], "mesh stop [-h]", "unrecognized arguments: y"),
+        (["mesh", "stp"], "mesh [-h]", 'there is no command "stp"; did you mean "stop"?'),
+        (
+            ["run", "--plan", "quik"],
+            "run [-h]",
+            'argument --plan: "quik" is not "full", "quick" or "standard"; did you mean "quick"?',
+        ),
+    ],
+)
+def test_a_wrong_word_gets_the_usage_of_its_own_command(capsys, words, usage, message):
+    with pytest.raises(SystemExit) as raised:
+        said(capsys, *words)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert (raised.value.code, last) == (2, f"neuca-selftest: {message}")
+    assert first.startswith(f"usage: neuca-selftest {usage}")
+
+
 def test_a_peer_with_the_name_of_a_command_can_be_tested():
     assert parsers.run_parser().parse_args(["serve"]).peers == ["serve"]
 

@@ -217,10 +217,10 @@ def test_what_goes_wrong_is_its_error(programs, monkeypatch):
     )
 
     def refuses(name):
-        raise ChannelError(f"the other end: rdma: {name} does not listen there")
+        raise ChannelError(f"the peer: rdma: {name} does not listen there")
 
     broken = measure(CHOICE, 45678, PEER, refuses, lambda: None)
-    assert broken.error == "the other end: rdma: ibv_rc_pingpong does not listen there"
+    assert broken.error == "the peer: rdma: ibv_rc_pingpong does not listen there"
 
 
 def test_an_other_end_without_rdma_is_no_error():

@@ -107,10 +107,7 @@ def test_the_firmware_says_which_cloud_this_is(around, dmi, cloud):
 
 
 def test_auto_asks_nobody_where_the_firmware_names_no_cloud(around):
-    assert (
-        reason("auto", around())
-        == f"configdrive: there is none; nocloud: there is none; lxd: there is none; {UNKNOWN}"
-    )
+    assert reason("auto", around()) == f"configdrive: none; nocloud: none; lxd: none; {UNKNOWN}"
 
 
 @pytest.mark.parametrize(

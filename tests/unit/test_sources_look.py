@@ -238,7 +238,7 @@ def test_none_from_everyone_is_none():
 def test_none_beside_a_failure_is_an_error_that_names_both(order):
     with Server(lambda _: http(404)) as server:
         said = [
-            f"ec2={server.url}: there is none",
+            f"ec2={server.url}: none",
             "file:/nowhere: cannot be read: No such file or directory",
         ]
         assert reason(*[f"ec2={server.url}", "file:/nowhere"][::order]) == "; ".join(said[::order])
@@ -268,7 +268,7 @@ def test_a_source_that_is_named_twice_is_asked_once():
 
 
 def test_without_any_source_there_is_no_answer():
-    assert reason() == "there is none to ask"
+    assert reason() == "there is no source"
 
 
 # --- Session --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Trace:
     """Columns of one length; a value is of the interval that ends at its time, None if not known.
 
     `time` is in seconds of the local host's monotonic clock, for the peer's trace too. `sent` and
-    `received` are the bit/s that were acknowledged by the other end and that arrived. Those after
+    `received` are the bit/s that were acknowledged by the peer and that arrived. Those after
     them are of the sending connections only: `rtt` is their mean in seconds, `cwnd`, `snd_wnd` and
     `in_flight` are sums in bytes, and `retransmits` counts segments. `cpu` is the use of the
     busiest CPU as a share of 1.

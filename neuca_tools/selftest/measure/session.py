@@ -349,7 +349,7 @@ class PeerTest:
             chosen, self._options.port, self._address, begin=helper.rdma, finish=helper.finish
         )
         if isinstance(measured, str):
-            return found, [f"the other end: {measured}"]
+            return found, [f"the peer: {measured}"]
         return measured, []
 
     def _broadcast(self, place: LocalAddress) -> Result:

@@ -24,7 +24,7 @@ VERSION = 1
 MOST_FINDINGS = 100
 STATES_OF_HOSTS = ("good", "named", "silent")
 METRICS = {
-    "run_info": "The plan of the last mesh, by its seed and what tells it from others.",
+    "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
     "verdict": "The exit code of the mesh: 0 is a pass.",
     "hosts": "The hosts that are good, named in a confirmed finding, or silent.",

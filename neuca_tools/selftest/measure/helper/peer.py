@@ -152,7 +152,7 @@ class Helper:
             self.failure = str(error)
             raise
         if "error" in answer:
-            raise ChannelError(f"the other end: {heard.text_of(answer, 'error')}")
+            raise ChannelError(f"the peer: {heard.text_of(answer, 'error')}")
         return answer
 
 

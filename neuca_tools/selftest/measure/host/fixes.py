@@ -33,9 +33,7 @@ class Fix:
         """Raises ApplyError, SelftestError."""
         if self._theirs:
             if helper is None:
-                raise SelftestError(
-                    "try the fix: it is for the other end, and there is no helper there"
-                )
+                raise SelftestError("try the fix: it is for the peer, which has no helper")
             helper.set(self._sysctls)
         if self._ours:
             self._here.set(self._sysctls)
@@ -79,7 +77,7 @@ def fix_for(
         return "only fixes for a TCP test are tried"
     ours, theirs = ends(finding, phase.direction)
     if theirs and options.secret is None and options.ssh is None:
-        return "it is for the other end, and there is no helper there"
+        return "it is for the peer, which has no helper"
     return Fix(sysctls, ours, theirs, rate), _only(phase, options)
 
 

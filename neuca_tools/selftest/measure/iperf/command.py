@@ -25,7 +25,7 @@ CONNECT = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
 SILENT = "iperf3 ended without a result or an error message"
-LATE = "iperf3 had not ended in time, and was ended: the other end may have stopped answering"
+LATE = "iperf3 did not end in time, and was ended: the peer may have stopped responding"
 
 
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}

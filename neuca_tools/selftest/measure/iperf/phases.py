@@ -38,7 +38,7 @@ from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_wor
 GENTLE = 0.1
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
-NO_HELPER = "this needs a helper at the other end"
+NO_HELPER = "this needs a helper on the peer"
 
 
 class ThroughputSteps:
