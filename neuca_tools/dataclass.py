@@ -1,9 +1,10 @@
-"""The part of `dataclasses` that the agent uses, for classes that cost nothing until they are used.
+"""What the agent uses of `dataclasses`, and NamedTuple: classes that cost nothing until used.
 
 The library compiles up to six methods of each class when it is defined, and imports `inspect`. That
 took a third of the time of a command, which loads many classes and uses few. Here `__init__` is
 compiled when a class gets its first instance; the other methods are shared by all classes. Type
 checkers see the library, whose functions work on these classes too, as those here do on its own.
+The same goes for NamedTuple, of which the library compiles a method for each class, too.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,6 +14,7 @@ checkers see the library, whose functions work on these classes too, as those he
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 _ABSENT: Any = object()
@@ -22,7 +24,7 @@ _COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "
 class _Field:
     """How a field is made, shown and compared."""
 
-    __slots__ = ("compare", "default", "factory", "repr")
+    __slots__ = ("compare", "default", "factory", "metadata", "repr")
 
     def __init__(
         self,
@@ -31,19 +33,25 @@ class _Field:
         default_factory: Any = _ABSENT,
         repr: bool = True,
         compare: bool = True,
+        metadata: Optional[Mapping[Any, Any]] = None,
     ) -> None:
         self.default, self.factory = default, default_factory
-        self.repr, self.compare = repr, compare
+        self.repr, self.compare, self.metadata = repr, compare, metadata
 
     def for_library(self) -> Any:
         """The same as the library has it."""
         from dataclasses import field
 
+        same: dict[str, Any] = {
+            "repr": self.repr,
+            "compare": self.compare,
+            "metadata": self.metadata,
+        }
         if self.factory is not _ABSENT:
-            return field(default_factory=self.factory, repr=self.repr, compare=self.compare)
+            return field(default_factory=self.factory, **same)
         if self.default is not _ABSENT:
-            return field(default=self.default, repr=self.repr, compare=self.compare)
-        return field(repr=self.repr, compare=self.compare)
+            return field(default=self.default, **same)
+        return field(**same)
 
 
 class _LibraryFields:
@@ -53,7 +61,10 @@ class _LibraryFields:
         from dataclasses import make_dataclass
 
         parts = [(name, Any, one.for_library()) for name, one in owner._dataclass_fields.items()]
-        return make_dataclass(owner.__name__, parts).__dataclass_fields__  # type: ignore[attr-defined]
+        made: Any = make_dataclass(owner.__name__, parts)
+        if "_dataclass_fields" in owner.__dict__:
+            owner.__dataclass_fields__ = made.__dataclass_fields__
+        return made.__dataclass_fields__
 
 
 def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool = False) -> Any:
@@ -221,10 +232,89 @@ def is_dataclass(value: object) -> bool:
     return any("__dataclass_fields__" in base.__dict__ for base in cls.__mro__)
 
 
+# --- NamedTuple -----------------------------------------------------------------------------------
+
+
+class _TupleMaker(type):
+    """Makes the classes that inherit from NamedTuple. They are of the type `type`, as typing's."""
+
+    def __new__(cls, name: str, _: tuple[type, ...], given: dict[str, Any]) -> Any:
+        fields = tuple(given.get("__annotations__", ()))
+        defaults = {field: given.pop(field) for field in fields if field in given}
+        places = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
+
+        def __new__(made_of: Any, *args: Any, **keywords: Any) -> Any:
+            made.__new__ = _maker(fields, defaults)
+            return made.__new__(made_of, *args, **keywords)
+
+        shared = {
+            "__slots__": (),
+            "__match_args__": fields,
+            "_fields": fields,
+            "_field_defaults": defaults,
+            "__new__": __new__,
+            **_TUPLE_METHODS,
+        }
+        made: Any = type(name, (tuple,), {**shared, **places, **given})
+        return made
+
+
+def _maker(fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Any]:
+    """The `__new__` of a named tuple."""
+    names: dict[str, Any] = {f"_default_{name}": value for name, value in defaults.items()}
+    names["_new"] = tuple.__new__
+    given = {name: f"{name}=_default_{name}" for name in defaults}
+    parameters = ", ".join(["_cls", *(given.get(name, name) for name in fields)])
+    values = "".join(f"{name}, " for name in fields)
+    exec(f"def __new__({parameters}):\n return _new(_cls, ({values}))", names)
+    method: Callable[..., Any] = names["__new__"]
+    return method
+
+
+def _make_tuple(cls: Any, values: Any) -> Any:
+    made = tuple.__new__(cls, values)
+    if len(made) != len(cls._fields):
+        raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+    return made
+
+
+def _replace_in_tuple(self: Any, /, **changes: Any) -> Any:
+    made = self._make(map(changes.pop, self._fields, self))
+    if changes:
+        raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+    return made
+
+
+def _repr_of_tuple(self: Any) -> str:
+    values = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self))
+    return f"{self.__class__.__name__}({values})"
+
+
+_TUPLE_METHODS: dict[str, Any] = {
+    "_make": classmethod(_make_tuple),
+    "_replace": _replace_in_tuple,
+    "_asdict": lambda self: dict(zip(self._fields, self)),
+    "__repr__": _repr_of_tuple,
+    "__getnewargs__": lambda self: tuple(self),  # noqa: PLW0108 - a class would not be bound
+}
+
+
+class _NamedTuple:
+    """What a class statement names as the base, in whose place it gets `_TupleMaker`."""
+
+    def __mro_entries__(self, _: object) -> tuple[type, ...]:
+        return (_BASE,)
+
+
+_BASE = type.__new__(_TupleMaker, "NamedTuple", (), {})
+
+
 if TYPE_CHECKING:
     from dataclasses import asdict as asdict
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
     from dataclasses import replace as replace
+    from typing import NamedTuple as NamedTuple
 else:
     dataclass, field, replace, asdict = _dataclass, _Field, _replace, _asdict
+    NamedTuple = _NamedTuple()

@@ -20,7 +20,7 @@ from neuca_tools.backends import hostid
 from neuca_tools.backends.blockdev import read_device, read_number
 from neuca_tools.backends.mount import mount_privately
 from neuca_tools.dataclass import dataclass, replace
-from neuca_tools.documents.platform import combined, instance
+from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
 from neuca_tools.lazy import sha256
@@ -63,13 +63,15 @@ class Volume:
     @property
     def instance(self) -> str:
         """The instance ID in the document that the source will read; empty if there is none."""
+        from neuca_tools.documents.platform import instance
+
         name, part = "meta-data", instance.NOCLOUD
         if self.kind == CONFIG_DRIVE:
             paths = [path for path in self.documents if path.startswith("openstack/")]
             versions = {path.split("/")[1] for path in paths}
             name, part = f"openstack/{newest(versions)}/{instance.OPENSTACK}", instance.OPENSTACK
         with suppress(DocumentError):  # the source reports what is wrong with it
-            return combined.instance_id(combined.reduced({part: self.documents.get(name, b"")}))
+            return platform.instance_id(platform.reduced({part: self.documents.get(name, b"")}))
         return ""
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host as HostHandles
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
 from neuca_tools.config.options import listed
-from neuca_tools.dataclass import replace
+from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
 from neuca_tools.log import log

@@ -13,13 +13,13 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import routing, sysctl
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route

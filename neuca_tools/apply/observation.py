@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
+from neuca_tools.dataclass import NamedTuple, dataclass, field
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
-from neuca_tools.documents.platform.drafts import BY_NAME
+from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import forms

@@ -49,9 +49,9 @@ def program(choice: str) -> str:
     if choice == "none":
         return ""
     names = PROGRAMS if choice == "auto" else (choice,)
-    from shutil import which
-
-    return next(filter(None, (which(name, path=PATH) for name in names)), "")
+    # shutil.which() would do, but the module takes half as long to load as Python to start.
+    paths = (Path(place, name) for name in names for place in PATH.split(":"))
+    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
 
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:

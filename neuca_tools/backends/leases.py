@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.files import names_in
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index

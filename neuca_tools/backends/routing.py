@@ -13,9 +13,10 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from neuca_tools.backends import wire
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Host, Network, Route

@@ -14,9 +14,10 @@ import errno
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from neuca_tools.backends import hostid
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.ports import INFINIBAND
 

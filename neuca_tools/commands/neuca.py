@@ -9,10 +9,11 @@ is that subcommand, and `neuca-netconf` is `apply`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools import __version__
+from neuca_tools.commands import collect_rarely
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
@@ -22,6 +23,7 @@ from neuca_tools.commands.arguments import (
     flag,
     value,
 )
+from neuca_tools.dataclass import NamedTuple
 
 if TYPE_CHECKING:
     from neuca_tools.commands.parsers import Parser
@@ -119,6 +121,7 @@ _ROWS = (
     ("help", "", "describe a command", "", "subject"),
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
+_BY_NAME = {command.name: command for command in COMMANDS}
 ALIASES = {"neuca-netconf": "apply"}
 LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
@@ -215,6 +218,8 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
 
     `program` is the name under which the program was called.
     """
+    if arguments is None:
+        collect_rarely()
     words = list(sys.argv[1:] if arguments is None else arguments)
     called = (program or sys.argv[0]).rpartition("/")[2]
     if called.startswith("neuca-"):
@@ -231,52 +236,62 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
 
 
 def _run(words: list[str]) -> int:
+    command = _BY_NAME.get("".join(words[:1]))
+    if command is None:
+        return _no_command(words)
+    # The parsers of all commands would take longer to build than most commands take.
+    parser = _parser(command)
+    parsed = parser.parse_args(words[1:])
+    parsed.command = command.name
+    if command.name == "version":
+        return main(["version"], "neuca")
+    if command.name == "help":
+        return _help(parsed.subject, parser)
     from importlib import import_module
 
-    parser, rows = _parsers()
-    _check_order(words, rows, parser)
-    named = next((word for word in words if word[:1] != "-"), None)
-    _check_name(named, rows, parser)
-    parsed = parser.parse_args(words)
-    modules = {command.name: command.module for command in COMMANDS}
-    if parsed.command is None:
-        parser.print_help()
-        return 2
-    if parsed.command == "version":
-        return main(["version"], "neuca")
-    if parsed.command == "help":
-        return _help(parser, rows, parsed.subject)
     from neuca_tools.commands.context import guarded
 
-    return guarded(import_module(f".{modules[parsed.command]}", __package__).run, parsed)
+    return guarded(import_module(f".{command.module}", __package__).run, parsed)
 
 
-def _help(parser: Parser, rows: Mapping[str, Parser], subject: Optional[str]) -> int:
+def _no_command(words: list[str]) -> int:
+    """Print the help, or exit with what is wrong if the first word is not a command."""
+    parser = _whole()
+    _check_order(words, parser)
+    named = next((word for word in words if word[:1] != "-"), None)
+    _check_name(named, parser)
+    parser.parse_args(words)
+    parser.print_help()
+    return 2
+
+
+def _help(subject: Optional[str], parser: Parser) -> int:
     if subject == "selftest":
         return main(["selftest", "--help"], "neuca")
-    _check_name(subject, rows, rows["help"])
-    rows.get(subject or "", parser).print_help()
+    _check_name(subject, parser)
+    described = _parser(_BY_NAME[subject]) if subject else _whole()
+    described.print_help()
     return 0
 
 
-def _check_order(words: list[str], rows: Mapping[str, Parser], parser: Parser) -> None:
+def _check_order(words: list[str], parser: Parser) -> None:
     """Exit with a suggestion if an option precedes the command that it belongs to."""
-    command = next((word for word in words[1:] if word in rows), None)
+    command = next((word for word in words[1:] if word in _BY_NAME), None)
     if words and words[0].startswith("-") and command and words[0] not in ("-h", "--help"):
         parser.error(f'options follow the command, as in "neuca {command} {words[0]}"')
 
 
-def _check_name(name: Optional[str], rows: Mapping[str, Parser], parser: Parser) -> None:
+def _check_name(name: Optional[str], parser: Parser) -> None:
     """Exit with a suggestion if there is no command of this name; None is no name."""
-    if name is None or name in rows:
+    if name is None or name in _BY_NAME:
         return
     from neuca_tools.commands.parsers import no_command
 
-    parser.error(no_command(name, (*rows, "selftest")))
+    parser.error(no_command(name, (*_BY_NAME, "selftest")))
 
 
-def _parsers() -> tuple[Parser, dict[str, Parser]]:
-    """The parser of the whole command line, and that of each subcommand."""
+def _whole() -> Parser:
+    """The parser of the whole command line: it lists the commands, without their options."""
     from neuca_tools.commands.parsers import Parser
 
     parser = Parser(
@@ -285,15 +300,21 @@ def _parsers() -> tuple[Parser, dict[str, Parser]]:
     )
     parser.add_argument("--version", **flag("print the version and exit"))
     rows = parser.add_subparsers(dest="command", metavar="COMMAND")
-    parsers = {}
     for command in COMMANDS:
-        sentence = f"{command.purpose[0].upper()}{command.purpose[1:]}."
-        row = rows.add_parser(command.name, help=command.purpose, description=sentence)
-        row.set_defaults(usage=row.format_usage)
-        parsers[command.name] = row
-        add_options(row, CONFIG)
-        add_output_options(row)
-        add_options(row, {name: _OPTIONS[name] for name in command.options.split()})
-        for name in command.positional.split():
-            row.add_argument(name, **_POSITIONALS[name])
-    return parser, parsers
+        rows.add_parser(command.name, help=command.purpose)
+    return parser
+
+
+def _parser(command: Command) -> Parser:
+    """The parser of what follows the name of a command."""
+    from neuca_tools.commands.parsers import Parser
+
+    sentence = f"{command.purpose[0].upper()}{command.purpose[1:]}."
+    parser = Parser(prog=f"neuca {command.name}", description=sentence)
+    parser.set_defaults(usage=parser.format_usage)
+    add_options(parser, CONFIG)
+    add_output_options(parser)
+    add_options(parser, {name: _OPTIONS[name] for name in command.options.split()})
+    for name in command.positional.split():
+        parser.add_argument(name, **_POSITIONALS[name])
+    return parser

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import sys
 
+from neuca_tools.commands import collect_rarely
+
 STATE_DIRECTORY, DOCUMENT, CONFIG = "/var/lib/neuca", "document.json", "/etc/neuca/config"
 WAITING = "READY=1\nSTATUS=waiting for the first document"
 
@@ -22,6 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     if not given or (len(given) == 2 and given[0] == "--config"):
         ready_ahead(os.environ.get("NOTIFY_SOCKET", ""), given[1] if given else CONFIG)
 
+    if arguments is None:
+        collect_rarely()
     from neuca_tools.commands.agent import main as run
 
     return run(given)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import argparse
 from collections import ChainMap
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from neuca_tools.commands.arguments import (
     CONFIG,
@@ -18,7 +17,7 @@ from neuca_tools.commands.arguments import (
     flag,
     value,
 )
-from neuca_tools.commands.parsers import Parser
+from neuca_tools.commands.parsers import Formatter, Parser
 from neuca_tools.commands.selftest_options import (
     EXPECT_OPTION,
     MEASURING_OPTIONS,
@@ -29,6 +28,7 @@ from neuca_tools.commands.selftest_options import (
     milliseconds,
     whole,
 )
+from neuca_tools.dataclass import NamedTuple
 
 PROGRAM = "neuca-selftest"
 _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
@@ -215,7 +215,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return _parser(name)
 
 
-class _Formatter(argparse.HelpFormatter):
+class _Formatter(Formatter):
     """Does not break the line of the example, so that it can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -8,7 +8,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import value
@@ -17,7 +17,7 @@ from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
 from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number, whole
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass, replace
+from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain

@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.context import configuration, is_root, uses_color
@@ -17,7 +17,7 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
+from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain

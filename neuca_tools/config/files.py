@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
-from typing import NamedTuple
 
 from neuca_tools.config.options import ConfigFault, Severity
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca import values
 from neuca_tools.errors import ConfigError
 

@@ -14,8 +14,9 @@ import time
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
 from neuca_tools.guest import programs

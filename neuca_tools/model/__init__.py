@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
-from neuca_tools.dataclass import dataclass, field
+from neuca_tools.dataclass import NamedTuple, dataclass, field
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
 from neuca_tools.lazy import pattern
 
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
@@ -17,6 +15,8 @@ def rate_value(text: str) -> int:
     found = _RATE.fullmatch(text.lower())
     if found is None:
         raise ValueError(text)
+    from decimal import Decimal
+
     return int(Decimal(found[1]) * _UNITS[found[2]]) // 8 * 8
 
 

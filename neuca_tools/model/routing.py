@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Optional
+from typing import Literal, Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.links import LinkKey
 

@@ -3,7 +3,8 @@
 A source is a class that implements the `Source` protocol of `base`. It returns a document, returns
 that there is none, or raises SourceError; an error never means that there is none. To add a source,
 write its module, import what is slow to import inside its functions, and add a row to `_KINDS`.
-`_AUTO` lists the sources that `auto` asks, in order.
+`_AUTO` lists the sources that `auto` asks, in order. A module is imported when a source of it is
+made: most commands ask none or one.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,22 +12,18 @@ write its module, import what is slow to import inside its functions, and add a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple, Optional
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
-from neuca_tools.sources.clouds import Azure, Gce, Hetzner, Oracle
-from neuca_tools.sources.directories import ConfigDrive, Nothing
-from neuca_tools.sources.ec2 import Alibaba, Ec2
-from neuca_tools.sources.file import File
-from neuca_tools.sources.hypervisors import Lxd, VMware
-from neuca_tools.sources.nocloud import NoCloud
-from neuca_tools.sources.openstack import OpenStack
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
-from neuca_tools.sources.service import Service, by_outlet
+
+if TYPE_CHECKING:
+    from neuca_tools.sources.service import Service
 
 __all__ = [
     "Answer",
@@ -47,27 +44,34 @@ __all__ = [
 
 
 class _Kind(NamedTuple):
-    """A kind of source: its syntax, the separator before its argument, and its constructor."""
+    """A kind of source: its syntax, the separator before its argument, its module and class."""
 
     usage: str
     separator: str
-    make: Callable[[str, Surroundings], Source]
+    module: str
+    name: str
+
+    def make(self, argument: str, surroundings: Surroundings) -> Source:
+        """Raises UsageError for an argument that is not possible."""
+        home = import_module(f"{__name__}.{self.module}")
+        made: Source = getattr(home, self.name)(argument, surroundings)
+        return made
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "file": _Kind("file:PATH", ":", File),
-    "configdrive": _Kind("configdrive[=PATH]", "=", ConfigDrive),
-    "nocloud": _Kind("nocloud[=PATH]", "=", NoCloud),
-    "openstack": _Kind("openstack[=URL]", "=", OpenStack),
-    "ec2": _Kind("ec2[=URL]", "=", Ec2),
-    "azure": _Kind("azure[=URL]", "=", Azure),
-    "oracle": _Kind("oracle[=URL]", "=", Oracle),
-    "gce": _Kind("gce[=URL]", "=", Gce),
-    "hetzner": _Kind("hetzner[=URL]", "=", Hetzner),
-    "alibaba": _Kind("alibaba[=URL]", "=", Alibaba),
-    "vmware": _Kind("vmware", "=", VMware),
-    "lxd": _Kind("lxd[=SOCKET]", "=", Lxd),
-    "none": _Kind("none", "=", Nothing),
+    "file": _Kind("file:PATH", ":", "file", "File"),
+    "configdrive": _Kind("configdrive[=PATH]", "=", "directories", "ConfigDrive"),
+    "nocloud": _Kind("nocloud[=PATH]", "=", "nocloud", "NoCloud"),
+    "openstack": _Kind("openstack[=URL]", "=", "openstack", "OpenStack"),
+    "ec2": _Kind("ec2[=URL]", "=", "ec2", "Ec2"),
+    "azure": _Kind("azure[=URL]", "=", "clouds", "Azure"),
+    "oracle": _Kind("oracle[=URL]", "=", "clouds", "Oracle"),
+    "gce": _Kind("gce[=URL]", "=", "clouds", "Gce"),
+    "hetzner": _Kind("hetzner[=URL]", "=", "clouds", "Hetzner"),
+    "alibaba": _Kind("alibaba[=URL]", "=", "ec2", "Alibaba"),
+    "vmware": _Kind("vmware", "=", "hypervisors", "VMware"),
+    "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
+    "none": _Kind("none", "=", "directories", "Nothing"),
 }
 _SERVICES = ("openstack", "ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
 _AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first
@@ -167,6 +171,8 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
     if cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
         made.append(Unknown())
+    from neuca_tools.sources.service import by_outlet
+
     return by_outlet(made)
 
 
@@ -186,17 +192,25 @@ def uses_network(specs: Sequence[SourceSpec]) -> bool:
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
     """Whether one of these sources is a service at this URL, given without an interface."""
-    made = (_KINDS[spec.kind].make(spec.argument, Surroundings()) for spec in _each(specs))
-    return any(isinstance(source, Service) and url in source.known_at() for source in made)
+    return any(url in service.known_at() for service in _services(_each(specs)))
 
 
 def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
     """The addresses of the services among these sources, which no document may take over."""
-    made = (
-        _KINDS[spec.kind].make(spec.argument, Surroundings())
-        for spec in _each(specs, platform(specs, surroundings))
-    )
-    return [host for source in made if isinstance(source, Service) for host in source.hosts()]
+    services = _services(_each(specs, platform(specs, surroundings)))
+    return [host for service in services for host in service.hosts()]
+
+
+def _services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
+    made = [
+        _KINDS[one.kind].make(one.argument, Surroundings())
+        for one in specs
+        if one.kind in _SERVICES
+    ]
+    if made:
+        from neuca_tools.sources.service import Service
+
+        yield from (source for source in made if isinstance(source, Service))
 
 
 def without_network(specs: Sequence[SourceSpec]) -> list[SourceSpec]:

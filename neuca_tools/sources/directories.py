@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.documents.platform import instance, openstack
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
@@ -50,6 +49,8 @@ class ConfigDrive(Directory):
         super().__init__(argument, (*copied(surroundings, CONFIG_DRIVE), *_DRIVES))
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
+        from neuca_tools.documents.platform import instance, openstack
+
         for drive in self.places:
             place = _version(drive / "openstack")
             if place is None:

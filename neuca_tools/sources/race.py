@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 HEAD_START = 0.25
 """Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
@@ -60,16 +62,19 @@ class Race:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self.session = ask, session
         self._running: dict[Future[Answer], tuple[_Entry, int]] = {}
+        self._pool: Optional[ThreadPoolExecutor] = None
         with ExitStack() as stack:
             receive, send = os.pipe()
             stack.callback(os.close, receive)
-            self._pool = stack.enter_context(
-                ThreadPoolExecutor(max(1, sum(len(entry.ways) for entry in self._entries)))
-            )
+            stack.callback(self._join)
             # Closed first: the other end becomes readable, which cancels pending requests.
             stack.callback(os.close, send)
             self._deadline = Deadline.after(budget, receive)
             self.stop = stack.pop_all().close
+
+    def _join(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def run(self) -> Optional[Answer]:
         """The winning answer, with the session of all sources; None if no source has a document."""
@@ -77,11 +82,18 @@ class Race:
             entry = self._next()
             if entry is not None:
                 self._start(entry)
-            done, _ = wait(self._running, HEAD_START if entry else None, FIRST_COMPLETED)
-            for future in done:
-                self._take(*self._running.pop(future), future.result)
+            if self._running:
+                self._wait(HEAD_START if entry else None)
         winner = self._winner()
         return winner and replace(winner, session=self.session)
+
+    def _wait(self, seconds: Optional[float]) -> None:
+        """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
+        from concurrent.futures import FIRST_COMPLETED, wait
+
+        done, _ = wait(self._running, seconds, FIRST_COMPLETED)
+        for future in done:
+            self._take(*self._running.pop(future), future.result)
 
     def results(self) -> list[str]:
         """The result of each source, with the errors of all its addresses."""
@@ -131,8 +143,16 @@ class Race:
         if source.local:
             self._take(entry, way, lambda: self._ask(source, self._deadline, self.session))
         else:
-            future = self._pool.submit(self._ask, source, self._deadline, self.session)
+            future = self._threads().submit(self._ask, source, self._deadline, self.session)
             self._running[future] = (entry, way)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """A thread for each address of each source. Files are read without any, and its module."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(sum(len(entry.ways) for entry in self._entries))
+        return self._pool
 
     def _take(self, entry: _Entry, way: int, result: Callable[[], Answer]) -> None:
         try:

@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 from neuca_tools.backends import hostid
-from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.documents import find_document, parse
-from neuca_tools.documents.platform import combined as platform
+from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
+from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import DocumentError, RecordError, SourceError, UsageError
 from neuca_tools.lazy import sha256

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, LinkRequest
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import NamedTuple, Optional
+from typing import Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.documents.neuca.values import sysctl_path
 
 # Of files with the same name, only the one in the first directory is read (sysctl.d(5)).

@@ -22,6 +22,7 @@ DOCUMENT = (
     f"[interface {mac(1)}]\nmtu = 1400\ntxqueuelen = 500\naddresses = 172.16.1.1/24\nstate = up\n"
 )
 LIBRARIES = {"pyroute2", "pyudev", "dbus", "yaml", "systemd"}
+SLOW = {"concurrent", "dataclasses", "decimal", "inspect", "logging", "shutil", "subprocess"}
 
 
 def loaded(guest, module, *words):
@@ -46,10 +47,10 @@ def test_a_pass_over_nics_needs_no_library(configured):
     first = loaded(configured, "neucad", "--once")
     assert "172.16.1.1/24" in configured.addresses("dp1")
     assert first & LIBRARIES == set()
-    assert loaded(configured, "neucad", "--once") & LIBRARIES == set()
+    assert loaded(configured, "neucad", "--once") & (LIBRARIES | SLOW) == set()
 
 
 @pytest.mark.parametrize("words", ["status", "plan", "explain dp1", "show document"])
 def test_what_only_reads_needs_no_library(configured, words):
     configured.once()
-    assert loaded(configured, "neuca", *words.split()) & LIBRARIES == set()
+    assert loaded(configured, "neuca", *words.split()) & (LIBRARIES | SLOW) == set()

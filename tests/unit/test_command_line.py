@@ -13,7 +13,7 @@ import pytest
 
 from neuca_tools.commands import agent
 from neuca_tools.commands.context import uses_color
-from neuca_tools.commands.neuca import COMMANDS, _parsers, main
+from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
 
 
 def refused(capsys, *words, program=main):
@@ -194,7 +194,7 @@ def test_when_output_is_colored(monkeypatch, words, environment, terminal, color
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
     monkeypatch.setattr("sys.stdout", Terminal() if terminal else io.StringIO())
-    assert uses_color(_parsers()[0].parse_args(["status", *words])) is colored
+    assert uses_color(_parser(_BY_NAME["status"]).parse_args(words)) is colored
 
 
 class Terminal(io.StringIO):

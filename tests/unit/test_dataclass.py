@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import typing
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
@@ -172,3 +174,71 @@ def test_both_modules_work_on_the_classes_of_both(module, outer, inner):
     assert module.replace(value, name="c") == outer("c", (inner("b"),))
     assert module.asdict(value) == {"name": "a", "inner": ({"name": "b", "inner": None},)}
     assert ours.field_names(outer) == ours.field_names(value) == ("name", "inner")
+
+
+# --- NamedTuple -----------------------------------------------------------------------------------
+
+
+def tuples(base):
+    class Pair(base):
+        """Two, or one."""
+
+        left: int
+        right: tuple[str, ...] = ()
+
+        @property
+        def whole(self) -> object:
+            return (self.left, *self.right)
+
+    return Pair
+
+
+OURS, THEIRS = tuples(ours.NamedTuple), tuples(typing.NamedTuple)
+
+
+def said_of(made):
+    """What can be seen of a class of tuples and of an instance of it."""
+    one, other = made(1), made(2, right=("a",))
+    left, right = other
+    return (
+        (repr(one), repr(other), str(other), left, right, other[1], len(other), other.whole),
+        (made.__doc__, made.__name__, type(made), made.__mro__[1:], made._fields),
+        (made._field_defaults, made.__match_args__, hasattr(one, "__dict__"), hash(one)),
+        (one._replace(left=3), other._asdict(), made._make([5, ()]), sorted([other, one])),
+        (one == (1, ()), one != other, one < other, copy.copy(other), copy.deepcopy(other)),
+        made.left.__get__(other),
+    )
+
+
+def test_our_tuples_are_like_those_of_the_library():
+    assert said_of(OURS) == said_of(THEIRS)
+
+
+def test_a_tuple_of_a_subclass_is_one_of_the_subclass():
+    class More(OURS):
+        pass
+
+    assert type(More(1)) is More
+    assert type(More(1)._replace(left=2)) is More
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda made: made(),
+        lambda made: made(1, 2, 3),
+        lambda made: made(1, middle=2),
+        lambda made: made(1, left=2),
+        lambda made: made._make([1]),
+        lambda made: made(1)._replace(middle=2),
+        lambda made: setattr(made(1), "left", 2),
+        lambda made: setattr(made(1), "middle", 2),
+    ],
+)
+def test_what_a_tuple_of_the_library_refuses_ours_refuses(wrong):
+    raised = []
+    for made in (THEIRS, OURS):
+        with pytest.raises((TypeError, ValueError, AttributeError)) as error:
+            wrong(made)
+        raised.append(error.type)
+    assert raised[0] is raised[1]

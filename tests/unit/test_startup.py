@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.commands import logs
+from neuca_tools.commands.neuca import main
 from neuca_tools.lazy import pattern, sha256
 from neuca_tools.log import log
 
@@ -24,10 +26,11 @@ COMMANDS = {
 }
 # Each takes as long as starting Python, or half of it.
 HEAVY = set(
-    "ast asyncio ctypes dataclasses datetime dis email hashlib html http inspect logging pickle shutil ssl subprocess"
-    " threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
+    "ast asyncio concurrent ctypes dataclasses datetime decimal dis email hashlib html http inspect logging pickle shutil"
+    " ssl subprocess threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
 )
-MOST_MODULES = 300  # of them, 200 are ours
+MOST_MODULES = 275  # of them, 177 are ours
+MESH = "neuca_tools.commands.selftest, neuca_tools.commands.selftest_mesh"
 
 
 def loaded(modules):
@@ -50,6 +53,37 @@ def test_a_command_imports_nothing_heavy(command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_few_modules(command):
     assert len(loaded(COMMANDS[command])) <= MOST_MODULES
+
+
+def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
+    found = loaded(MESH)
+    assert found & {"ast", "dataclasses", "dis", "inspect", "logging", "tokenize"} == set()
+    assert len(found) <= 410
+
+
+def test_sources_and_platforms_are_loaded_when_they_are_needed():
+    for command in COMMANDS.values():
+        found = {one for one in loaded(command) if "documents.platform." in one}
+        assert found == set()
+        assert not loaded(command) & {"neuca_tools.sources.clouds", "neuca_tools.sources.ec2"}
+
+
+@pytest.mark.parametrize("words", [["version"], ["help", "status"], ["distro"]])
+@pytest.mark.usefixtures("capsys")
+def test_a_command_builds_one_parser(words):
+    """`help status` builds that of `help` and that of `status`."""
+    counted = []
+
+    def count(frame, event, _):
+        if event == "call" and frame.f_code is argparse.ArgumentParser.__init__.__code__:
+            counted.append(frame)
+
+    sys.setprofile(count)
+    try:
+        main(words)
+    finally:
+        sys.setprofile(None)
+    assert len(counted) == {"version": 0, "help": 2}.get(words[0], 1)
 
 
 def test_no_module_compiles_a_pattern_when_it_is_imported():

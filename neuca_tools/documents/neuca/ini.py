@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Hashable, Iterable
 from itertools import dropwhile
-from typing import Callable, Literal, NamedTuple, Optional
+from typing import Callable, Literal, Optional
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
 from neuca_tools.lazy import pattern

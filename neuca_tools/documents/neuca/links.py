@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
-from neuca_tools.dataclass import dataclass, field, replace
+from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS

@@ -1,3 +1,45 @@
-"""Parse the platforms' own documents; `combined` is the entry point."""
+"""Parse the platforms' own documents: what `combined` does, loaded when there is one.
+
+Many guests have no such document, and most commands read none. The docstrings are in `combined`.
+"""
 
 # SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from neuca_tools.model import PlatformDocument
+
+BY_NAME = "name "
+"""How the key of a link begins that the document names instead of giving its MAC."""
+
+
+def reduced(parts: Mapping[str, bytes]) -> str:
+    if not parts:
+        return ""
+    from neuca_tools.documents.platform import combined
+
+    return combined.reduced(parts)
+
+
+def instance_id(text: str) -> str:
+    if not text:
+        return ""
+    from neuca_tools.documents.platform import combined
+
+    return combined.instance_id(text)
+
+
+def open_text(text: str) -> str:
+    from neuca_tools.documents.platform import combined
+
+    return combined.open_text(text)
+
+
+def parse(text: str) -> PlatformDocument:
+    from neuca_tools.documents.platform import combined
+
+    return combined.parse(text)

@@ -12,7 +12,7 @@ from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.neuca.links import hands_off
-from neuca_tools.documents.platform import dns
+from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
 from neuca_tools.documents.stacking import lower_of, with_parents
@@ -38,7 +38,6 @@ MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_RULES = 1024
 MAX_ADDRESSES = 1024
-BY_NAME = "name "
 # Why there is no VLAN on a link.
 LEFT = "its NIC is left to other programs, and so is it"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule, Session, first

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from neuca_tools.dataclass import is_dataclass
 from neuca_tools.errors import SelftestError
+
+if TYPE_CHECKING:
+    from dataclasses import Field
 
 T = TypeVar("T")
 NAMES = {
@@ -28,8 +31,11 @@ INTERNAL = {"internal": True}
 
 def encode(value: object) -> object:
     """Plain JSON. Fields that have their default value, or are marked INTERNAL, are left out."""
+    # Loading this module takes as long as starting Python; most commands encode nothing.
+    from dataclasses import fields
+
     if is_dataclass(value) and not isinstance(value, type):
-        known = [(one, getattr(value, one.name)) for one in fields(value)]
+        known = [(one, getattr(value, one.name)) for one in fields(cast(Any, value))]
         return {one.name: encode(content) for one, content in known if _is_written(one, content)}
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
@@ -45,6 +51,8 @@ def _is_written(one: Field[Any], value: object) -> bool:
 
 
 def _default(one: Field[Any]) -> object:
+    from dataclasses import MISSING
+
     if one.default_factory is not MISSING:
         return one.default_factory()
     return one.default
@@ -82,6 +90,8 @@ def _decode(kind: object, data: object, path: str) -> object:
 
 def _object(kind: type[T], data: dict[str, object], path: str) -> T:
     """Unknown keys are those of a later version, and ignored."""
+    from dataclasses import MISSING, fields
+
     hints = get_type_hints(kind)
     parts = fields(cast(Any, kind))
     missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import mean, median, pstdev
 from typing import Optional, Union
 
+from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run
 

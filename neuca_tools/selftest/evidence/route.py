@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Optional
+
+from neuca_tools.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ sizes in bytes, times in seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional
+
+from neuca_tools.dataclass import dataclass
 
 
 @dataclass(frozen=True)

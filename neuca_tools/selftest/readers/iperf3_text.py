@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
 from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, gather, total_of
 from neuca_tools.selftest.readers.lines import (

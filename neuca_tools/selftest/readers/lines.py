@@ -9,8 +9,9 @@ Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from typing import Optional
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest.evidence.run import Connection
 from neuca_tools.selftest.readers.values import known, scaled, whole
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import LONGEST_LINE, Row, parse_command, parse_row
