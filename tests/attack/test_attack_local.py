@@ -115,6 +115,7 @@ def test_another_user_changes_nothing(host, command):
     for path in (host.folder, *host.folder.parents):
         if path != Path("/"):
             path.chmod(path.stat().st_mode | 0o055)
+    host.let_others_read_the_code()
     before, addresses = host.files(), host.addresses("dp1")
     main = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
     words = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all",
@@ -122,6 +123,7 @@ def test_another_user_changes_nothing(host, command):
              host.config_file, *command[1:]]  # fmt: skip
     done = host.run(*words, check=False, cwd="/")
     assert WORD not in done.out + done.err
+    assert "Traceback" not in done.err
     assert (host.files(), host.addresses("dp1")) == (before, addresses)
 
 

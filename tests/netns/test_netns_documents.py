@@ -176,6 +176,7 @@ def test_without_root_one_can_look_and_the_network_is_not_asked(served):
     for path in (served.folder, *served.folder.parents):
         if path.stat().st_uid == 0 and path.name and not path.stat().st_mode & 0o001:
             path.chmod(path.stat().st_mode | 0o011)
+    served.let_others_read_the_code()
     asked = served.metadata.seen()
     status = served.neuca("status", "--json", prefix=nobody)
     assert (status.code, status.err) == (0, "")
