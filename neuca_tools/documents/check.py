@@ -14,6 +14,7 @@ from typing import Literal
 
 from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
+from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack
@@ -22,7 +23,7 @@ from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS, is_known_section
 from neuca_tools.documents.spelling import closest
 from neuca_tools.errors import DocumentError
 from neuca_tools.lazy import pattern
-from neuca_tools.model import Document, Fault
+from neuca_tools.model import Document, Fault, Virtual
 
 Kind = Literal["neuca", "network_data.json", "network-config", ""]
 NEUCA: Kind = "neuca"
@@ -31,6 +32,7 @@ MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
 _KNOWN = pattern(r"^(unknown [^;]*); known are (.*)$", re.DOTALL)
 _YAML = pattern(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
 _LINE = pattern(r"\bline (\d+)")
+_HEADER = pattern(r"\s*\[([^]]*)\]")
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ def _neuca(data: bytes) -> Iterator[Finding]:
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _globals(document)
+    yield from _incomplete(document, text)
 
 
 def _of_line(fault: Fault, compared: bool) -> Finding:
@@ -138,6 +141,26 @@ def _globals(document: Document) -> Iterator[Finding]:
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect; did you mean "{meant}"?'
             yield Finding(item.line, "error", text, meant)
+
+
+def _incomplete(document: Document, text: str) -> Iterator[Finding]:
+    """Virtual links of which this document says too little, unless it only adds to another one."""
+    lines = dict(_headers(text))
+    described = [one for one in document.links if one.virtual not in (None, Virtual())]
+    for request in described:
+        reason = link_kinds.fault(request.key, request.virtual)
+        if reason:
+            name = str(request.key)
+            said = f"[{name}] {reason}, unless the document of the platform says otherwise"
+            yield Finding(lines.get(name, 0), "warning", said)
+
+
+def _headers(text: str) -> Iterator[tuple[str, int]]:
+    """The name of each section with its line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = _HEADER.match(line)
+        if found:
+            yield " ".join(found[1].split()), number
 
 
 # --- the formats of platforms ---------------------------------------------------------------------

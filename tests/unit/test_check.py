@@ -90,6 +90,23 @@ def test_the_text_of_a_suggestion():
     assert '[interface 02:00:00:00:00:01] "mut" = "9000": unknown key; did you mean "mtu"?' in texts
 
 
+def test_a_virtual_link_that_lacks_what_it_needs_is_a_warning_on_the_line_of_its_section():
+    nic = "02:00:00:00:00:01"
+    text = (
+        f"[vrf red]\nmembers = {nic}\n[bond  b0 ]\nmembers = {nic}\n"
+        "[vrf blue]\ntable = 100\n[bond b1]\nmtu = 1400\n[ipoib i]\npkey = 0x8001\n"
+    )
+    checked = check(text.encode())
+    assert [(one.line, one.severity, one.text) for one in checked.findings] == [
+        (line, "warning", f"{said}, unless the document of the platform says otherwise")
+        for line, said in (
+            (1, "[vrf red] it needs table"),
+            (3, "[bond b0] it needs mode"),
+            (9, "[ipoib i] it needs parent"),
+        )
+    ]
+
+
 def test_netplan_and_network_config_have_lines_too():
     assert found(NETPLAN)[0] == "network-config"
     assert errors(NETPLAN) == [(7, "addresses"), (8, "dhcp4"), (11, "")]
