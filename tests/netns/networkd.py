@@ -10,12 +10,15 @@ import subprocess
 from pathlib import Path
 
 PROGRAM = Path("/lib/systemd/systemd-networkd")
-# Read-only, /sys tells it that there is no udev to wait for. It has a /run of its own, and no bus.
+# Read-only, /sys tells it that there is no udev to wait for; Ubuntu's still waits for a record of
+# each link, so there are empty ones. It has a /run of its own, and no bus.
 SCRIPT = """umount /sys 2> /dev/null || true
 mount -t sysfs -o ro sysfs /sys
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/network /run/systemd/netif/links /run/systemd/netif/leases /run/systemd/netif/lldp
 mount --bind "$2" /run/systemd/netif/leases
+mkdir -p /run/udev/data
+for index in 1 2 3 4 5 6 7 8 9; do : > "/run/udev/data/n$index"; done
 chown -R systemd-network:systemd-network /run/systemd/netif
 mount --bind "$1" /run/systemd/network
 exec "$0"
