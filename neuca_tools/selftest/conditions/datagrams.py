@@ -185,14 +185,20 @@ def _is_random(slowest: Look, session: Session) -> bool:
     """
     if _is_counted(slowest) or any(hits_bursts(one, session) for one in session.tcp):
         return False
-    if (slowest.loss or 0.0) > DEADLY and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0):
+    if _is_survived(slowest, session):
         return False
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
+    if others:
+        return all(map(is_losing, others))
     # One fast test says nothing about slow ones.
-    if not others:
-        is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
-        return is_certain and _is_slow(slowest)
-    return all(map(is_losing, others))
+    is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
+    return is_certain and _is_slow(slowest)
+
+
+def _is_survived(slowest: Look, session: Session) -> bool:
+    """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
+    is_deadly = (slowest.loss or 0.0) > DEADLY
+    return is_deadly and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
 def _fastest_tcp(session: Session) -> float:
