@@ -279,6 +279,27 @@ def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
     assert FILE not in decided(seen(managers={}), netplan(dhcp4=True)).want.files
 
 
+def test_a_client_that_gives_no_answer_keeps_its_nic_and_another_manager_does_not_get_it():
+    silent = {"networkmanager": "no answer within 1 s"}
+    words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
+    first = decided(seen(managers=words), netplan(dhcp4=True)).want.files
+    there = {path: content for path, content in first.items() if content}
+    for managers in (RUNS, {"networkd": {"eth1": "unmanaged", "eth2": "unmanaged"}}, {}):
+        look = seen(managers=managers, silent_managers=silent, files=there)
+        files = decided(look, netplan(dhcp4=True)).want.files
+        assert [path for path in there if "neuca-dhcp" in path and not files[path]] == []
+        assert not files.get(FILE)
+
+
+def test_a_manager_without_the_management_nic_waits_for_the_answer_of_another():
+    words, silent = {"networkd": {"eth1": "unmanaged"}}, {"networkmanager": "no answer within 1 s"}
+    look = seen(managers=words, silent_managers=silent)
+    assert not decided(look, netplan(dhcp4=True)).want.files.get(FILE)
+    assert decided(seen(managers=words), netplan(dhcp4=True)).want.files[FILE]
+    look = seen(silent_managers=silent)
+    assert decided(look, netplan(dhcp4=True)).want.files[FILE]
+
+
 def test_without_a_document_a_client_keeps_its_nic():
     record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
     files = decided(seen(files={FILE: b"as before"}), None, record).want.files
