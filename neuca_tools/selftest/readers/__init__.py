@@ -30,6 +30,8 @@ ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
 NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # A row whose last word a mail program put on a line of its own.
+# Results that are a string of another document, such as "server_output_text".
+ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
 WRAPPED = re.compile(r"\n[> |]{0,20}(sender|receiver)[ \t]{0,20}$", re.MULTILINE)
 
 
@@ -60,6 +62,8 @@ def _text(content: bytes) -> Optional[str]:
     if len(content) > LARGEST:
         return None
     document = content.decode("utf-8", "replace").replace("\r\n", "\n").lstrip("\ufeff")
+    if ESCAPED.search(document) and not JSON.search(document):
+        document = document.replace("\\n", "\n")
     return WRAPPED.sub(r" \1", NOISE.sub("", document))
 
 

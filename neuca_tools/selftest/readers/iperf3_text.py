@@ -94,7 +94,8 @@ def read(document: str) -> Run:
 def _error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
         return (first(_ERROR, document) or NO_RESULTS).strip()
-    failed = first(_FAILED, document)
+    # What failed before the results was another attempt.
+    failed = first(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None
 
 
@@ -153,7 +154,14 @@ def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     else:
         sent, received = _total(ends, SENDER), _total(ends, RECEIVER)
     intervals = gather([line for line in lines if line[0] not in summary])
+    carried = any(one.bytes for one in intervals)
+    sent, received = (_known_size(one) if carried else one for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+
+
+def _known_size(total: Total) -> Total:
+    """Without the size of 0 that old servers print of what they did not count."""
+    return total if total.bytes else replace(total, bytes=None, rate=None)
 
 
 def _is_summary(row: Row) -> bool:
