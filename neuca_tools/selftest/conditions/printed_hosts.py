@@ -40,6 +40,8 @@ GROWN = 2**20
 FULL, NEARLY_FULL = 0.98, 0.70
 LOSSY = 0.02  # of the datagrams
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
+# Bytes of -w that limit in a local network too, and seconds of its round trips.
+SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
@@ -111,6 +113,8 @@ def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
     if not one.is_unused or one.run.buffer or _is_given(look, one):
         return False
+    if not is_constant(one):
+        return False  # a radio's rate varies, that of a host hardly does
     if not one.is_local_network and EMBEDDED.search(one.run.system or "") is None:
         return False
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
@@ -149,7 +153,7 @@ def fast_core(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if one is None or not _is_fast_and_uneven(one):
         return None
-    if _is_given(look, one) or loss_explains(one) or (one.is_flat and one.implied_rtt >= LONG):
+    if _is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
@@ -210,8 +214,12 @@ def _is_stated(one: Printed, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-        is_far = not one.is_local_network and not one.is_loopback and LAN_RTT < trip < LONGEST
-        return is_far and (one.is_flat or not one.cwnds)
+        lowest, highest = LAN_RTT, LONGEST
+        if one.is_local_network:
+            lowest, highest = (LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0))
+        if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
+            return False
+        return lowest < trip < highest and (one.is_flat or not one.cwnds)
     lowest, highest = OF_STATED
     flight = one.rate * one.rtt / 8 / one.streams
     return link_filled(one) is None and lowest <= flight / asked <= highest

@@ -16,15 +16,22 @@ from neuca_tools.selftest.conditions.printed import (
     LOSSY,
     OF_LINE,
     STEADY,
+    VERY_STEADY,
     as_asked,
     burst,
     cap_of,
     is_constant,
+    is_limited,
     link_filled,
     send_buffer,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.printed_hosts import CORE, explained_by_a_host, is_window
+from neuca_tools.selftest.conditions.printed_hosts import (
+    CORE,
+    explained_by_a_host,
+    is_window,
+    stated_window,
+)
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -41,7 +48,7 @@ from neuca_tools.selftest.evidence.run import Flow, Interval
 BURST = 3  # times the rate after it
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
-VERY_STEADY = 0.01  # coefficient of variation of the rate
+AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
@@ -72,7 +79,7 @@ def given_rate(look: Look) -> Optional[Hit]:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
         return None
-    return _token_bucket(one) or _constant_rate(one, look)
+    return _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
 
 
 def _full_link(look: Look, one: Printed, speed: float) -> Hit:
@@ -157,13 +164,17 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if one.share >= HEAVY or explained_by_a_host(look):
+    if (one.share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
+        return None
+    if stated_window(look) is not None:
         return None
     cap = cap_of(one.rate)
     # What is dropped shows a bucket, which lets bursts pass.
     if cap is not None and not one.retransmits and _exceeds(one, cap):
         cap = None
     share = _share_of_cap(one) if cap else 0.0
+    if is_limited(one):
+        share = 0.9
     if not share and not is_window(one):
         share = _share_of_steadiness(one)
     if not share:
@@ -176,6 +187,28 @@ def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
         (fact("rate, bit/s", round(one.rate)), fact("variation", one.spread)),
         "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
         "shaper, it is a window: iperf3 -J shows the round trip",
+        confidence=MEDIUM,
+    )
+
+
+def _ceiling(one: Printed) -> Optional[Hit]:
+    """The best intervals are alike, at a rate that providers sell; after losses, others are slower.
+
+    What varies by itself is seldom as fast in several intervals, and never faster.
+    """
+    rates = sorted(one.rates, reverse=True)
+    best = rates[: max(3, round(len(rates) * AT_CEILING))]
+    if len(rates) < 5 or one.share < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+        return None
+    cap = cap_of(best[0])
+    if cap is None:
+        return None
+    return Hit(
+        0.88,
+        f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
+        "something on the path limits the rate to that, and drops the rest",
+        (fact("best interval, bit/s", round(best[0])), fact("retransmits", one.retransmits)),
+        "compare it with the rate that was ordered, or that the cloud allows this guest",
         confidence=MEDIUM,
     )
 
@@ -210,7 +243,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     one = _udp_printed(look)
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
-    arrived = mean(one.arrivals or [one.rate])
+    arrived = mean(one.arrivals) if len(one.arrivals) >= 3 else one.rate
     if not _are_few(one, arrived):
         return None
     if not _is_level(one.arrivals) and not _fills_line(arrived, OF_SHAPER):

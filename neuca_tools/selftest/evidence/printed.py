@@ -25,6 +25,10 @@ FALLS = 0.85
 RISES = 1.1
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
+PARTS = 5
+# Of the loss that a window answers, and of the window's variation that the rate has: a queue on
+# the path keeps the rate up while the window falls.
+ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
@@ -56,6 +60,13 @@ class Printed:
         if len(rates) < 3 or mean(rates) <= 0:
             return None
         return pstdev(rates) / mean(rates)
+
+    @property
+    def drift(self) -> float:
+        """The coefficient of variation of the mean rates of the five parts of the run."""
+        rates, size = self.rates, max(1, len(self.rates) // PARTS)
+        parts = [mean(rates[at * size : (at + 1) * size]) for at in range(len(rates) // size)]
+        return pstdev(parts) / mean(parts) if parts and mean(parts) > 0 else 0.0
 
     @property
     def streams(self) -> int:
@@ -125,8 +136,18 @@ class Printed:
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
             return bool(falls) or self.is_recovering
+        if len(later) < ANSWERED * (self.events - 1):
+            return False
         before, after = (sum(_known_rates(side)) for side in zip(*later))
         return after <= FOLLOWS * before or later[0][0].seconds > SHORT
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the window varies much more than the rate: a queue takes up the difference."""
+        cwnds = self.cwnds
+        if len(cwnds) < 3 or self.spread is None:
+            return False
+        return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
 
     @property
     def slows_at_loss(self) -> bool:
