@@ -76,9 +76,11 @@ def random_loss(session: Session) -> Optional[Hit]:
     slowest = slowest_test(session.looks)
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
         hit = _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
-        if printed(slowest) is not None:
-            return replace(hit, confidence=MEDIUM)  # no counter of a host was read
-        return hit
+        if printed(slowest) is None:
+            return hit
+        # No counter of a host was read: a busy host loses a few datagrams, too.
+        is_sure = lost(slowest) >= SURELY or (slowest.loss or 0.0) >= CLEARLY
+        return replace(hit, confidence=MEDIUM) if is_sure else None
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     alone.sort(key=lambda one: -gentle(session, one).share)
     return first(_random_beside(one, session) for one in alone)

@@ -26,10 +26,12 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
+# bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
+THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
 UNEVEN = 0.01  # coefficient of variation: hosts vary more than limiters
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
@@ -151,6 +153,8 @@ def explained_by_a_host(look: Look) -> bool:
 def fast_core(look: Look) -> Optional[Hit]:
     """One stream that is faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
+    if one is not None and _is_one_thread(one) and not _is_given(look, one):
+        return _one_thread_hit(one)
     if one is None or not _is_fast_and_uneven(one):
         return None
     if _is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
@@ -162,6 +166,26 @@ def fast_core(look: Look) -> Optional[Hit]:
         (fact("rate, bit/s", round(one.rate)),),
         "compare with several streams (-P); look at the CPUs of both ends and of what relays",
         "both",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_thread(one: Printed) -> bool:
+    """Whether so many streams of an iperf3 that has one thread carry as much as one can."""
+    if one.run.tool != "iperf3" or one.streams == 1 or version_of(one.run) >= THREADED:
+        return False
+    lowest, highest = THREAD
+    return lowest <= one.rate <= highest and one.share < LOSSLESS
+
+
+def _one_thread_hit(one: Printed) -> Hit:
+    return Hit(
+        0.8,
+        f"{one.streams} streams carry {amounts.rate(one.rate)} together: all streams of an iperf3 "
+        "before 3.16 share one thread, and this is what one takes",
+        (fact("rate, bit/s", round(one.rate)), fact("streams", one.streams)),
+        "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
+        "tool",
         confidence=MEDIUM,
     )
 

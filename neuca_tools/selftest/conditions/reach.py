@@ -1,4 +1,4 @@
-"""D16, D30 to D35, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
+"""D16, D30 to D36, D38, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.session import (
     other_end,
     sysctl_max,
 )
-from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
+from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Reach, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 LOST_BROADCASTS = 0.01  # of all responses (D47)
@@ -37,6 +37,8 @@ REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
+CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
+NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
 OTHER_PROGRAM = re.compile(
@@ -198,7 +200,7 @@ def other_program(session: Session) -> Optional[Hit]:
         )
     said = errors(session)
     if not OTHER_PROGRAM.search(said):
-        return None
+        return _closed_at_once(session, said)
     return Hit(
         0.9,
         "client and server do not speak the same protocol: one of them is iperf 2, or their "
@@ -206,6 +208,24 @@ def other_program(session: Session) -> Optional[Hit]:
         (fact("iperf3", said),),
         "install the same iperf3 on both ends",
         "tool",
+    )
+
+
+def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
+    """Before iperf3 printed any connection of the test, of which nothing else is known."""
+    runs = [one.run for one in session.evidence.phases if one.run]
+    if not CLOSED.search(said) or session.evidence.reach != Reach():
+        return None
+    if any(run.connections or run.flows for run in runs):
+        return None
+    return Hit(
+        0.8,
+        "what listens on this port closed the connection before the test began: another program, "
+        "an iperf3 of another version, or a firewall in between",
+        (fact("iperf3", said),),
+        "check which program listens there (ss -ltnp), and the versions on both ends",
+        "tool",
+        confidence=MEDIUM,
     )
 
 
@@ -219,6 +239,21 @@ def no_such_congestion(session: Session) -> Optional[Hit]:
         (fact("iperf3", said),),
         "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
         "if the kernel has it",
+        "both",
+    )
+
+
+def refused_buffers(session: Session) -> Optional[Hit]:
+    """iperf3 ended because it did not get the buffers that were requested."""
+    said = errors(session)
+    if not NO_BUFFERS.search(said):
+        return None
+    return Hit(
+        0.9,
+        "a host did not grant the socket buffers that were asked for (-w)",
+        (fact("iperf3", said),),
+        "raise net.core.rmem_max and net.core.wmem_max on both ends, or test without -w: Linux then "
+        "sizes the buffers itself",
         "both",
     )
 
@@ -335,6 +370,7 @@ REACH_SESSION = (
     Rule("D33", "port filtered or closed", FAULT, filtered),
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
     Rule("D38", "congestion control missing", FAULT, no_such_congestion),
+    Rule("D36", "buffers not applied", FAULT, refused_buffers),
     Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
     Rule("D45", "RDMA does not work", FAULT, rdma),

@@ -7,7 +7,16 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    fact,
+)
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
@@ -228,6 +237,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
+        confidence=HIGH if printed(look) is None else MEDIUM,
         severity=LIMIT,
     )
 

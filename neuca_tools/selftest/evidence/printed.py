@@ -184,7 +184,7 @@ class Printed:
 
         Of the threads that it has, their mean.
         """
-        threads = self.streams if _version(self.run) >= THREADED else 1
+        threads = self.streams if version_of(self.run) >= THREADED else 1
         local, remote = self.run.cpu_local or 0.0, self.run.cpu_remote or 0.0
         return local / threads / 100, remote / threads / 100
 
@@ -267,6 +267,7 @@ def _same_subnet(one: str, other: str, lengths: dict[int, int]) -> bool:
     return int(first) >> shift == int(second) >> shift
 
 
-def _version(run: Run) -> tuple[int, ...]:
+def version_of(run: Run) -> tuple[int, ...]:
+    """Empty if it is not known."""
     digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
     return tuple(int(one) for one in digits if one.isdecimal())

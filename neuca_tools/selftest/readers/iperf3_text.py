@@ -26,6 +26,8 @@ from neuca_tools.selftest.readers.values import scaled, whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
+# Bytes of a datagram, and how much those of two rows differ, which have three digits.
+SMALLEST, LARGEST, ALIKE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
@@ -55,10 +57,7 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words, head = text.words, document[:HEAD]
-    is_udp = words.udp or "Datagrams" in document
-    if not is_udp:
-        is_udp = any(parse_losses(row.rest) for row in text.rows)  # rows without their header
-    protocol = "udp" if is_udp else "tcp"
+    protocol = "udp" if words.udp or _is_udp(text.rows, document) else "tcp"
     if words.sctp or "protocol: SCTP" in head:
         protocol = "sctp"
     target = words.target
@@ -89,6 +88,17 @@ def read(document: str) -> Run:
         unreadable=error == NO_RESULTS,
         notes=tuple(_notes(text, document)),
     )
+
+
+def _is_udp(rows: list[Row], document: str) -> bool:
+    """By a header or, without one, by jitter and losses or by how many datagrams were sent."""
+    if "Datagrams" in document or any(parse_losses(row.rest) for row in rows):
+        return True
+    if "Retr" in document or not rows:
+        return False
+    # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
+    sizes = [row.bytes / int(row.rest) for row in rows if row.rest.isdecimal() and int(row.rest)]
+    return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(ALIKE * min(sizes), LARGEST)
 
 
 def _error(text: Text, document: str) -> Optional[str]:
