@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.readers.iperf2_csv import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf3_json import objects
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.lines import parse_row
+from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import joined, texts
 
 LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
@@ -64,7 +65,7 @@ def _text(content: bytes) -> Optional[str]:
     document = content.decode("utf-8", "replace").replace("\r\n", "\n").lstrip("\ufeff")
     if ESCAPED.search(document) and not JSON.search(document):
         document = document.replace("\\n", "\n")
-    return WRAPPED.sub(r" \1", NOISE.sub("", document))
+    return WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
 
 
 def _too_large() -> Run:
@@ -89,4 +90,4 @@ def _form(document: str) -> Optional[Callable[[str], Run]]:
 
 
 def _has_rows(document: str) -> bool:
-    return any(map(parse_row, document.split("\n")))
+    return any(parse_row(line[:LONGEST_LINE]) for line in document.split("\n"))

@@ -97,7 +97,8 @@ def _is_udp(rows: list[Row], document: str) -> bool:
     if "Retr" in document or not rows:
         return False
     # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
-    sizes = [row.bytes / int(row.rest) for row in rows if row.rest.isdecimal() and int(row.rest)]
+    counts = [floating(row.rest) or 0.0 for row in rows]
+    sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
     return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(ALIKE * min(sizes), LARGEST)
 
 
