@@ -160,6 +160,18 @@ NO_CONGESTION = (
     "iperf3: error - unable to set TCP_CONGESTION: "
     "Supplied congestion control algorithm not supported on this host\n"
 )
+NO_BUFFERS = "iperf3: error - socket buffer size not set correctly\n"
+CLOSED = "iperf3: error - control socket has closed unexpectedly\n"
+IPERF2_FIRST_TRIP = """TCP window size: 15.3 MByte (WARNING: requested 7.63 MByte)
+[  1] local 10.0.0.1 port 41000 connected with 10.0.0.2 port 5001 (icwnd/mss/irtt=14/1448/180400)
+""" + "".join(
+    f"[  1] {at}.0000-{at + 1}.0000 sec  {rate / 8.389:.1f} MBytes  {rate} Mbits/sec\n"
+    for at, rate in enumerate([170, 640, 690, 710, 675, 700, 680])
+)
+ONE_THREAD = """$ iperf3 -c 10.20.0.9 -P 12 -t 30
+[SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec    0             sender
+[SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec                  receiver
+"""
 
 
 def scattered(losses, sent=2140) -> str:
@@ -285,6 +297,33 @@ CAUSES = {
         UDP_SLOW.replace("13.9 Mbits", "18.3 Mbits").replace("2580/8620 (30%)", "500/8620 (5.8%)"),
     ),
     "an unknown congestion control": ("D38", NO_CONGESTION),
+    "buffers that were not granted": ("D36", NO_BUFFERS),
+    "a port that another program listens on": ("D35", CLOSED),
+    "-w 8M on a path whose first round trip is 180 ms": ("D01", IPERF2_FIRST_TRIP),
+    "-w 8K in a local network": ("D01", text([61, 60, 62, 61, 60], command="-w 8K -c x")),
+    "a limit of 10 Gbit/s for each flow, which drops the rest": (
+        "D18",
+        text(
+            [17_400, 11_000, 10_100, 10_100, 10_100, 10_100, 10_100],
+            [1100, 240, 800, 230, 310, 500, 270],
+            [0, 6900, 5100, 5600, 6300, 7200, 6700],
+            ends=WAN,
+        ),
+    ),
+    "a limit of 2 Gbit/s, which the rate reaches between losses": (
+        "D18",
+        text(
+            [1650, 1975, 1690, 1978, 1981, 1590, 1820, 1972, 1983, 1640],
+            [820, 1300, 900, 1450, 1520, 610, 700, 1010, 1200, 530],
+            [80, 0, 300, 0, 60, 900, 140, 40, 50, 190],
+            ends=WAN,
+        ),
+    ),
+    "a shaper of 10 Mbit/s, of which iperf counts nine or ten blocks": (
+        "D18",
+        text([9.4, 10.5, 9.4, 9.4, 10.5, 9.4, 10.5, 9.4, 9.4, 10.5] * 6, ends=WAN),
+    ),
+    "the streams of an iperf3 that has one thread": ("D09", ONE_THREAD),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
 }
 
@@ -341,6 +380,20 @@ HEALTHY = {
     "datagrams that a shaper drops as regularly as they come": scattered([14] * 8),
     "four datagrams of some hundred": scattered([0, 2, 0, 1, 1, 0], sent=91),
     "one direction of --bidir -P that the text ends within": PARTIAL,
+    "2.5 Gbit/s without timestamps": text([2380, 2370, 2380, 2370, 2380], [210] * 5),
+    "losses that a queue on the path makes up for": text(
+        [910, 830, 890, 800, 850, 895, 870, 880],
+        [640, 350, 400, 360, 410, 440, 350, 410],
+        [0, 5, 0, 5, 0, 0, 6, 0],
+    ),
+    "a radio in a local network, with a flat window": text(
+        [157, 139, 149, 118, 108, 133, 152, 141], [475] * 8
+    ),
+    "as fast as --fq-rate allows": text([7.3, 7.3, 7.4, 7.3, 7.3], command="-c x --fq-rate 8M"),
+    "three datagrams of a thousand": scattered([0, 2, 0, 1, 0, 0], sent=160),
+    "rows of an old server that counted no bytes in total": scattered([1] * 9 + [0], sent=20_000)
+    + "[  5]   0.00-10.00  sec  0.00 Bytes  0.00 bits/sec  0.05 ms  9/200000 (0.0045%)\n",
+    "several threads that fill 40 Gbit/s": ONE_THREAD.replace("34.1", "37.6"),
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
     ),
