@@ -143,9 +143,12 @@ class Printed:
 
     @property
     def is_queued(self) -> bool:
-        """Whether the window varies much more than the rate: a queue takes up the difference."""
+        """Whether the window varies much more than the rate: a queue takes up the difference.
+
+        What it is at the end of an interval of many seconds says nothing about their rate.
+        """
         cwnds = self.cwnds
-        if len(cwnds) < 3 or self.spread is None:
+        if len(cwnds) < 3 or self.spread is None or self.late[0].seconds > SHORT:
             return False
         return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
 
