@@ -848,7 +848,9 @@ def test_the_comma_separated_report_of_iperf_2_is_read():
 
 
 def test_the_comma_separated_report_of_a_udp_server_has_its_losses():
-    line = b"20260102030405,10.20.0.9,5001,10.20.0.8,41000,3,0.0-10.0,1312500,1050000,0.04,9,893,1.0,0"
+    line = (
+        b"20260102030405,10.20.0.9,5001,10.20.0.8,41000,3,0.0-10.0,1312500,1050000,0.04,9,893,1.0,0"
+    )
     (run,) = read_all(line)
     assert (run.protocol, run.flows[0].received.lost, run.flows[0].received.datagrams) == (
         "udp",

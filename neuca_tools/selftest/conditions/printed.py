@@ -35,6 +35,7 @@ LOSSY = 0.001
 # 1.22 is sqrt(3/2) of Mathis et al. (1997) for a receiver that acknowledges each segment; CUBIC's
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
 RENO, CUBIC = 1.22, 1.054
+REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
 WITHIN = 2  # a response function is that of an average
 
 
@@ -131,7 +132,8 @@ def _is_answered(one: Printed) -> bool:
         return True
     if one.spread is None or is_constant(one) or one.is_queued:
         return False
-    return one.follows_loss
+    is_regular = one.events >= REGULAR * len(one.every)
+    return one.follows_loss or (is_regular and one.follows_window)
 
 
 def window_at_loss(one: Printed) -> float:

@@ -240,7 +240,7 @@ def _is_stated(one: Printed, asked: float) -> bool:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
         lowest, highest = LAN_RTT, LONGEST
         if one.is_local_network:
-            lowest, highest = (LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0))
+            lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
         if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
             return False
         return lowest < trip < highest and (one.is_flat or not one.cwnds)

@@ -8,7 +8,16 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, LIMIT, MEDIUM, Hit, fact, known_facts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    fact,
+    known_facts,
+)
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -38,6 +47,7 @@ BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
+NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
 NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
@@ -160,6 +170,8 @@ def filtered(session: Session) -> Optional[Hit]:
             "start the server: iperf3 -s -1",
             "receiver",
         )
+    if NO_ANSWER.search(said):
+        return _no_answer(said)
     if reach.tcp != "timeout" and not TIMED_OUT.search(said):
         return None
     if reach.neighbour in ("failed", "incomplete"):
@@ -174,6 +186,19 @@ def filtered(session: Session) -> Optional[Hit]:
         "open the port on the peer (nft list ruleset; iptables -S)",
         "receiver",
         confidence=confidence,
+    )
+
+
+def _no_answer(said: str) -> Hit:
+    """The UDP server of iperf 2 answers the last datagram with what it received."""
+    return Hit(
+        0.8,
+        "the server never responded: nothing listens on that UDP port, a firewall drops the "
+        "datagrams or the responses, or the server is another iperf",
+        (fact("iperf", said),),
+        "look whether the server prints anything (iperf -s -u), and open the port",
+        "receiver",
+        confidence=LOW,
     )
 
 

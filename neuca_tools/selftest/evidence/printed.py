@@ -26,6 +26,9 @@ RISES = 1.1
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
 PARTS = 5
+# Of a line through rates and windows (logarithms): points, the least deviation of the windows,
+# slope and correlation.
+ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
 # Of the loss that a window answers, and of the window's variation that the rate has: a queue on
 # the path keeps the rate up while the window falls.
 ANSWERED, FOLLOWED = 0.5, 0.4
@@ -153,6 +156,23 @@ class Printed:
         return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
 
     @property
+    def follows_window(self) -> bool:
+        """Whether the rate is the congestion window over a constant round trip.
+
+        The window during an interval is about the geometric mean of those at both of its ends.
+        """
+        pairs = [
+            (math.log(before.cwnd * after.cwnd) / 2, math.log(after.rate))
+            for before, after in zip(self.every, self.every[1:])
+            if before.cwnd and after.cwnd and after.rate
+        ]
+        if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
+            return False
+        windows, rates = zip(*pairs)
+        varied, slope, fit = _line(windows, rates)
+        return varied >= VARIED and slope >= STEEP and fit >= FIT
+
+    @property
     def slows_at_loss(self) -> bool:
         """Whether the rate fell when loss began in the middle of the run, and stayed there."""
         first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
@@ -234,6 +254,16 @@ def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])
+
+
+def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:
+    """The standard deviation of `xs`, and slope and correlation of the line through the points."""
+    x, y = mean(xs), mean(ys)
+    var_x, var_y = pstdev(xs) ** 2, pstdev(ys) ** 2
+    covariance = mean((one - x) * (other - y) for one, other in zip(xs, ys))
+    if not var_x or not var_y:
+        return 0.0, 0.0, 0.0
+    return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
 
 
 def _known_rates(intervals: Sequence[Interval]) -> list[float]:
