@@ -547,6 +547,16 @@ def test_several_runs_in_a_text_are_several():
     ]
 
 
+def test_the_next_connection_to_a_server_after_results_is_another_run():
+    """iperf 2 counts its streams on, whoever they come from; those of -P connect before any row."""
+    connected = "[  {0}] local 10.20.0.9 port 5001 connected with 10.20.0.8 port 4100{0}\n"
+    row = "[  {0}]  0.0-10.0 sec  540 MBytes  453 Mbits/sec\n"
+    first = connected.format(4) + connected.format(5) + row.format(4) + row.format(5)
+    runs = read_all((first + connected.format(6) + row.format(6)).encode())
+    assert [len(run.connections) for run in runs] == [2, 1]
+    assert runs[1].flows[0].sent.rate == 453e6
+
+
 def test_rows_of_two_runs_without_any_header_are_two_runs():
     rows = [f"[  4]   {at}.00-{at + 1}.00   sec  5.00 MBytes  41.9 Mbits/sec" for at in range(5)]
     runs = read_all("\n".join(rows + rows[:4]).encode())
@@ -845,6 +855,17 @@ def test_the_comma_separated_report_of_iperf_2_is_read():
     assert [one.rate for one in flow.intervals] == [944e6, 936e6]
     assert flow.sent.rate == 940e6
     assert run.connections == (Connection("10.20.0.8", 41000, "10.20.0.9", 5001),)
+
+
+def test_parallel_streams_in_a_comma_separated_report_are_one_run():
+    lines = [
+        f"20260102030405,10.20.0.9,5001,10.20.0.8,4100{stream},{stream},"
+        f"{at}.0-{at + 1}.0,59000000,472000000"
+        for at in range(3)
+        for stream in (4, 5)
+    ]
+    (run,) = read_all("\n".join(lines).encode())
+    assert (len(run.connections), run.flows[0].intervals[0].rate) == (2, 944e6)
 
 
 def test_the_comma_separated_report_of_a_udp_server_has_its_losses():

@@ -22,17 +22,24 @@ def as_text(document: str) -> str:
     """The document with each line of this report replaced; as it was if it has none."""
     if not _FIRST.search(document):
         return document
-    return _LINE.sub(_text, document)
+    connections = dict.fromkeys(_connection(found) for found in _LINE.finditer(document))
+    return "\n".join((*connections, _LINE.sub(_row, document)))
 
 
-def _text(found: re.Match[str]) -> str:
-    """The connection and the row of one line."""
-    stream = "SUM" if found["id"].startswith("-") else found["id"]
+def _connection(found: re.Match[str]) -> str:
+    ends = f"local {found['local']} port {found['port']}"
+    return f"[{_stream(found)}] {ends} connected with {found['remote']} port {found['far']}"
+
+
+def _row(found: re.Match[str]) -> str:
     row = (
-        f"[{stream:>3}] {found['start']}-{found['end']} sec  {found['bytes']} Bytes  "
+        f"[{_stream(found)}] {found['start']}-{found['end']} sec  {found['bytes']} Bytes  "
         f"{found['rate']} bits/sec"
     )
     if found["count"]:
         row += f"  {found['jitter']} ms  {found['lost']}/{found['count']}"
-    ends = f"local {found['local']} port {found['port']}"
-    return f"[{stream:>3}] {ends} connected with {found['remote']} port {found['far']}\n{row}"
+    return row
+
+
+def _stream(found: re.Match[str]) -> str:
+    return "SUM" if found["id"].startswith("-") else f"{found['id']:>3}"

@@ -132,18 +132,14 @@ def _streams(text: Text) -> Optional[int]:
 
 def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
-    if any(row.role for row in rows):
-        forward = [row for row in rows if row.role in ("TX-C", "RX-S")]
-        backward = [row for row in rows if row.role in ("RX-C", "TX-S")]
-        flows = []
-        if not _is_part_of(forward, backward):
-            flows.append(_flow("forward", forward, udp))
-        if not _is_part_of(backward, forward):
-            flows.append(_flow("reverse", backward, udp))
-        return tuple(flows)
     if not rows:
         return ()
-    return (_flow("reverse" if reverse else "forward", rows, udp),)
+    if not any(row.role for row in rows):
+        return (_flow("reverse" if reverse else "forward", rows, udp),)
+    there = [row for row in rows if row.role in ("TX-C", "RX-S")]
+    back = [row for row in rows if row.role in ("RX-C", "TX-S")]
+    every = (("forward", there, back), ("reverse", back, there))
+    return tuple(_flow(name, own, udp) for name, own, far in every if not _is_part_of(own, far))
 
 
 def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
@@ -154,17 +150,13 @@ def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
 
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     summary = set(filter(_is_summary, rows))
-    old = udp and not summary
-    if old:
-        summary = _old_udp_summary(rows)
+    old = _old_udp_summary(rows) if udp and not summary else set()
     lines = [(row, _parse_rest(row, udp)) for row in rows]
-    ends = [line for line in lines if line[0] in summary]
+    sent, received = _total(lines, SENDER), _total(lines, RECEIVER)
     if old:
-        sent = total_of(ends)
+        sent = total_of([line for line in lines if line[0] in old])
         received = arrived(sent, sent.lost, sent.datagrams)
-    else:
-        sent, received = _total(ends, SENDER), _total(ends, RECEIVER)
-    intervals = gather([line for line in lines if line[0] not in summary])
+    intervals = gather([line for line in lines if line[0] not in summary | old])
     carried = any(one.bytes for one in intervals)
     sent, received = (_known_size(one) if carried else one for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)

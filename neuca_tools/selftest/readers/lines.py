@@ -149,20 +149,26 @@ def parse_row(line: str) -> Optional[Row]:
     found = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
     if found is None:
         return None
-    unit, per = (found["unit"] or "byte").casefold(), (found["per"] or "bit").casefold()
+    per = (found["per"] or "bit").casefold()
     start, end = floating(found["start"]), floating(found["end"])
     rate = scaled(amount(found["rate"], found["scale"], BASES[per]), BITS[per])
     if start is None or end is None or rate is None:
         return None
-    size: Optional[float] = rate * (end - start) / 8
-    if found["size"] is not None:
-        size = scaled(amount(found["size"], found["prefix"], 1024), BITS[unit] / 8)
+    size = _size(found, rate * (end - start) / 8)
     if size is None:
         return None
     if not rate and size and end > start:
         rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
     rest = found["rest"].strip(_QUOTES)
     return Row((found["id"] or "1").upper(), found["role"], start, end, size, rate, rest)
+
+
+def _size(found: re.Match[str], by_rate: float) -> Optional[float]:
+    """Bytes as a row says; by its rate if it does not."""
+    if found["size"] is None:
+        return by_rate
+    unit = (found["unit"] or "byte").casefold()
+    return scaled(amount(found["size"], found["prefix"], 1024), BITS[unit] / 8)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:

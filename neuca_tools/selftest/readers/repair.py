@@ -21,7 +21,8 @@ def without_trailing_commas(document: str) -> str:
 def closed(document: str, start: int) -> Optional[str]:
     """The object at `start` up to its last whole part, with the brackets that are missing.
 
-    It has the key TRUNCATED. None if it has no whole part, or does not end early. Takes time in proportion to the length.
+    It has the key TRUNCATED. None if it has no whole part, or does not end early. Takes time in
+    proportion to the length.
     """
     opened: list[str] = []
     kept: Optional[tuple[int, str]] = None

@@ -11,7 +11,13 @@ from typing import Optional
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
-from neuca_tools.selftest.readers.lines import LONGEST_LINE, Row, parse_command, parse_row
+from neuca_tools.selftest.readers.lines import (
+    LONGEST_LINE,
+    Row,
+    parse_command,
+    parse_connection,
+    parse_row,
+)
 
 MOST_RUNS = 100
 _HEADER = re.compile(
@@ -23,15 +29,26 @@ def texts(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     found: list[list[str]] = [[]]
     last: dict[str, float] = {}
+    ports: set[int] = set()
     for line in document.split("\n"):
         row = parse_row(line[:LONGEST_LINE])
-        if last and len(found) < MOST_RUNS and _begins(line[:LONGEST_LINE], row, last):
+        port = None if row is not None else _local_port(line[:LONGEST_LINE])
+        is_next = port in ports or _begins(line[:LONGEST_LINE], row, last)
+        if last and len(found) < MOST_RUNS and is_next:
             found.append([])
-            last = {}
+            last, ports = {}, set()
+        if port is not None:
+            ports.add(port)
         if row is not None and OMITTED not in row.rest:
             last[_key(row)] = max(row.end, last.get(_key(row), 0.0))
         found[-1].append(line)
     return ["\n".join(lines) for lines in found]
+
+
+def _local_port(line: str) -> Optional[int]:
+    """Of a new connection. After results, another one to the same port is the next test."""
+    connection = parse_connection(line)
+    return None if connection is None else connection[1].local_port
 
 
 def _key(row: Row) -> str:
