@@ -1,4 +1,4 @@
-"""D16, D30 to D36, D38, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
+"""D16, D30 to D33, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,6 +18,7 @@ from neuca_tools.selftest.conditions.base import (
     fact,
     known_facts,
 )
+from neuca_tools.selftest.conditions.errors import errors
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -26,7 +27,7 @@ from neuca_tools.selftest.conditions.session import (
     other_end,
     sysctl_max,
 )
-from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Reach, Sample
+from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 LOST_BROADCASTS = 0.01  # of all responses (D47)
@@ -43,24 +44,10 @@ FULL_QUEUES = (
 LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
-BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
-NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
-CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
 NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
-NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
-OTHER_PROGRAM = re.compile(
-    r"make sure other side|protocol|unknown control message|unable to receive (parameters|cookie)"
-    r"|is not iperf3",
-    re.IGNORECASE,
-)
-
-
-def errors(session: Session) -> str:
-    """What iperf said about all runs that failed."""
-    return " | ".join(one.run.error for one in session.evidence.phases if one.run and one.run.error)
 
 
 def neighbours(session: Session) -> Optional[Hit]:
@@ -202,87 +189,6 @@ def _no_answer(said: str) -> Hit:
     )
 
 
-def busy(session: Session) -> Optional[Hit]:
-    said = errors(session)
-    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
-        return None
-    return Hit(
-        1.0,
-        "the peer's iperf3 is busy with another test, or with one that never ended",
-        (fact("iperf3", said or "busy"),),
-        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
-        "receiver",
-    )
-
-
-def other_program(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.wrong_peer:
-        return Hit(
-            1.0,
-            "the host that responds at the peer's address is not the peer",
-            (fact("identity", "differs"),),
-            "check the address; look for a second host that has it (arping -D)",
-        )
-    said = errors(session)
-    if not OTHER_PROGRAM.search(said):
-        return _closed_at_once(session, said)
-    return Hit(
-        0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their "
-        "versions are too far apart",
-        (fact("iperf3", said),),
-        "install the same iperf3 on both ends",
-        "tool",
-    )
-
-
-def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
-    """Before iperf3 printed any connection of the test, of which nothing else is known."""
-    runs = [one.run for one in session.evidence.phases if one.run]
-    if not CLOSED.search(said) or session.evidence.reach != Reach():
-        return None
-    if any(run.connections or run.flows for run in runs):
-        return None
-    return Hit(
-        0.8,
-        "what listens on this port closed the connection before the test began: another program, "
-        "an iperf3 of another version, or a firewall in between",
-        (fact("iperf3", said),),
-        "check which program listens there (ss -ltnp), and the versions on both ends",
-        "tool",
-        confidence=MEDIUM,
-    )
-
-
-def no_such_congestion(session: Session) -> Optional[Hit]:
-    said = errors(session)
-    if not NO_CONGESTION.search(said):
-        return None
-    return Hit(
-        0.9,
-        "a host does not have the congestion control that was asked for (-C)",
-        (fact("iperf3", said),),
-        "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
-        "if the kernel has it",
-        "both",
-    )
-
-
-def refused_buffers(session: Session) -> Optional[Hit]:
-    """iperf3 ended because it did not get the buffers that were requested."""
-    said = errors(session)
-    if not NO_BUFFERS.search(said):
-        return None
-    return Hit(
-        0.9,
-        "a host did not grant the socket buffers that were asked for (-w)",
-        (fact("iperf3", said),),
-        "raise net.core.rmem_max and net.core.wmem_max on both ends, or test without -w: Linux then "
-        "sizes the buffers itself",
-        "both",
-    )
-
-
 def connection_rate(session: Session) -> Optional[Hit]:
     tested = session.evidence.connections
     if tested.no_address:
@@ -386,16 +292,12 @@ def _why_no_rdma(tested: Rdma) -> Optional[str]:
 
 
 REACH_SESSION = (
-    Rule("D34", "server busy", FAULT, busy),
-    Rule("D35", "unexpected peer", FAULT, other_program),
     Rule("D43", "duplicate address", FAULT, duplicate),
     Rule("D30", "reverse-path filter", FAULT, reverse_path),
     Rule("D32", "no route", FAULT, no_route),
     Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
     Rule("D33", "port filtered or closed", FAULT, filtered),
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
-    Rule("D38", "congestion control missing", FAULT, no_such_congestion),
-    Rule("D36", "buffers not applied", FAULT, refused_buffers),
     Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
     Rule("D45", "RDMA does not work", FAULT, rdma),
