@@ -172,6 +172,18 @@ ONE_THREAD = """$ iperf3 -c 10.20.0.9 -P 12 -t 30
 [SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec    0             sender
 [SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec                  receiver
 """
+NO_REPORT = """Client connecting to 203.0.113.20, UDP port 5001
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec
+[  3] Sent 893 datagrams
+[  3] WARNING: did not receive ack of last datagram after 10 tries.
+"""
+# A server of iperf 2 that ran all the time, and three clients one after the other.
+ONE_BY_ONE = "Server listening on TCP port 5001\n" + "".join(
+    f"[  {at}] local 10.20.0.9 port 5001 connected with 10.20.0.8 port {41000 + at}\n"
+    f"[  {at}]  0.0-10.0 sec  1.10 GBytes  {rate} Mbits/sec\n"
+    for at, rate in ((4, 943), (5, 941), (6, 942))
+)
 
 
 def scattered(losses, sent=2140) -> str:
@@ -325,6 +337,17 @@ CAUSES = {
     ),
     "the streams of an iperf3 that has one thread": ("D09", ONE_THREAD),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
+    "a shaper at a rate of the slowest Ethernet": ("D18", text([9.46] * 8, ends=WAN)),
+    "UDP to an iperf 2 that never answers": ("D33", NO_REPORT),
+    "a window that sets the rate, and losses in every second": (
+        "D05",
+        text(
+            [22.7, 25, 23.7, 17.7, 17, 21.7, 20.7, 15.3, 15.7, 20.7],
+            [110, 137, 100, 73.3, 96.7, 117, 86.7, 66.7, 90, 113],
+            [9, 4, 14, 17, 3, 6, 12, 16, 5, 4],
+            WAN,
+        ),
+    ),
 }
 
 
@@ -435,6 +458,16 @@ HEALTHY = {
     ),
     "UDP of which nothing arrives any more": udp([301, 0, 0, 0], [460, 460, 460, 460]),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
+    "two virtual machines of a host, uneven by 2 %": text(
+        [r * 1000 for r in (28.6, 27.9, 28.8, 27.7, 28.4, 28.9, 27.8)], [3100] * 7, ends=WAN
+    ),
+    "a window of 6 MiB at 15 Gbit/s, whatever -w asked for": text(
+        [15_400, 15_300, 15_450, 15_400, 15_350, 15_400], [6154] * 6, command="-c x -w 1M"
+    ),
+    "datagrams that a host drops at 900 Mbit/s": udp([893] * 2, [900] * 2),
+    "tests of one server one after the other": ONE_BY_ONE,
+    "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
+    "refused\n" + text([941] * 6, [480] * 6),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 
@@ -496,3 +529,9 @@ def test_the_send_buffer_is_named_where_the_receivers_window_has_room():
 def test_a_window_without_a_bound_of_the_path_predicts_no_rate():
     content = document([88, 98, 88, 93, 98, 88], [180] * 6)
     assert told(content).findings[0].predicted is None
+
+
+def test_a_queue_that_nothing_but_the_kernels_round_trips_show_is_of_medium_confidence():
+    content = document([94] * 8, [12, 90, 160, 240, 250, 250, 255, 250], 3_000_000)
+    found = {one.id: one.confidence for one in told(content).findings}
+    assert found["D14"] == "medium"

@@ -32,7 +32,7 @@ from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, ve
 CORE = 10e9
 # bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
 THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
-UNEVEN = 0.01  # coefficient of variation: hosts vary more than limiters
+UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies so much
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
 # (tcp(7)). One that stopped far below that was not stopped by a buffer.
@@ -113,14 +113,12 @@ def slow_sender(look: Look) -> Optional[Hit]:
 
 def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
-    if not one.is_unused or one.run.buffer or _is_given(look, one):
+    # A radio's rate varies, that of a host hardly does.
+    if not one.is_unused or one.run.buffer or not is_constant(one) or _is_given(look, one):
         return False
-    if not is_constant(one):
-        return False  # a radio's rate varies, that of a host hardly does
-    if not one.is_local_network and EMBEDDED.search(one.run.system or "") is None:
-        return False
+    is_near = one.is_local_network or EMBEDDED.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
-    return (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
+    return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
 
 
 def _is_given(look: Look, one: Printed) -> bool:
@@ -135,12 +133,21 @@ def is_flat_for_another_reason(look: Look) -> bool:
     one = tcp_printed(look)
     if one is None:
         return False
+    if _is_too_slow_for_its_window(one):
+        return True
     if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
         return True
-    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    if one.spread is not None and one.spread > VARIED and not one.run.buffer:
-        return True
     return one.is_loopback or as_asked(look) or explained_by_a_host(look)
+
+
+def _is_too_slow_for_its_window(one: Printed) -> bool:
+    """Whether the window would be worth more, at the round trip that the path can have."""
+    # What one core can do is less than the window allows. Linux sets aside twice what -w asks for
+    # (tcp(7)).
+    if not one.rtt and one.rate >= CORE and (one.cwnd or 0) > 2 * (one.run.buffer or 0):
+        return True
+    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
+    return (one.spread or 0.0) > VARIED and not one.run.buffer
 
 
 def explained_by_a_host(look: Look) -> bool:

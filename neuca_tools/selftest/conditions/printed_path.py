@@ -9,7 +9,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
@@ -45,6 +45,7 @@ from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
+SLOWEST_LINK = 10e6  # bit/s
 BURST = 3  # times the rate after it
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
@@ -93,8 +94,14 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
         1.0,
         text,
         (fact("rate, bit/s", round(one.rate)),),
-        severity=None if look.evidence.expect else INFO,
+        severity=None if look.evidence.expect or _is_shaper(one, speed) else INFO,
+        confidence=MEDIUM if _is_shaper(one, speed) else HIGH,
     )
+
+
+def _is_shaper(one: Printed, speed: float) -> bool:
+    """Whether a shaper of this constant rate is likelier than Ethernet so slow."""
+    return speed <= SLOWEST_LINK and one.spread is not None
 
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
@@ -168,13 +175,8 @@ def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
         return None
     if stated_window(look) is not None:
         return None
-    cap = cap_of(one.rate)
-    # What is dropped shows a bucket, which lets bursts pass.
-    if cap is not None and not one.retransmits and _exceeds(one, cap):
-        cap = None
-    share = _share_of_cap(one) if cap else 0.0
-    if is_limited(one):
-        share = 0.9
+    cap = _cap_kept(one)
+    share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
     if not share and not is_window(one):
         share = _share_of_steadiness(one)
     if not share:
@@ -189,6 +191,15 @@ def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
         "shaper, it is a window: iperf3 -J shows the round trip",
         confidence=MEDIUM,
     )
+
+
+def _cap_kept(one: Printed) -> Optional[float]:
+    """The rate that a provider sells, just above that of the run, and of all its intervals."""
+    cap = cap_of(one.rate)
+    # What is dropped shows a bucket, which lets bursts pass.
+    if cap is not None and not one.retransmits and _exceeds(one, cap):
+        return None
+    return cap
 
 
 def _ceiling(one: Printed) -> Optional[Hit]:
@@ -213,8 +224,10 @@ def _ceiling(one: Printed) -> Optional[Hit]:
     )
 
 
-def _share_of_cap(one: Printed) -> float:
+def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
+    if cap is None:
+        return 0.0
     if one.spread is None:
         return 0.8 if one.share >= LOSSY else 0.0
     return 0.9 if is_constant(one) else 0.0
