@@ -337,6 +337,26 @@ CAUSES = {
     ),
     "the streams of an iperf3 that has one thread": ("D09", ONE_THREAD),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
+    "a third of the segments lost, as the summaries of several tests show": (
+        "D05",
+        "".join(
+            text([rate], total=lost).split("Retr\n")[1] for rate, lost in ((268, 390), (2, 540))
+        ),
+    ),
+    "one of several attempts, all of which failed": (
+        "D36",
+        "iperf3: error - unable to set TCP/SCTP MSS: Invalid argument\n\n" + NO_BUFFERS,
+    ),
+    "a window that stays while the other direction takes most": (
+        "D27",
+        "Connecting to host 10.20.0.9, port 5201\n"
+        + "\n".join(
+            f"[{at}][{role}] {start}.00-{start + 1}.00 sec  {rate / 8:.1f} MBytes  {rate} Mbits/sec"
+            f"{'    0   1.29 MBytes' if role == 'TX-C' else ''}"
+            for start in range(4)
+            for at, role, rate in ((5, "TX-C", 3110), (7, "RX-C", 1280 - 40 * start))
+        ),
+    ),
     "a shaper at a rate of the slowest Ethernet": ("D18", text([9.46] * 8, ends=WAN)),
     "UDP to an iperf 2 that never answers": ("D33", NO_REPORT),
     "a window that sets the rate, and losses in every second": (
@@ -468,6 +488,7 @@ HEALTHY = {
     "tests of one server one after the other": ONE_BY_ONE,
     "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
     "refused\n" + text([941] * 6, [480] * 6),
+    "datagrams of the first second, of which the first are lost": scattered([15], sent=593),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 
@@ -535,3 +556,9 @@ def test_a_queue_that_nothing_but_the_kernels_round_trips_show_is_of_medium_conf
     content = document([94] * 8, [12, 90, 160, 240, 250, 250, 255, 250], 3_000_000)
     found = {one.id: one.confidence for one in told(content).findings}
     assert found["D14"] == "medium"
+
+
+def test_so_few_packets_fill_no_cpu():
+    """A receiver takes 1,500 datagrams of three fragments each second."""
+    content = UDP_SLOW.replace("2580/8620 (30%)", "4730/8620 (55%)").replace("11.9 MB", "33.7 MB")
+    assert "D09" not in [one.id for one in told(content).findings]

@@ -557,6 +557,25 @@ def test_the_next_connection_to_a_server_after_results_is_another_run():
     assert runs[1].flows[0].sent.rate == 453e6
 
 
+@pytest.mark.parametrize("between", ["", "[ ID] Interval           Transfer     Bitrate   Retr\n"])
+def test_summaries_of_several_runs_are_several_runs(between):
+    ends = (
+        "[  5]   0.00-10.00  sec   {0} MBytes   {1} Mbits/sec    4             sender\n"
+        "[  5]   0.00-10.02  sec   {0} MBytes   {1} Mbits/sec                  receiver\n"
+    )
+    text = ends.format(600, 503) + between + ends.format(300, 252)
+    assert [run.flows[0].sent.rate for run in read_all(text.encode())] == [503e6, 252e6]
+
+
+def test_a_udp_test_after_a_tcp_test_is_another_run():
+    udp = (
+        "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n"
+        "[  5]   0.00-10.00  sec   60 MBytes   50 Mbits/sec  0.01 ms  0/43000 (0%)  sender\n"
+    )
+    runs = read_all((CLIENT + SUMMARY + udp).encode())
+    assert [run.protocol for run in runs] == ["tcp", "udp"]
+
+
 def test_rows_of_two_runs_without_any_header_are_two_runs():
     rows = [f"[  4]   {at}.00-{at + 1}.00   sec  5.00 MBytes  41.9 Mbits/sec" for at in range(5)]
     runs = read_all("\n".join(rows + rows[:4]).encode())

@@ -133,7 +133,8 @@ def is_flat_for_another_reason(look: Look) -> bool:
     one = tcp_printed(look)
     if one is None:
         return False
-    if _is_too_slow_for_its_window(one):
+    # Two directions share what the hosts and the path can do.
+    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(one):
         return True
     if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
         return True

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -29,6 +30,7 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
 WHOLE = 1472  # bytes: not fragmented at MTU 1500
+FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
@@ -65,6 +67,9 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    seconds = flow_of(look).received.seconds
+    if printed(look) is not None and seconds and seconds <= FIRST:
+        return True  # the text ends there
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
 
 
@@ -137,17 +142,27 @@ def is_one_of_several(look: Look) -> bool:
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
+    return 0 < payload(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
+
+
+def _frames_offered(look: Look) -> float:
+    """Packets that were sent in a second; infinite if that is not known."""
     size, loss = payload(look), look.loss or 0.0
-    if not 0 < size <= WHOLE or not look.rate or loss >= 1:
-        return False
-    return look.rate / (1 - loss) / 8 / size <= VERY_FEW
+    if not size or not look.rate or loss >= 1:
+        return math.inf
+    return look.rate / (1 - loss) / 8 / size * _packets(size)
+
+
+def _packets(size: float) -> float:
+    """How many packets a datagram takes at MTU 1500."""
+    # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
+    return -(-(size + 8) // 1480)
 
 
 def _fragments(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
     size = payload(look)
-    # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
-    count = -(-(size + 8) // 1480)
+    count = _packets(size)
     if not size or count <= 1:
         return ""
     return (
@@ -194,6 +209,8 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
     if not is_losing(look) or (look.loss or 0) <= HOPELESS or is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
+        return None
+    if printed(look) is not None and _frames_offered(look) <= VERY_FEW:
         return None
     return Hit(
         0.7,

@@ -29,6 +29,7 @@ HEAD = 10_000
 # Bytes of a datagram, and how much those of two rows differ, which have three digits.
 SMALLEST, LARGEST, ALIKE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
+MOST_ERRORS = 5
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 # Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
@@ -104,7 +105,8 @@ def _is_udp(rows: list[Row], document: str) -> bool:
 
 def _error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
-        return (first(_ERROR, document) or NO_RESULTS).strip()
+        said = dict.fromkeys(one.strip() for one in _ERROR.findall(document))
+        return " | ".join(list(said)[:MOST_ERRORS]) or NO_RESULTS
     # What failed before the results was another attempt.
     failed = first(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None
