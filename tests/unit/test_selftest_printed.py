@@ -184,6 +184,16 @@ ONE_BY_ONE = "Server listening on TCP port 5001\n" + "".join(
     f"[  {at}]  0.0-10.0 sec  1.10 GBytes  {rate} Mbits/sec\n"
     for at, rate in ((4, 943), (5, 941), (6, 942))
 )
+MICROCONTROLLER = "mode=tcp-client sip=10.20.0.8:5001,dip=10.20.0.9:5001, interval=3, time=30\n"
+MICROCONTROLLER += "".join(
+    f"{3 * at:5.2f}-{3 * at + 3:7.2f} sec  {5.9e6 / 8 * 3 * (at + 1):9.0f} Bytes  5.9{at % 2} Mbits/sec\n"
+    for at in range(10)
+)
+THERE_AND_BACK = "".join(
+    f"[  3] local {ends[0]} port 41000 connected with {ends[1]} port 5001\n"
+    f"[  3]  0.0-10.0 sec  {rate * 1.192:.1f} MBytes  {rate} Mbits/sec\n\n"
+    for ends, rate in ((LAN, 36.6), (LAN[::-1], 708))
+)
 
 
 def scattered(losses, sent=2140) -> str:
@@ -357,6 +367,7 @@ CAUSES = {
             for at, role, rate in ((5, "TX-C", 3110), (7, "RX-C", 1280 - 40 * start))
         ),
     ),
+    "a test of each direction, each by its own client": ("D27", THERE_AND_BACK),
     "a shaper at a rate of the slowest Ethernet": ("D18", text([9.46] * 8, ends=WAN)),
     "UDP to an iperf 2 that never answers": ("D33", NO_REPORT),
     "a window that sets the rate, and losses in every second": (
@@ -486,6 +497,10 @@ HEALTHY = {
     ),
     "datagrams that a host drops at 900 Mbit/s": udp([893] * 2, [900] * 2),
     "tests of one server one after the other": ONE_BY_ONE,
+    "two streams in a local network, whose windows stay at 1.3 MiB": text(
+        [1850, 1910, 1890, 1870], [1290, 1370, 1370, 1370]
+    ),
+    "a microcontroller that is as fast as it can": MICROCONTROLLER,
     "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
     "refused\n" + text([941] * 6, [480] * 6),
     "datagrams of the first second, of which the first are lost": scattered([15], sent=593),

@@ -598,6 +598,14 @@ def test_the_only_line_of_an_iperf_2_that_could_not_connect_is_its_error():
     assert (run.tool, run.error, run.unreadable) == ("iperf", "Connection refused", False)
 
 
+def test_what_iperf_2_says_of_a_connection_that_failed_is_its_error():
+    text = (
+        "[  1] tcp connect to 10.20.0.9 port 5001 failed (No route to host) on 2026-01-02 (UTC)\n"
+    )
+    (run,) = read_all(f"Client connecting to 10.20.0.9, TCP port 5001\n{text}".encode())
+    assert (run.tool, run.error, run.unreadable) == ("iperf", "No route to host", False)
+
+
 def test_the_same_line_printed_twice_counts_once():
     text = CLIENT + SUMMARY + "RESULT: " + SUMMARY.splitlines()[-1]
     assert read(text.encode()).flows[0].received.rate == 419e6

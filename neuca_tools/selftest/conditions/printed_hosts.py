@@ -36,7 +36,7 @@ UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies 
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
 # (tcp(7)). One that stopped far below that was not stopped by a buffer.
-GROWN = 2**20
+GROWN, ALLOWED = 2**20, 2**21
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
 FULL, NEARLY_FULL = 0.98, 0.70
@@ -147,6 +147,8 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
     # (tcp(7)).
     if not one.rtt and one.rate >= CORE and (one.cwnd or 0) > 2 * (one.run.buffer or 0):
         return True
+    if one.is_local_network and not one.rtt and not one.run.buffer:
+        return (one.cwnd or 0) < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return (one.spread or 0.0) > VARIED and not one.run.buffer
 

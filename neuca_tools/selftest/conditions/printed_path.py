@@ -43,7 +43,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Interval
 
 SLOWEST_LINK = 10e6  # bit/s
 BURST = 3  # times the rate after it
@@ -235,7 +235,8 @@ def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
 
 def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if one.is_local_network and one.rate > SLOWEST_HOST and not one.cwnds:
+    is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
+    if (is_lan_host or one.run.system == EMBEDDED) and not one.cwnds:
         return 0.0
     if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
         return 0.75

@@ -67,10 +67,15 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
-    seconds = flow_of(look).received.seconds
-    if printed(look) is not None and seconds and seconds <= FIRST:
-        return True  # the text ends there
+    if printed(look) is not None and _ends_at_once(look):
+        return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
+
+
+def _ends_at_once(look: Look) -> bool:
+    """Whether the text has the first second alone of a longer test."""
+    seconds, run = flow_of(look).received.seconds, look.phase.run
+    return bool(seconds and run and seconds <= FIRST < (run.duration or 10))
 
 
 def _seconds_missed(look: Look) -> float:

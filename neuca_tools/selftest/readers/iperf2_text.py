@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
 from neuca_tools.selftest.readers.gather import Line, gather, total_of
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
@@ -44,7 +44,10 @@ _CONNECT = re.compile(r"\(ct=([\d.]{1,12}) ms[^)]{0,20}\)")
 _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
 _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
-_FAILED = re.compile(r"(?:connect|write|bind|read) failed: (.*)")
+_FAILED = re.compile(
+    r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
+)
+_EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 
 
@@ -67,6 +70,7 @@ def read(document: str) -> Run:
         buffer=words.buffer or _window(document),
         mss=_count(_FIRST, document),
         peer=_peer(document),
+        system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,

@@ -95,7 +95,7 @@ def joined(runs: Iterable[Run]) -> list[Run]:
         if other is None:
             found.append(run)
             continue
-        client, server = (run, other) if _is_server(other) else (other, run)
+        client, server = (run, other) if is_server(other) else (other, run)
         found[found.index(other)] = _with_received(client, server)
     return found
 
@@ -105,7 +105,7 @@ def _is_other_end(one: Run, run: Run) -> bool:
     return any((each.remote_port, each.local_port) in ports for each in run.connections)
 
 
-def _is_server(run: Run) -> bool:
+def is_server(run: Run) -> bool:
     """Whether the port that all connections share is its own: the client has one for each."""
     return any(each.local_port < each.remote_port for each in run.connections)
 
