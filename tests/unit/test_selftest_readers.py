@@ -632,6 +632,12 @@ def test_a_comma_before_a_bracket_is_passed_over():
     assert read(cut.encode()).flows == sample("3.12-tcp.json").flows
 
 
+def test_a_comma_before_a_bracket_ahead_of_the_result_moves_nothing():
+    text = re.sub(r"\}\s*\],", "},\n],", (DATA / "3.12-tcp.json").read_text())
+    (run,) = read_all(f"[1,]\n{text}".encode())
+    assert run.flows == sample("3.12-tcp.json").flows
+
+
 def test_the_round_trip_that_macos_prints_is_read():
     row = "[  7]   0.00-1.00   sec  8.10 MBytes  67.9 Mbits/sec    2    196 KBytes   23ms"
     interval = read(f"{CLIENT.splitlines()[0]}\n{row}\n".encode()).flows[0].intervals[0]

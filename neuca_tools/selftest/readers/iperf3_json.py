@@ -73,7 +73,8 @@ def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any,
     try:
         return *decoder.raw_decode(document, start), document
     except json.JSONDecodeError:
-        repaired = without_trailing_commas(document)
+        # What comes before was read already, and positions in it must not change.
+        repaired = document[:start] + without_trailing_commas(document[start:])
         try:
             return *decoder.raw_decode(repaired, start), repaired
         except json.JSONDecodeError:
