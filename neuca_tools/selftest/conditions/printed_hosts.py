@@ -27,6 +27,7 @@ from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
+from neuca_tools.selftest.evidence.run import EMBEDDED
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
@@ -56,7 +57,9 @@ OF_STATED = (0.4, 2.2)
 CALLS = 250_000
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
-EMBEDDED = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
+# bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
+SLOWEST_HOST = 30e6
+SMALL_CPU = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 
 
 def busy_process(look: Look) -> Optional[Hit]:
@@ -116,7 +119,7 @@ def _has_idle_window(look: Look, one: Printed) -> bool:
     # A radio's rate varies, that of a host hardly does.
     if not one.is_unused or one.run.buffer or not is_constant(one) or _is_given(look, one):
         return False
-    is_near = one.is_local_network or EMBEDDED.search(one.run.system or "") is not None
+    is_near = one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
     return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
 
@@ -151,6 +154,12 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
         return (one.cwnd or 0) < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return (one.spread or 0.0) > VARIED and not one.run.buffer
+
+
+def is_of_a_host(one: Printed) -> bool:
+    """Whether a steady rate may be that of a host, of which no window is known."""
+    is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
+    return (is_lan_host or one.run.system == EMBEDDED) and not one.cwnds
 
 
 def explained_by_a_host(look: Look) -> bool:

@@ -29,6 +29,7 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.printed_hosts import (
     CORE,
     explained_by_a_host,
+    is_of_a_host,
     is_window,
     stated_window,
 )
@@ -43,7 +44,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
-from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Interval
+from neuca_tools.selftest.evidence.run import Flow, Interval
 
 SLOWEST_LINK = 10e6  # bit/s
 BURST = 3  # times the rate after it
@@ -53,8 +54,6 @@ AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
-# bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
-SLOWEST_HOST = 30e6
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
 # A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
 OF_SHAPER = (OF_LINE_UDP[0], 0.98)
@@ -235,16 +234,13 @@ def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
 
 def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
-    if (is_lan_host or one.run.system == EMBEDDED) and not one.cwnds:
+    if is_of_a_host(one):
         return 0.0
     if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
         return 0.75
-    if not is_constant(one) or len(one.rates) < 5 or one.late[0].seconds > USUAL:
+    if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0
-    if one.rate < SLOW and not _is_near_line(one.rate):
-        return 0.7
-    return 0.0
+    return 0.7 if is_constant(one) and one.late[0].seconds <= USUAL else 0.0
 
 
 def _is_near_line(rate: float) -> bool:
@@ -305,8 +301,7 @@ def scattered(look: Look) -> Optional[Hit]:
     one, flow = _udp_printed(look), look.flow
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):
         return None
-    losses = [each.lost for each in flow.intervals if each.lost is not None and not each.omitted]
-    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(losses):
+    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(flow):
         return None
     return Hit(
         0.8,
@@ -318,11 +313,12 @@ def scattered(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_chance(losses: Sequence[int]) -> bool:
-    """Whether the counts vary as those of independent losses (Poisson: the variance is the mean).
+def _is_chance(flow: Flow) -> bool:
+    """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
 
     A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
     """
+    losses = [each.lost for each in flow.intervals if each.lost is not None and not each.omitted]
     if len(losses) < 5 or min(losses) == 0 or sum(losses) < SURELY:
         return False
     lowest, highest = DISPERSION

@@ -149,18 +149,22 @@ def parse_row(line: str) -> Optional[Row]:
     found = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
     if found is None:
         return None
-    per = (found["per"] or "bit").casefold()
-    start, end = floating(found["start"]), floating(found["end"])
-    rate = scaled(amount(found["rate"], found["scale"], BASES[per]), BITS[per])
+    start, end, rate = floating(found["start"]), floating(found["end"]), _rate(found)
     if start is None or end is None or rate is None:
         return None
     size = _size(found, rate * (end - start) / 8)
     if size is None:
         return None
-    if not rate and size and end > start:
+    if not rate and end > start:
         rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
     rest = found["rest"].strip(_QUOTES)
     return Row((found["id"] or "1").upper(), found["role"], start, end, size, rate, rest)
+
+
+def _rate(found: re.Match[str]) -> Optional[float]:
+    """Bits per second as a row says."""
+    per = (found["per"] or "bit").casefold()
+    return scaled(amount(found["rate"], found["scale"], BASES[per]), BITS[per])
 
 
 def _size(found: re.Match[str], by_rate: float) -> Optional[float]:
