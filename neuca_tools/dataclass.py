@@ -17,11 +17,11 @@ import operator
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
 _COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")}
 
 
-class _Field:
+class Field:
     """How a field is made, shown and compared."""
 
     __slots__ = ("compare", "default", "factory", "metadata", "repr")
@@ -29,14 +29,18 @@ class _Field:
     def __init__(
         self,
         *,
-        default: Any = _ABSENT,
-        default_factory: Any = _ABSENT,
+        default: Any = ABSENT,
+        default_factory: Any = ABSENT,
         repr: bool = True,
         compare: bool = True,
         metadata: Optional[Mapping[Any, Any]] = None,
     ) -> None:
         self.default, self.factory = default, default_factory
         self.repr, self.compare, self.metadata = repr, compare, metadata
+
+    def default_value(self) -> Any:
+        """The default, made if there is a factory for it; ABSENT if there is neither."""
+        return self.default if self.factory is ABSENT else self.factory()
 
     def for_library(self) -> Any:
         """The same as the library has it."""
@@ -47,9 +51,9 @@ class _Field:
             "compare": self.compare,
             "metadata": self.metadata,
         }
-        if self.factory is not _ABSENT:
+        if self.factory is not ABSENT:
             return field(default_factory=self.factory, **same)
-        if self.default is not _ABSENT:
+        if self.default is not ABSENT:
             return field(default=self.default, **same)
         return field(**same)
 
@@ -84,20 +88,20 @@ def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool 
     return cls
 
 
-def _fields_of(cls: type) -> dict[str, _Field]:
+def _fields_of(cls: type) -> dict[str, Field]:
     """The fields of the class and its bases. Their defaults become attributes of the class."""
-    found: dict[str, _Field] = {}
+    found: dict[str, Field] = {}
     for base in cls.__mro__[:0:-1]:
         found.update(base.__dict__.get("_dataclass_fields", {}))
     for name, annotation in cls.__dict__.get("__annotations__", {}).items():
         if annotation.startswith("ClassVar"):
             continue
-        value = cls.__dict__.get(name, _ABSENT)
-        if not isinstance(value, _Field):
-            found[name] = _Field(default=value)
+        value = cls.__dict__.get(name, ABSENT)
+        if not isinstance(value, Field):
+            found[name] = Field(default=value)
             continue
         found[name] = value
-        if value.default is _ABSENT:
+        if value.default is ABSENT:
             delattr(cls, name)
         else:
             setattr(cls, name, value.default)
@@ -128,14 +132,14 @@ def _methods(cls: type, frozen: bool) -> dict[str, Any]:
 
 def _complete(cls: Any) -> None:
     """Compile the `__init__` of a class that is about to get its first instance."""
-    parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": _ABSENT}
+    parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": ABSENT}
     for name, one in cls._dataclass_fields.items():
         value = name
-        if one.factory is not _ABSENT:
+        if one.factory is not ABSENT:
             names[f"_make_{name}"] = one.factory
             parameters.append(f"{name}=_absent")
             value = f"_make_{name}() if {name} is _absent else {name}"
-        elif one.default is not _ABSENT:
+        elif one.default is not ABSENT:
             names[f"_default_{name}"] = one.default
             parameters.append(f"{name}=_default_{name}")
         else:
@@ -224,6 +228,12 @@ def field_names(cls: Any) -> tuple[str, ...]:
     """The names of the fields of a dataclass or an instance of one, also of the library."""
     found = getattr(cls, "_dataclass_fields", None)
     return tuple(cls.__dataclass_fields__ if found is None else found)
+
+
+def fields_of(cls: Any) -> Mapping[str, Field]:
+    """The fields, by their names, of a dataclass of this module or an instance of one."""
+    found: Mapping[str, Field] = cls._dataclass_fields
+    return found
 
 
 def is_dataclass(value: object) -> bool:
@@ -316,5 +326,5 @@ if TYPE_CHECKING:
     from dataclasses import replace as replace
     from typing import NamedTuple as NamedTuple
 else:
-    dataclass, field, replace, asdict = _dataclass, _Field, _replace, _asdict
+    dataclass, field, replace, asdict = _dataclass, Field, _replace, _asdict
     NamedTuple = _NamedTuple()

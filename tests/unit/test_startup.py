@@ -9,6 +9,7 @@ import logging
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from neuca_tools.commands import logs
 from neuca_tools.commands.neuca import main
 from neuca_tools.lazy import pattern, sha256
 from neuca_tools.log import log
+from neuca_tools.selftest.readers.documents import evidence_of
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
@@ -59,6 +61,23 @@ def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
     found = loaded(MESH)
     assert found & {"ast", "dataclasses", "dis", "inspect", "logging", "tokenize"} == set()
     assert len(found) <= 410
+
+
+def test_the_annotations_of_a_class_are_read_once_for_a_report():
+    content = (ROOT / "tests" / "unit" / "data" / "faults" / "half-duplex.json").read_bytes()
+    evidence_of(content)
+    counted = []
+
+    def count(frame, event, _):
+        if event == "call" and frame.f_code is typing.get_type_hints.__code__:
+            counted.append(frame)
+
+    sys.setprofile(count)
+    try:
+        evidence_of(content)
+    finally:
+        sys.setprofile(None)
+    assert counted == []
 
 
 def test_sources_and_platforms_are_loaded_when_they_are_needed():
