@@ -19,17 +19,8 @@ from neuca_tools.agent.release import (
 )
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import (
-    LISTED,
-    configuration,
-    document,
-    log_level,
-    report_faults,
-    require_root,
-    show,
-    untold,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, log_level, require_root, show, uses_color
+from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, UsageError

@@ -13,15 +13,8 @@ from pathlib import Path
 from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import (
-    LISTED,
-    configuration,
-    document,
-    report_faults,
-    show,
-    untold,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, show, uses_color
+from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, NeucaError, UsageError
 from neuca_tools.files import write_files

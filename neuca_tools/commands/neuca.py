@@ -249,7 +249,7 @@ def _run(words: list[str]) -> int:
         return _help(parsed.subject, parser)
     from importlib import import_module
 
-    from neuca_tools.commands.context import guarded
+    from neuca_tools.commands.common import guarded
 
     return guarded(import_module(f".{command.module}", __package__).run, parsed)
 

@@ -36,7 +36,11 @@ MESH = "neuca_tools.commands.selftest, neuca_tools.commands.selftest_mesh"
 
 
 def loaded(modules):
-    code = f"import {modules}, sys; print(*sys.modules)"
+    return printed_by(f"import {modules}, sys; print(*sys.modules)")
+
+
+def printed_by(code):
+    """The words that the code prints last, run by a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-S", "-B", "-c", code],
         cwd=ROOT,
@@ -44,7 +48,7 @@ def loaded(modules):
         text=True,
         check=True,
     )
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -61,6 +65,22 @@ def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
     found = loaded(MESH)
     assert found & {"ast", "dataclasses", "dis", "inspect", "logging", "tokenize"} == set()
     assert len(found) <= 410
+
+
+@pytest.mark.parametrize("name", ["iperf/3.21-tcp.json", "faults/half-duplex.json"])
+def test_explain_loads_what_it_needs_of_the_self_test_and_nothing_of_the_agent(name):
+    file = ROOT / "tests" / "unit" / "data" / name
+    code = f"""import sys
+from neuca_tools.commands.neuca import main
+main(["explain", {str(file)!r}], "neuca-selftest")
+print(*sys.modules)"""
+    found = printed_by(code)
+    own = {one for one in found if one.startswith("neuca_tools.")}
+    packages = {one.split(".")[1] for one in own}
+    assert packages == {"commands", "dataclass", "errors", "lazy", "model", "selftest"}
+    assert not {one for one in own if one.startswith("neuca_tools.selftest.measure")}
+    assert found & (HEAVY | {"socket", "signal", "difflib"}) <= {"decimal"}  # of `statistics`
+    assert len(own) <= 78
 
 
 def test_the_annotations_of_a_class_are_read_once_for_a_report():
