@@ -2,9 +2,10 @@
 
 The library compiles up to six methods of each class when it is defined, and imports `inspect`. That
 took a third of the time of a command, which loads many classes and uses few. Here `__init__` is
-compiled when a class gets its first instance; the other methods are shared by all classes. Type
-checkers see the library, whose functions work on these classes too, as those here do on its own.
-The same goes for NamedTuple, of which the library compiles a method for each class, too.
+compiled when a class gets more than FEW instances, since compiling it takes as long as making about
+ten without it; the other methods are shared by all classes. Type checkers see the library, whose
+functions work on these classes too, as those here do on its own. The same goes for NamedTuple, of
+which the library compiles a method for each class, too.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,10 +15,11 @@ The same goes for NamedTuple, of which the library compiles a method for each cl
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
 ABSENT: Any = object()
+FEW = 15  # instances
 _COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")}
 
 
@@ -79,7 +81,7 @@ def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool 
         "_dataclass_fields": fields,
         "_dataclass_compared": _getter([name for name, one in fields.items() if one.compare]),
         "__dataclass_fields__": _LibraryFields(),
-        **_methods(cls, frozen),
+        **_methods(cls, fields, frozen),
     }
     if order:
         changed.update({name: _ordered(compare) for name, compare in _COMPARISONS.items()})
@@ -113,12 +115,23 @@ def _getter(names: list[str]) -> Callable[[object], object]:
     return operator.attrgetter(*(names or ["__class__"]))
 
 
-def _methods(cls: type, frozen: bool) -> dict[str, Any]:
+def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, Any]:
     """Those that the class does not define itself."""
 
+    countdown = iter(range(FEW))
+
+    def default_of(name: str) -> Any:
+        return fields[name].default_value()
+
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
-        _complete(cls)
-        cls.__init__(self, *args, **keywords)  # type: ignore[misc]
+        values = None
+        if next(countdown, None) is not None:
+            values = _values(fields.keys(), default_of, args, keywords)
+        if values is None:
+            _complete(cls)
+            cls.__init__(self, *args, **keywords)  # type: ignore[misc]
+        else:
+            self.__dict__.update(values)
 
     wanted: dict[str, Any] = {"__init__": __init__, "__repr__": _repr, "__eq__": _eq}
     methods = {name: method for name, method in wanted.items() if name not in cls.__dict__}
@@ -130,8 +143,26 @@ def _methods(cls: type, frozen: bool) -> dict[str, Any]:
     return methods
 
 
+def _values(
+    names: Collection[str],
+    default: Callable[[str], Any],
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+) -> Optional[dict[str, Any]]:
+    """The values of an instance, in the order of its fields; None if the arguments are wrong."""
+    values = dict(zip(names, args))
+    if len(args) > len(names) or not values.keys().isdisjoint(given):
+        return None
+    for name in names:
+        if name not in values:
+            values[name] = given[name] if name in given else default(name)
+            if values[name] is ABSENT:
+                return None
+    return values if values.keys() >= given.keys() else None
+
+
 def _complete(cls: Any) -> None:
-    """Compile the `__init__` of a class that is about to get its first instance."""
+    """Compile the `__init__` of a class."""
     parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": ABSENT}
     for name, one in cls._dataclass_fields.items():
         value = name
@@ -253,9 +284,19 @@ class _TupleMaker(type):
         defaults = {field: given.pop(field) for field in fields if field in given}
         places = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
 
+        countdown = iter(range(FEW))
+
+        def default_of(name: str) -> Any:
+            return defaults.get(name, ABSENT)
+
         def __new__(made_of: Any, *args: Any, **keywords: Any) -> Any:
-            made.__new__ = _maker(fields, defaults)
-            return made.__new__(made_of, *args, **keywords)
+            values = None
+            if next(countdown, None) is not None:
+                values = _values(fields, default_of, args, keywords)
+            if values is None:
+                made.__new__ = _maker(fields, defaults)
+                return made.__new__(made_of, *args, **keywords)
+            return tuple.__new__(made_of, values.values())
 
         shared = {
             "__slots__": (),
