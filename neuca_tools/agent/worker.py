@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from typing import Callable, NoReturn, Optional
 
-from neuca_tools.agent import drives
+from neuca_tools.agent import unused_volumes
 from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.status import status_now
@@ -286,8 +286,8 @@ def _saves(config: Config) -> bool:
 
 def _report_volumes(config: Config) -> None:
     try:
-        lines = drives.refused(config.run_directory)
-        for line in drives.unreported(lines, config.run_directory):
+        lines = unused_volumes.refused(config.run_directory)
+        for line in unused_volumes.unreported(lines, config.run_directory):
             log.warning("%s", line)
     except NeucaError as error:
         log.warning("%s, ignoring", error.text)

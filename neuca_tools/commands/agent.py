@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _configure_guest(arguments, config)
     if not arguments.once:
         return _serve(config, Path(arguments.config or DEFAULT_PATH))
-    from neuca_tools.commands.change import apply_once
+    from neuca_tools.commands.apply import apply_once
 
     return apply_once(config)
 

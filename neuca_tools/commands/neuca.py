@@ -66,7 +66,7 @@ _ROWS = (
         "json strict format",
         "file",
     ),
-    ("apply", "change", "make one pass now and correct any drift", "json dry-run source try"),
+    ("apply", "apply", "make one pass now and correct any drift", "json dry-run source try"),
     ("confirm", "trial", "keep what apply --try has applied"),
     (
         "release",
