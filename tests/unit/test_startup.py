@@ -32,6 +32,8 @@ HEAVY = set(
     " ssl subprocess threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
 )
 MOST_MODULES = 250  # of them, 164 are ours
+# Of a pass: only the children of the daemon have them.
+OF_A_PASS = {"apply", "guest", "plan", "status"}
 MESH = "neuca_tools.commands.selftest, neuca_tools.commands.selftest_mesh"
 
 
@@ -59,6 +61,13 @@ def test_a_command_imports_nothing_heavy(command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_few_modules(command):
     assert len(loaded(COMMANDS[command])) <= MOST_MODULES
+
+
+def test_the_idle_daemon_has_no_module_of_a_pass():
+    found = {one for one in loaded(COMMANDS["neucad"]) if one.startswith("neuca_tools.")}
+    assert {one.split(".")[1] for one in found} & OF_A_PASS == set()
+    assert "neuca_tools.agent.reconcile" not in found
+    assert len(found) <= 87
 
 
 def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
