@@ -131,7 +131,9 @@ def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, 
             _complete(cls)
             cls.__init__(self, *args, **keywords)  # type: ignore[misc]
         else:
-            self.__dict__.update(values)
+            own = self.__dict__
+            for name, value in values.items():  # update() would unshare the keys
+                own[name] = value
 
     wanted: dict[str, Any] = {"__init__": __init__, "__repr__": _repr, "__eq__": _eq}
     methods = {name: method for name, method in wanted.items() if name not in cls.__dict__}
@@ -234,7 +236,7 @@ def _replace(value: Any, **changes: Any) -> Any:
     if len(kept) > len(fields):
         # A cached property is there as well, and may not be true of the copy.
         kept = {name: kept[name] for name in fields}
-    copy.__dict__.update(kept, **changes)
+    object.__setattr__(copy, "__dict__", {**kept, **changes})
     return copy
 
 

@@ -157,6 +157,15 @@ def test_wrong_arguments_raise_the_same_error(words, given):
     assert texts[0] == texts[1] == texts[2]
 
 
+def test_instances_are_no_larger_than_those_of_the_library():
+    def size(classes, number):
+        made = [classes["Derived"]("a", number) for _ in range(number)]
+        return max(sys.getsizeof(vars(one)) for one in made)
+
+    for few in (1, ours.FEW + 5):
+        assert len({size(made(module), few) for module in (dataclasses, ours)}) == 1
+
+
 @pytest.mark.parametrize("number", [1, ours.FEW, ours.FEW + 1, ours.FEW + 2])
 @pytest.mark.parametrize("tuples_too", [False, True])
 def test_only_a_class_of_many_instances_has_its_constructor_compiled(number, tuples_too):
