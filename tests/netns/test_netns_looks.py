@@ -15,7 +15,7 @@ sys.path.insert(0, sys.argv[1])
 sys.argv = sys.argv[1:]
 from neuca_tools.commands.neucad import main
 seen = {("sysctl.py", "read"): "sysctl", ("look.py", "_content"): "file", ("outlook.py", "look"): "kernel",
-        ("plan.py", "plan"): "plan"}
+        ("plan.py", "plan"): "plan", ("host.py", "save_record"): "record"}
 def profile(frame, event, _):
     code = frame.f_code
     what = seen.get((code.co_filename.rpartition("/")[2], code.co_name))
