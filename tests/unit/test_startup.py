@@ -25,6 +25,8 @@ COMMANDS = {
     "neuca status, plan, explain": "neuca_tools.commands.look",
     "neucad --once": "neuca_tools.commands.agent, neuca_tools.commands.apply",
     "neucad": "neuca_tools.agent.daemon",
+    "neucad --names": "neuca_tools.commands.agent, neuca_tools.agent.boot_names",
+    "dhcp-helper": "neuca_tools.commands.dhcp_helper",
 }
 # Each takes as long as starting Python, or half of it.
 HEAVY = set(
