@@ -8,8 +8,8 @@ ARGS   ?=
 
 # Each tier is a directory with its own packages (tests/setup.sh).
 TIERS = tests/unit tests/wild tests/dbus tests/netns tests/world tests/attack tests/package tests/machine tests/lanes tests/fleet
-# One worker more than processors: a test that waits for the kernel or a peer leaves its processor to another.
-WORKERS ?= $(shell expr $$(nproc) + 1)
+# Twice the processors: most tests wait for the kernel, a peer or a timeout, and leave their processor to others.
+WORKERS ?= $(shell expr 2 '*' $$(nproc))
 # A test that fails is run once more: of 8,500 on a busy machine, one that fails by chance must not hide what the others say. Each
 # such rerun is counted in the closing line, and is a defect of the test.
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup

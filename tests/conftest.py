@@ -41,7 +41,7 @@ LONGEST_FIRST = (
 )
 
 # On the kernel, `make test` runs so many variants of each test, spread over all of them; `make test-all` runs each one.
-VARIANTS, WITH_VARIANTS = 3, ("netns", "attack")
+VARIANTS, WITH_VARIANTS = 2, ("netns", "attack")
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.

@@ -35,6 +35,7 @@ class Pass(Purpose):
         record = updates.remember_nics(record, resolution)
         heard = {done.manager for done in result.done if isinstance(done, Tell)}
         record = leftovers.settled(record, have, world, decision.silent_managers, heard)
+        record = leftovers.unserved(record, self._unanswered(decision))
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             record = leftovers.untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
@@ -42,3 +43,10 @@ class Pass(Purpose):
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
         )
+
+    def _unanswered(self, decision: Decision) -> set[str]:
+        """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
+        if "networkmanager" not in decision.silent_managers:
+            return set()
+        found = {key.mac for key, link in decision.want.links.items() if link.profile}
+        return found if self.scope is None else found & {*self.scope}

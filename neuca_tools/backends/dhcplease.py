@@ -129,6 +129,14 @@ def _is_elsewhere(address: IPv4Interface, index: int, world: World) -> bool:
     return any(address.ip == one.ip for found in others for one in found)
 
 
+def _is_reserved(address: IPv4Interface, index: int, world: World) -> bool:
+    """Whether this is an address of the platform, or the default gateway of another interface."""
+    gateways = {
+        route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
+    }
+    return address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS) or address.ip in gateways
+
+
 def refusal(address: IPv4Interface, index: int, world: World, before: str = "") -> str:
     """Why an address must not be set on this link; empty if it may be.
 
@@ -140,10 +148,7 @@ def refusal(address: IPv4Interface, index: int, world: World, before: str = "") 
         return "it is set on the link in another way"
     if _is_elsewhere(address, index, world):
         return "it is an address of another interface"
-    gateways = {
-        route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
-    }
-    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS) or address.ip in gateways:
+    if _is_reserved(address, index, world):
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.

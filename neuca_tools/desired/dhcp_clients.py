@@ -48,24 +48,29 @@ def client(world: World, roles: Roles) -> str:
     """The network manager that is the DHCP client; empty if there is none.
 
     If both managers run, it is the one that manages the management NIC. Until one has started
-    during boot, it is the one for which the agent has written files before.
+    during boot, and while it gives no answer, it is the one for which the agent has written files
+    before.
     """
     if world.own_clients.forced or _is_plain(world):
         return ""
-    if not world.managers:
-        before = {manager for manager, _ in dhcp_files.known(world.files).values()}
-        return next((name for name in MANAGERS if name in before), "")
+    known = {manager for manager, _ in dhcp_files.known(world.files).values()}
+    before = next((name for name in MANAGERS if name in known), "")
+    if not world.managers or before in world.silent_managers:
+        return before
     return _running(world, roles)
 
 
 def _running(world: World, roles: Roles) -> str:
-    """The manager that runs, of two the one that has the management NIC."""
+    """The manager that runs, of two the one that has the management NIC.
+
+    A silent one may have it if no other does.
+    """
     running = [name for name in MANAGERS if name in world.managers]
     names = {world.devices[index].name for index in roles.management if index in world.devices}
     for name in running:
         if any(world.managers[name].get(interface) == "managed" for interface in names):
             return name
-    return next(iter(running), "")
+    return "" if world.silent_managers else next(iter(running), "")
 
 
 def _is_plain(world: World) -> bool:
@@ -78,10 +83,15 @@ def _is_plain(world: World) -> bool:
     return bool(own.program) and world.unmanaged and not is_early
 
 
+def _has_networkmanager(world: World) -> bool:
+    """Whether NetworkManager, which serves NICs alone, runs here, even if it gives no answer."""
+    return "networkmanager" in world.managers or "networkmanager" in world.silent_managers
+
+
 def serves_virtual(world: World) -> bool:
     """Whether this host has a client for DHCP on virtual links."""
     own = world.own_clients
-    if own.program and (own.forced or _is_plain(world) or "networkmanager" in world.managers):
+    if own.program and (own.forced or _is_plain(world) or _has_networkmanager(world)):
         return True
     is_known = any(manager == "networkd" for manager, _ in dhcp_files.known(world.files).values())
     return not own.forced and ("networkd" in world.managers or is_known)
@@ -135,7 +145,8 @@ def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
     own, asked = world.own_clients, request.automatic
     if not own.program or asked is None or not asked.dhcp4:
         return False
-    if not (own.forced or _is_plain(world) or "networkmanager" in world.managers):
+    is_virtual_beside = bool(request.key.rank) and _has_networkmanager(world)
+    if not (own.forced or _is_plain(world) or is_virtual_beside):
         return False
     is_leased = any(leased == index and one.version == 4 for leased, one in world.leased)
     return not is_leased or label(request.key) in own.requests

@@ -16,6 +16,8 @@ from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import NicRecord, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
+    RA,
+    advertised,
     automatic,
     below,
     best_default_routes,
@@ -23,7 +25,6 @@ from neuca_tools.model.topology import (
     is_nic,
 )
 
-RA = 9  # RTPROT_RA (linux/rtnetlink.h)
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
 # the units of systemd-networkd wait 120 s for the network, dhclient tries for 60 s.
 ANSWERED = 360.0
@@ -120,13 +121,7 @@ class _Chooser:
         chosen = self.present & {*firm, *self.said.named} or self._by_routes()
         declared, undecided = dict(self.said.named), frozenset[str]()
         if not chosen:
-            declared, undecided = self._by_word()
-            chosen = {*declared}
-        if not chosen and not undecided:
-            chosen = self._first(route for route in self.relevant if route.protocol == RA)
-        if not chosen and not undecided:
-            declared = self._first_described()
-            chosen = {*declared}
+            chosen, declared, undecided = self._without_routes()
         if not self._has_default(chosen):
             alone = self._with_the_default(chosen)
             undecided = undecided or self._too_early(chosen)
@@ -141,6 +136,16 @@ class _Chooser:
             self._rivals({*seen, *declared}) - undecided,
             frozenset(seen.keys() - chosen - firm.keys()),
         )
+
+    def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
+        """The NICs if no route tells them apart, those that are declared, and those in doubt."""
+        declared, undecided = self._by_word()
+        if declared or undecided:
+            return {*declared}, declared, undecided
+        chosen = self._first(route for route in self.relevant if route.protocol == RA)
+        if not chosen:
+            declared = self._first_described()
+        return chosen or {*declared}, declared, undecided
 
     def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
@@ -188,7 +193,7 @@ class _Chooser:
         """
         nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
-        if ways and all(map(is_advertised, ways)):
+        if ways and all(map(advertised, ways)):
             return frozenset()
         if ways and all(map(automatic, ways)) and not self._is_possible(nics):
             return frozenset()
@@ -333,11 +338,13 @@ class _Chooser:
         barred = self.said.described - {*chosen}
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
         carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
-        reasons = recorded | dict.fromkeys(self.metadata - barred, METADATA)
-        reasons.update(dict.fromkeys(carriers - self.dataplane - barred, DEFAULT))
-        for mac in self.proven:
-            reasons.setdefault(mac, self.proven[mac])
-        return {**reasons, **dict.fromkeys(self.policy.management, CONFIGURED)}
+        return {
+            **self.proven,
+            **recorded,
+            **dict.fromkeys(self.metadata - barred, METADATA),
+            **dict.fromkeys(carriers - self.dataplane - barred, DEFAULT),
+            **dict.fromkeys(self.policy.management, CONFIGURED),
+        }
 
     def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
         """The MACs of the NICs that these routes go through."""
@@ -359,15 +366,8 @@ class _Chooser:
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
         if mac in self.weak:
             now |= {route.to.version for route in self._ways_to_metadata()}
-        before: Collection[int] = ()
-        if mac in self.record.nics:
-            before = self.record.nics[mac].doubtful
+        before = self.record.nics.get(mac, NicRecord()).doubtful
         return tuple(sorted(now | ({*before} - self.anchored)))
-
-
-def is_advertised(route: Route) -> bool:
-    """Whether a router advertisement made the route."""
-    return route.to.version == 6 and (route.protocol == RA or route.expires)
 
 
 def _anchored(
@@ -395,5 +395,5 @@ def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bo
         if nic.role == "management" and not nic.doubtful:
             return True
     defaults = [route for route in world.routes if route.to.prefixlen == 0]
-    counted = (route for route in defaults if route.to.version == 4 or not automatic(route))
-    return bool(nics_of(world, (route.index for route in counted)) - {*dataplane})
+    counted = (route.index for route in defaults if route.to.version == 4 or not automatic(route))
+    return bool(nics_of(world, counted) - {*dataplane})

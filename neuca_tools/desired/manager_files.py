@@ -301,13 +301,15 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     roles, names = resolution.roles, resolution.names
     others = {device.name for mac, device in roles.nics.items() if mac not in dataplane}
     bases = {names.get(LinkKey(mac)) or _recorded_name(mac, record) for mac in dataplane}
+    bases |= {key.given_name for key in names if key.made}
     made = {pinned_name(mac, resolution, record) for mac in dataplane if is_guid(mac)}
-    for key, name in names.items():
-        if key.made:
-            bases.add(key.given_name)
-        if key.rank and key.mac not in roles.left:
-            made.add(name)
+    made |= _virtual_names(resolution)
     return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})
+
+
+def _virtual_names(resolution: Resolution) -> set[str]:
+    left = resolution.roles.left
+    return {name for key, name in resolution.names.items() if key.rank and key.mac not in left}
 
 
 def _port_kinds(dataplane: Iterable[str]) -> set[str]:

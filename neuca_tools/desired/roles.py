@@ -293,12 +293,13 @@ def _by_mac(
     present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
     for mac in sorted({*known, *named, *reasons}):
-        both = (mac, present.get(mac, mac))
-        roles[mac] = "dataplane" if mac in named else "unlisted"
-        if any(one in ignored for one in both):
+        both = {mac, present.get(mac, mac)}
+        if both & {*ignored}:
             roles[mac] = "ignored"
-        elif any(one in reasons for one in both):
+        elif both & {*reasons}:
             roles[mac] = "management"
+        else:
+            roles[mac] = "dataplane" if mac in named else "unlisted"
     # A document may name a NIC by its current MAC.
     for mac, own in present.items():
         if own in named and roles[mac] in ("ignored", "management"):

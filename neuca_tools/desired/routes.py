@@ -162,10 +162,7 @@ class _Finder:
         self, route: RouteRequest, own: Container[Host]
     ) -> tuple[Optional[LinkKey], Optional[str]]:
         """The link of a next hop and None, or None and the reason why there is none."""
-        is_said = route.via is None or route.traits.onlink or _link_local(route)
-        key = self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
-        if is_said and route.link is not None:
-            key = route.link if route.link in self._usable else None
+        key = self._reaching(route)
         known = key or self._all.link(route.via, route.link)
         reason = _hop_reason(route, known, self._usable, own)
         if reason is None and key is not None:
@@ -173,6 +170,13 @@ class _Finder:
             if _is_outside(route, self._usable, key):
                 reason = f'the next hop {route.via} is in the VRF "{self._usable[key].master}"'
         return (None, reason) if reason else (key, None)
+
+    def _reaching(self, route: RouteRequest) -> Optional[LinkKey]:
+        """The usable link by which the next hop is reached, if there is one."""
+        is_said = route.via is None or route.traits.onlink or _link_local(route)
+        if is_said and route.link is not None:
+            return route.link if route.link in self._usable else None
+        return self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
 
     def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
         """The NIC of the route, if the next hop is in no network of a requested address."""

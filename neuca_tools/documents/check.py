@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Literal
 
 from neuca_tools.dataclass import dataclass, replace
@@ -192,22 +193,26 @@ def _known(kind: Kind) -> tuple[frozenset[str], float]:
 
 def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
     """The path of each key that looks like a known one, and that one."""
+    unknown = ((path, key) for path, key in _keys(tree) if key not in known)
+    for path, key in islice(unknown, MOST_SPELLINGS):
+        meant = closest(key, known, cutoff)
+        if meant:
+            yield path, meant
+
+
+def _keys(tree: Tree) -> Iterator[tuple[str, str]]:
+    """The path of each key and the key; without those that are names which the author chose."""
     waiting: list[tuple[Tree, str, bool]] = [(tree, "", False)]
-    compared = 0
-    while waiting and compared < MOST_SPELLINGS:
+    while waiting:
         item, path, named = waiting.pop()
         if isinstance(item, list):
             waiting += [(one, f"{path}[{number}]", False) for number, one in enumerate(item)]
-            continue
-        for key, value in item.items() if isinstance(item, dict) else ():
-            below = f"{path}.{key}".lstrip(".")
-            if not named and key not in known:
-                compared += 1
-                meant = closest(key, known, cutoff)
-                if meant:
-                    yield below, meant
-            if isinstance(value, (list, dict)):
-                waiting.append((value, below, not named and key in foreign_keys.NAMED))
+        elif isinstance(item, dict):
+            paths = {key: f"{path}.{key}".lstrip(".") for key in item}
+            if not named:
+                yield from ((paths[key], key) for key in item)
+            for key, value in item.items():
+                waiting.append((value, paths[key], not named and key in foreign_keys.NAMED))
 
 
 def _line(lines: Mapping[str, int], path: str) -> int:

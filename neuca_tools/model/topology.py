@@ -17,7 +17,8 @@ METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("f
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
 # RTPROT_RA and RTPROT_DHCP (linux/rtnetlink.h): routes that no administrator configured.
-AUTOMATIC = frozenset({9, 16})
+RA, DHCP = 9, 16
+AUTOMATIC = frozenset({RA, DHCP})
 MAC_LENGTH = len("00:00:00:00:00:00")
 
 
@@ -43,6 +44,11 @@ def identity(device: Device) -> str:
 def automatic(route: Route) -> bool:
     """Whether a route comes from DHCP or a router advertisement."""
     return route.protocol in AUTOMATIC
+
+
+def advertised(route: Route) -> bool:
+    """Whether a route comes from a router advertisement, as far as the route itself shows."""
+    return route.to.version == 6 and (route.protocol == RA or route.expires)
 
 
 def base(device: Device) -> str:

@@ -29,9 +29,11 @@ def stale_routes(sides: Sides) -> Iterator[Operation]:
     kept = {hop.identity for hop in sides.want.hops}
     banned = set(sides.want.banned)
     for hop in sides.have.hops:
-        stale = hop.ours and sides.owned.routes and hop.identity not in kept
-        stale = stale or hop.left_over or hop.shadow or hop.to in banned
-        if not stale or sides.gone & set(_links(hop)):
+        is_ours = hop.ours and sides.owned.routes
+        is_stale = hop.left_over or hop.shadow or hop.to in banned
+        if not is_stale and (not is_ours or hop.identity in kept):
+            continue
+        if sides.gone & {*_links(hop)}:
             continue
         phase = Phase.SHRINK if hop.traits.table == MAIN_TABLE else Phase.RETIRE
         yield DeleteRoute(_targets(sides, hop), hop, phase)

@@ -86,6 +86,15 @@ def untold(record: Record) -> Record:
     return replace(record, nics={**record.nics, **nics})
 
 
+def unserved(record: Record, macs: Collection[str]) -> Record:
+    """The record if NetworkManager has not said which profile is active on these NICs.
+
+    It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
+    """
+    nics = {mac: replace(nic, unheard=True) for mac, nic in record.nics.items() if mac in macs}
+    return replace(record, nics={**record.nics, **nics}) if nics else record
+
+
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
     """A sentence for each address and route that is still present."""
     return frozenset(_sentences(record, have, world))

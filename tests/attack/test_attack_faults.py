@@ -83,6 +83,7 @@ def test_lost_events_are_made_good(host):
     assert TROUBLE.search(daemon.log()) is None
 
 
+@pytest.mark.long
 def test_without_descriptors_the_daemon_lives_and_recovers(host):
     """EMFILE: the limit is lowered to what is open, and raised again."""
     daemon = running(host)

@@ -101,15 +101,16 @@ def test_the_parts_of_a_lane_are_all_of_its_tiers_once():
     "part",
     [pytest.param(part, marks=[pytest.mark.long] * (part != "chosen")) for part in PARTS],
 )
-def test_lane(choose, part, record_property, tmp_path):
+def test_lane(choose, part, request, record_property, tmp_path):
     interpreter = choose()
     python = cached_venv(interpreter, ROOT / "tests" / "lanes" / "requirements.txt")
     # Into a file: a process that a test forgot would hold a pipe open for ever.
     output = tmp_path / "output"
     # A place of its own, and a short one: a pytest that starts closes the one that all share to other users, whom tests need.
+    chosen = ["-m", request.config.option.markexpr, *PARTS[part]]  # `make test` leaves out the same
     with output.open("w") as stream, tempfile.TemporaryDirectory(prefix="lane-") as place:
         done = subprocess.run(
-            [python, "-m", "pytest", *OPTIONS, *PARTS[part]], env={**os.environ, "PYTEST_DEBUG_TEMPROOT": place},
+            [python, "-m", "pytest", *OPTIONS, *chosen], env={**os.environ, "PYTEST_DEBUG_TEMPROOT": place},
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, timeout=LIMIT, check=False,
         )  # fmt: skip
     title = f"lane of {interpreter} ({part}), {_libraries(python)}"

@@ -94,7 +94,7 @@ def cloud(daemons, lab, tmp_path):
     return lab
 
 
-def ask(lab, *kinds, static="", codes=(0,)):
+def write(lab, *kinds, static=""):
     networks = [{"id": kind, "link": "l", "type": kind} for kind in kinds]
     if static:
         address = {"ip_address": static, "netmask": "24"}
@@ -102,6 +102,10 @@ def ask(lab, *kinds, static="", codes=(0,)):
     links = [{"id": "l", "type": "phy", "ethernet_mac_address": mac(1)}]
     place = lab.folder / "drive" / "openstack" / "latest" / "network_data.json"
     place.write_text(json.dumps({"links": links, "networks": networks, "services": []}))
+
+
+def ask(lab, *kinds, static="", codes=(0,)):
+    write(lab, *kinds, static=static)
     done = lab.once()
     assert done.code in codes, done.err
 

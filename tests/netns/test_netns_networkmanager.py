@@ -14,7 +14,19 @@ from lab import GATEWAY, mac
 from networkd import PROGRAM as NETWORKD
 from networkd import Networkd
 from networkmanager import NetworkManager
-from test_netns_dhcp import FAR, HOSTILE, LEASE, RA, ROUTER, TABLE, ask, inbox, serve, through
+from test_netns_dhcp import (
+    FAR,
+    HOSTILE,
+    LEASE,
+    RA,
+    ROUTER,
+    TABLE,
+    ask,
+    inbox,
+    serve,
+    through,
+    write,
+)
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.model import LinkKey
@@ -194,3 +206,25 @@ def test_after_a_manager_gave_no_answer_the_daemon_comes_back_to_it_by_itself(cl
         daemon.close()
         silent.kill()
         silent.communicate()
+
+
+def test_a_networkmanager_that_answered_late_uses_our_profile_and_no_default_route(cloud):
+    """As on a first boot: it has begun DHCP with a profile of its own, and is too busy to answer."""
+    serve(cloud)
+    ask(cloud, static="172.16.0.5")
+    words = "connection add type ethernet ifname dp1 con-name mine ipv6.method ignore"
+    cloud.manager.say(*words.split(), check=True)
+    cloud.manager.say("device", "set", "dp1", "managed", "yes", check=True)
+    cloud.manager.say("connection", "up", "mine", check=True)
+    cloud.wait("their lease", lambda: len(cloud.look("route show default")) == 2)
+    cloud.manager.freeze()
+    write(cloud, "ipv4_dhcp", static="172.16.0.5")
+    daemon = cloud.manager.daemon()
+    try:
+        cloud.wait("the first pass", lambda: "pass: " in daemon.log())
+        cloud.manager.freeze(False)
+        cloud.wait("our profile", lambda: active(cloud) == ("connected", CALLED))
+        cloud.wait("all is well", lambda: cloud.manager.status()["state"] == "ok")
+    finally:
+        daemon.close()
+    assert [one["dev"] for one in cloud.look("route show default")] == ["mgmt0"]

@@ -255,10 +255,49 @@ def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass(
     assert [one for one in last.plan() if isinstance(one, Tell)] == []
 
 
+def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again():
+    """On a slow host it may use a profile of its own until it has been told to use ours."""
+    words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
+    first = decided(seen(managers=words), netplan(dhcp4=True))
+    there = {path: content for path, content in first.want.files.items() if content}
+    silent = {"networkmanager": "no answer within 1 s"}
+    slow = decided(
+        seen(managers={}, silent_managers=silent, files=there), netplan(dhcp4=True), first.record
+    )
+    record = Pass().remember(slow, Result((Tell("networkmanager"),)), ())
+    theirs = {"eth2": "7c37d129-de57-3a27-b98c-a572a9f1c5b7"}
+    last = decided(seen(managers=words, files=there, profiles=theirs), netplan(dhcp4=True), record)
+    assert "have networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
+    record = Pass().remember(last, Result((Tell("networkmanager"),)), ())
+    assert mac(2) in last.unapplied()
+    assert mac(2) not in replace(last, record=record).unapplied()
+
+
 def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
     found = seen(managers={}, files={FILE: b"as before"})
     assert FILE in decided(found, netplan(dhcp4=True)).want.files
     assert FILE not in decided(seen(managers={}), netplan(dhcp4=True)).want.files
+
+
+def test_a_client_that_gives_no_answer_keeps_its_nic_and_another_manager_does_not_get_it():
+    silent = {"networkmanager": "no answer within 1 s"}
+    words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
+    first = decided(seen(managers=words), netplan(dhcp4=True)).want.files
+    there = {path: content for path, content in first.items() if content}
+    for managers in (RUNS, {"networkd": {"eth1": "unmanaged", "eth2": "unmanaged"}}, {}):
+        look = seen(managers=managers, silent_managers=silent, files=there)
+        files = decided(look, netplan(dhcp4=True)).want.files
+        assert [path for path in there if "neuca-dhcp" in path and not files[path]] == []
+        assert not files.get(FILE)
+
+
+def test_a_manager_without_the_management_nic_waits_for_the_answer_of_another():
+    words, silent = {"networkd": {"eth1": "unmanaged"}}, {"networkmanager": "no answer within 1 s"}
+    look = seen(managers=words, silent_managers=silent)
+    assert not decided(look, netplan(dhcp4=True)).want.files.get(FILE)
+    assert decided(seen(managers=words), netplan(dhcp4=True)).want.files[FILE]
+    look = seen(silent_managers=silent)
+    assert decided(look, netplan(dhcp4=True)).want.files[FILE]
 
 
 def test_without_a_document_a_client_keeps_its_nic():

@@ -121,6 +121,19 @@ def test_networkmanager_serves_nics_and_our_own_client_what_is_on_top_of_them():
     assert clients(without) == {key(2): "networkmanager"}
 
 
+def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
+    manager = {"networkmanager": RUNS["networkd"]}
+    text = STACKED.replace(f"[interface {mac(2)}]", f"[interface {mac(2)}]\ndhcp4 = yes")
+    first = decided(seen(managers=manager, own_clients=OWN), parse(text))
+    there = {path: content for path, content in first.want.files.items() if content}
+    silent = {"networkmanager": "no answer within 1 s"}
+    look = seen(managers={}, silent_managers=silent, own_clients=running(first), files=there)
+    assert clients(decided(look, parse(text))) == clients(first)
+    assert [
+        one for one in decided(look, parse(text), first.record).plan() if "dhcp" in one.kind
+    ] == []
+
+
 # --- the choice of the client -------------------------------------------------------------------------
 
 

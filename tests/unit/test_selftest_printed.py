@@ -160,6 +160,40 @@ NO_CONGESTION = (
     "iperf3: error - unable to set TCP_CONGESTION: "
     "Supplied congestion control algorithm not supported on this host\n"
 )
+NO_BUFFERS = "iperf3: error - socket buffer size not set correctly\n"
+CLOSED = "iperf3: error - control socket has closed unexpectedly\n"
+IPERF2_FIRST_TRIP = """TCP window size: 15.3 MByte (WARNING: requested 7.63 MByte)
+[  1] local 10.0.0.1 port 41000 connected with 10.0.0.2 port 5001 (icwnd/mss/irtt=14/1448/180400)
+""" + "".join(
+    f"[  1] {at}.0000-{at + 1}.0000 sec  {rate / 8.389:.1f} MBytes  {rate} Mbits/sec\n"
+    for at, rate in enumerate([170, 640, 690, 710, 675, 700, 680])
+)
+ONE_THREAD = """$ iperf3 -c 10.20.0.9 -P 12 -t 30
+[SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec    0             sender
+[SUM]   0.00-30.00  sec   119 GBytes  34.1 Gbits/sec                  receiver
+"""
+NO_REPORT = """Client connecting to 203.0.113.20, UDP port 5001
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec
+[  3] Sent 893 datagrams
+[  3] WARNING: did not receive ack of last datagram after 10 tries.
+"""
+# A server of iperf 2 that ran all the time, and three clients one after the other.
+ONE_BY_ONE = "Server listening on TCP port 5001\n" + "".join(
+    f"[  {at}] local 10.20.0.9 port 5001 connected with 10.20.0.8 port {41000 + at}\n"
+    f"[  {at}]  0.0-10.0 sec  1.10 GBytes  {rate} Mbits/sec\n"
+    for at, rate in ((4, 943), (5, 941), (6, 942))
+)
+MICROCONTROLLER = "mode=tcp-client sip=10.20.0.8:5001,dip=10.20.0.9:5001, interval=3, time=30\n"
+MICROCONTROLLER += "".join(
+    f"{3 * at:5.2f}-{3 * at + 3:7.2f} sec  {5.9e6 / 8 * 3 * (at + 1):9.0f} Bytes  5.9{at % 2} Mbits/sec\n"
+    for at in range(10)
+)
+THERE_AND_BACK = "".join(
+    f"[  3] local {ends[0]} port 41000 connected with {ends[1]} port 5001\n"
+    f"[  3]  0.0-10.0 sec  {rate * 1.192:.1f} MBytes  {rate} Mbits/sec\n\n"
+    for ends, rate in ((LAN, 36.6), (LAN[::-1], 708))
+)
 
 
 def scattered(losses, sent=2140) -> str:
@@ -285,7 +319,66 @@ CAUSES = {
         UDP_SLOW.replace("13.9 Mbits", "18.3 Mbits").replace("2580/8620 (30%)", "500/8620 (5.8%)"),
     ),
     "an unknown congestion control": ("D38", NO_CONGESTION),
+    "buffers that were not granted": ("D36", NO_BUFFERS),
+    "a port that another program listens on": ("D35", CLOSED),
+    "-w 8M on a path whose first round trip is 180 ms": ("D01", IPERF2_FIRST_TRIP),
+    "-w 8K in a local network": ("D01", text([61, 60, 62, 61, 60], command="-w 8K -c x")),
+    "a limit of 10 Gbit/s for each flow, which drops the rest": (
+        "D18",
+        text(
+            [17_400, 11_000, 10_100, 10_100, 10_100, 10_100, 10_100],
+            [1100, 240, 800, 230, 310, 500, 270],
+            [0, 6900, 5100, 5600, 6300, 7200, 6700],
+            ends=WAN,
+        ),
+    ),
+    "a limit of 2 Gbit/s, which the rate reaches between losses": (
+        "D18",
+        text(
+            [1650, 1975, 1690, 1978, 1981, 1590, 1820, 1972, 1983, 1640],
+            [820, 1300, 900, 1450, 1520, 610, 700, 1010, 1200, 530],
+            [80, 0, 300, 0, 60, 900, 140, 40, 50, 190],
+            ends=WAN,
+        ),
+    ),
+    "a shaper of 10 Mbit/s, of which iperf counts nine or ten blocks": (
+        "D18",
+        text([9.4, 10.5, 9.4, 9.4, 10.5, 9.4, 10.5, 9.4, 9.4, 10.5] * 6, ends=WAN),
+    ),
+    "the streams of an iperf3 that has one thread": ("D09", ONE_THREAD),
     "one direction of --bidir": ("D27", BIDIR.format(there=410, back=190)),
+    "a third of the segments lost, as the summaries of several tests show": (
+        "D05",
+        "".join(
+            text([rate], total=lost).split("Retr\n")[1] for rate, lost in ((268, 390), (2, 540))
+        ),
+    ),
+    "one of several attempts, all of which failed": (
+        "D36",
+        "iperf3: error - unable to set TCP/SCTP MSS: Invalid argument\n\n" + NO_BUFFERS,
+    ),
+    "a window that stays while the other direction takes most": (
+        "D27",
+        "Connecting to host 10.20.0.9, port 5201\n"
+        + "\n".join(
+            f"[{at}][{role}] {start}.00-{start + 1}.00 sec  {rate / 8:.1f} MBytes  {rate} Mbits/sec"
+            f"{'    0   1.29 MBytes' if role == 'TX-C' else ''}"
+            for start in range(4)
+            for at, role, rate in ((5, "TX-C", 3110), (7, "RX-C", 1280 - 40 * start))
+        ),
+    ),
+    "a test of each direction, each by its own client": ("D27", THERE_AND_BACK),
+    "a shaper at a rate of the slowest Ethernet": ("D18", text([9.46] * 8, ends=WAN)),
+    "UDP to an iperf 2 that never answers": ("D33", NO_REPORT),
+    "a window that sets the rate, and losses in every second": (
+        "D05",
+        text(
+            [22.7, 25, 23.7, 17.7, 17, 21.7, 20.7, 15.3, 15.7, 20.7],
+            [110, 137, 100, 73.3, 96.7, 117, 86.7, 66.7, 90, 113],
+            [9, 4, 14, 17, 3, 6, 12, 16, 5, 4],
+            WAN,
+        ),
+    ),
 }
 
 
@@ -341,6 +434,24 @@ HEALTHY = {
     "datagrams that a shaper drops as regularly as they come": scattered([14] * 8),
     "four datagrams of some hundred": scattered([0, 2, 0, 1, 1, 0], sent=91),
     "one direction of --bidir -P that the text ends within": PARTIAL,
+    "2.5 Gbit/s without timestamps": text([2380] * 5, [210] * 5),
+    "losses that a queue on the path makes up for": text(
+        [865, 910, 825, 885, 800, 850, 895, 860, 880, 845],
+        [560, 640, 350, 400, 340, 410, 440, 350, 410, 330],
+        [2, 0, 6, 0, 4, 0, 0, 7, 0, 2],
+    ),
+    "a radio in a local network, with a flat window": text(
+        [157, 139, 149, 118, 108, 133, 152, 141], [475] * 8
+    ),
+    "as fast as --fq-rate allows": text([19.2] * 6, ends=WAN, command="-c x --fq-rate 20M"),
+    "six datagrams of a thousand": UDP_SLOW.replace("20M", "2M")
+    .replace("20.0 Mbits", "2.00 Mbits")
+    .replace("13.9 Mbits", "1.99 Mbits")
+    .replace("2580/8620 (30%)", "6/862 (0.7%)")
+    .replace("0/8620", "0/862"),
+    "rows of an old server that counted no bytes in total": scattered([5] * 9 + [0], sent=20_000)
+    + "[  5]   0.00-10.00  sec  0.00 Bytes  0.00 bits/sec  0.05 ms  45/200000 (0.023%)\n",
+    "several threads that fill 40 Gbit/s": ONE_THREAD.replace("34.1", "37.6"),
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
     ),
@@ -378,6 +489,21 @@ HEALTHY = {
     ),
     "UDP of which nothing arrives any more": udp([301, 0, 0, 0], [460, 460, 460, 460]),
     "UDP that loses one datagram of a thousand": udp([99.9] * 6, [100] * 6),
+    "two virtual machines of a host, uneven by 2 %": text(
+        [r * 1000 for r in (28.6, 27.9, 28.8, 27.7, 28.4, 28.9, 27.8)], [3100] * 7, ends=WAN
+    ),
+    "a window of 6 MiB at 15 Gbit/s, whatever -w asked for": text(
+        [15_400, 15_300, 15_450, 15_400, 15_350, 15_400], [6154] * 6, command="-c x -w 1M"
+    ),
+    "datagrams that a host drops at 900 Mbit/s": udp([893] * 2, [900] * 2),
+    "tests of one server one after the other": ONE_BY_ONE,
+    "two streams in a local network, whose windows stay at 1.3 MiB": text(
+        [1850, 1910, 1890, 1870], [1290, 1370, 1370, 1370]
+    ),
+    "a microcontroller that is as fast as it can": MICROCONTROLLER,
+    "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
+    "refused\n" + text([941] * 6, [480] * 6),
+    "datagrams of the first second, of which the first are lost": scattered([15], sent=593),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 
@@ -439,3 +565,15 @@ def test_the_send_buffer_is_named_where_the_receivers_window_has_room():
 def test_a_window_without_a_bound_of_the_path_predicts_no_rate():
     content = document([88, 98, 88, 93, 98, 88], [180] * 6)
     assert told(content).findings[0].predicted is None
+
+
+def test_a_queue_that_nothing_but_the_kernels_round_trips_show_is_of_medium_confidence():
+    content = document([94] * 8, [12, 90, 160, 240, 250, 250, 255, 250], 3_000_000)
+    found = {one.id: one.confidence for one in told(content).findings}
+    assert found["D14"] == "medium"
+
+
+def test_so_few_packets_fill_no_cpu():
+    """A receiver takes 1,500 datagrams of three fragments each second."""
+    content = UDP_SLOW.replace("2580/8620 (30%)", "4730/8620 (55%)").replace("11.9 MB", "33.7 MB")
+    assert "D09" not in [one.id for one in told(content).findings]

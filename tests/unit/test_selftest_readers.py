@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -182,12 +184,21 @@ def test_warnings_before_the_object_are_passed_over():
     assert read(text).flows == sample("3.12-tcp.json").flows
 
 
-@pytest.mark.parametrize("cut", [200, 1500, 3000])
-def test_a_truncated_object_says_where_it_ends(cut):
+@pytest.mark.parametrize("cut", [200, 900])
+def test_a_truncated_object_without_results_says_where_it_ends(cut):
     text = (DATA / "3.12-tcp.json").read_text()[:cut].rstrip('"')
     run = read(text.encode())
     assert run.flows == ()
     assert re.match(rf"the JSON .* line {text.count(chr(10)) + 1}[:,]", run.error)
+
+
+def test_of_a_truncated_object_the_whole_intervals_are_read():
+    text = (DATA / "3.12-tcp.json").read_text()
+    whole = sample("3.12-tcp.json").flow("forward").intervals
+    (run,) = read_all(text[: text.index('"end":\t{')].encode())
+    assert run.flow("forward").intervals == whole
+    assert (run.error, run.peer) == (None, "127.0.0.1")
+    assert run.notes == ("the JSON was truncated: what is missing at its end is not known",)
 
 
 @pytest.mark.parametrize(
@@ -536,6 +547,35 @@ def test_several_runs_in_a_text_are_several():
     ]
 
 
+def test_the_next_connection_to_a_server_after_results_is_another_run():
+    """iperf 2 counts its streams on, whoever they come from; those of -P connect before any row."""
+    connected = "[  {0}] local 10.20.0.9 port 5001 connected with 10.20.0.8 port 4100{0}\n"
+    row = "[  {0}]  0.0-10.0 sec  540 MBytes  453 Mbits/sec\n"
+    first = connected.format(4) + connected.format(5) + row.format(4) + row.format(5)
+    runs = read_all((first + connected.format(6) + row.format(6)).encode())
+    assert [len(run.connections) for run in runs] == [2, 1]
+    assert runs[1].flows[0].sent.rate == 453e6
+
+
+@pytest.mark.parametrize("between", ["", "[ ID] Interval           Transfer     Bitrate   Retr\n"])
+def test_summaries_of_several_runs_are_several_runs(between):
+    ends = (
+        "[  5]   0.00-10.00  sec   {0} MBytes   {1} Mbits/sec    4             sender\n"
+        "[  5]   0.00-10.02  sec   {0} MBytes   {1} Mbits/sec                  receiver\n"
+    )
+    text = ends.format(600, 503) + between + ends.format(300, 252)
+    assert [run.flows[0].sent.rate for run in read_all(text.encode())] == [503e6, 252e6]
+
+
+def test_a_udp_test_after_a_tcp_test_is_another_run():
+    udp = (
+        "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n"
+        "[  5]   0.00-10.00  sec   60 MBytes   50 Mbits/sec  0.01 ms  0/43000 (0%)  sender\n"
+    )
+    runs = read_all((CLIENT + SUMMARY + udp).encode())
+    assert [run.protocol for run in runs] == ["tcp", "udp"]
+
+
 def test_rows_of_two_runs_without_any_header_are_two_runs():
     rows = [f"[  4]   {at}.00-{at + 1}.00   sec  5.00 MBytes  41.9 Mbits/sec" for at in range(5)]
     runs = read_all("\n".join(rows + rows[:4]).encode())
@@ -556,6 +596,14 @@ def test_rows_of_iperf_2_without_a_header_are_its():
 def test_the_only_line_of_an_iperf_2_that_could_not_connect_is_its_error():
     (run,) = read_all(b"connect failed: Connection refused\n")
     assert (run.tool, run.error, run.unreadable) == ("iperf", "Connection refused", False)
+
+
+def test_what_iperf_2_says_of_a_connection_that_failed_is_its_error():
+    text = (
+        "[  1] tcp connect to 10.20.0.9 port 5001 failed (No route to host) on 2026-01-02 (UTC)\n"
+    )
+    (run,) = read_all(f"Client connecting to 10.20.0.9, TCP port 5001\n{text}".encode())
+    assert (run.tool, run.error, run.unreadable) == ("iperf", "No route to host", False)
 
 
 def test_the_same_line_printed_twice_counts_once():
@@ -582,6 +630,12 @@ def test_a_comma_before_a_bracket_is_passed_over():
     cut = re.sub(r"\}\s*\],", "},\n],", text)
     assert cut != text
     assert read(cut.encode()).flows == sample("3.12-tcp.json").flows
+
+
+def test_a_comma_before_a_bracket_ahead_of_the_result_moves_nothing():
+    text = re.sub(r"\}\s*\],", "},\n],", (DATA / "3.12-tcp.json").read_text())
+    (run,) = read_all(f"[1,]\n{text}".encode())
+    assert run.flows == sample("3.12-tcp.json").flows
 
 
 def test_the_round_trip_that_macos_prints_is_read():
@@ -729,3 +783,163 @@ def test_blank_lines_take_time_in_proportion_to_their_number():
     """A pattern that may cross lines would look at each of them for each of the others."""
     with pytest.raises(SelftestError):
         evidence_of(b"\n" * 300_000)
+
+
+PLAIN = [(940e6, 303 * 1024, 3), (934e6, 305 * 1024, 0)]
+
+
+@pytest.mark.parametrize(
+    ("document", "known"),
+    [
+        (ROWS.replace(".", ","), PLAIN),
+        (ROWS.replace("  ", " | ").replace("[ | 5]", "[  5]"), PLAIN),
+        (ROWS.replace("[  5]   ", ""), PLAIN),
+        (ROWS.replace("its/sec", "its/s").replace("Mbits/s", "Mbps"), PLAIN),
+        (ROWS.replace("[  5]", "[ *5]"), PLAIN),
+        ('"server_output_text": "' + ROWS.replace("\n", "\\n") + '",', PLAIN),
+    ],
+)
+def test_a_row_is_read_however_it_is_written(document, known):
+    (run,) = read_all(document.encode())
+    assert [(one.rate, one.cwnd, one.retransmits) for one in run.flows[0].intervals] == known
+
+
+def test_the_rows_of_esp_idf_have_a_rate_alone():
+    rows = "   0-   3 sec       4.00 Mbits/sec\n   3-   6 sec       6.00 Mbits/sec\n"
+    (run,) = read_all(f"        Interval Bandwidth\n{rows}".encode())
+    assert [(one.start, one.rate, one.bytes) for one in run.flows[0].intervals] == [
+        (0.0, 4e6, 1.5e6),
+        (3.0, 6e6, 2.25e6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("iperf3 -uRc 10.20.0.9 -b 5M", (True, True, True, 5e6)),
+        ("iperf3 -c 10.20.0.9 -ub 5M", (True, False, True, 5e6)),
+        ("iperf-2.2.1 -us -i 1", (True, False, False, None)),
+        ("iperf3 --client 10.20.0.9 --fq-rate 8M", (False, False, True, 8e6)),
+        ("iperf3 -c 10.20.0.9 -fm -P 2 --fq-rate=8M", (False, False, True, 16e6)),
+    ],
+)
+def test_flags_may_share_a_hyphen_and_pacing_is_a_target(command, flags):
+    words = lines.parse_command(f"$ {command}")
+    assert (words.udp, words.reverse, words.client, words.target) == flags
+
+
+def test_the_clients_command_says_what_was_asked_for_not_the_servers():
+    """A server's -u without -b limits nothing."""
+    both = "$ iperf -u -s\n$ iperf -c 10.20.0.9 -u -b 500K\n"
+    row = "[  3]  0.0- 1.0 sec  61.7 KBytes   506 Kbits/sec\n"
+    assert iperf2_text.read(both + row).target == 500e3
+    assert iperf2_text.read("$ iperf -u -s\n" + row).target is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "rtt"),
+    [
+        ("(icwnd/mss/irtt=14/1448/20600)", 0.0206),
+        ("(ct=0.42 ms)", 0.00042),
+        ("(peer 2.0.13)", None),
+    ],
+)
+def test_the_first_round_trip_of_iperf_2_is_that_of_all_intervals(ends, rtt):
+    run = iperf2_text.read(
+        f"[  1] local 10.20.0.8 port 41000 connected with 10.20.0.9 port 5001 {ends}\n"
+        "[  1] 0.0000-1.0000 sec   100 MBytes   839 Mbits/sec\n"
+        "[  1] 1.0000-2.0000 sec   100 MBytes   839 Mbits/sec\n"
+        "[  1] 0.0000-2.0000 sec   200 MBytes   839 Mbits/sec\n"
+    )
+    assert [one.rtt for one in run.flows[0].intervals] == [rtt and pytest.approx(rtt)] * 2
+    assert run.mss == (1448 if "mss" in ends else None)
+
+
+def test_a_summary_of_nothing_after_intervals_with_data_is_not_known():
+    rows = ROWS.replace("223 MBytes   937 Mbits/sec", "0.00 Bytes  0.00 bits/sec")
+    flow = iperf3_text.read(rows).flows[0]
+    assert (flow.sent.rate, flow.sent.retransmits, flow.received.rate) == (None, 3, 933e6)
+
+
+def test_an_attempt_that_failed_before_the_results_is_not_their_error():
+    failed = "iperf3: error - unable to start listener for connections: Address already in use\n"
+    assert iperf3_text.read(failed + ROWS).error is None
+    assert iperf3_text.read(ROWS + failed).error.startswith("unable to start listener")
+
+
+def test_a_number_in_proportion_to_the_bytes_counts_datagrams():
+    rows = "".join(
+        f"[  5]   {at}.00-{at + 1}.00   sec  {size} KBytes   103 Kbits/sec  {count}\n"
+        for at, (size, count) in enumerate([("12.6", 9), ("11.2", 8), ("12.6", 9)])
+    )
+    run = iperf3_text.read(rows)
+    assert run.protocol == "udp"
+    assert [one.datagrams for one in run.flows[0].intervals] == [9, 8, 9]
+    assert iperf3_text.read(rows.replace(" 8\n", " 0\n")).protocol == "tcp"
+
+
+def test_the_comma_separated_report_of_iperf_2_is_read():
+    ends = "20260102030405,10.20.0.8,41000,10.20.0.9,5001,3"
+    (run,) = read_all(
+        f"{ends},0.0-1.0,118000000,944000000\n{ends},1.0-2.0,117000000,936000000\n"
+        f"{ends},0.0-2.0,235000000,940000000\n".encode()
+    )
+    (flow,) = run.flows
+    assert [one.rate for one in flow.intervals] == [944e6, 936e6]
+    assert flow.sent.rate == 940e6
+    assert run.connections == (Connection("10.20.0.8", 41000, "10.20.0.9", 5001),)
+
+
+def test_parallel_streams_in_a_comma_separated_report_are_one_run():
+    lines = [
+        f"20260102030405,10.20.0.9,5001,10.20.0.8,4100{stream},{stream},"
+        f"{at}.0-{at + 1}.0,59000000,472000000"
+        for at in range(3)
+        for stream in (4, 5)
+    ]
+    (run,) = read_all("\n".join(lines).encode())
+    assert (len(run.connections), run.flows[0].intervals[0].rate) == (2, 944e6)
+
+
+def test_the_comma_separated_report_of_a_udp_server_has_its_losses():
+    line = (
+        b"20260102030405,10.20.0.9,5001,10.20.0.8,41000,3,0.0-10.0,1312500,1050000,0.04,9,893,1.0,0"
+    )
+    (run,) = read_all(line)
+    assert (run.protocol, run.flows[0].received.lost, run.flows[0].received.datagrams) == (
+        "udp",
+        9,
+        893,
+    )
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        b'{"\\',
+        b'{"a":[',
+        b"[  5] 0.00-1.00 sec 1 MBytes ",
+        b"sec ",
+        b"1,",
+        b"| sec",
+        b"[ ",
+        b"sec\\n",
+        b" ",
+        b"iperf3 -c x -b 1M\n",
+        b"[  5]   0.00-1.00   sec  1.0 MBytes  1.0 Mbits/sec\n",
+        b"20260102030405,",
+        b"(ct=",
+        b'{"intervals":[{}],',
+    ],
+)
+def test_whatever_is_repeated_is_read_in_time(part):
+    """200 kB of it; what took time by the square of that would take minutes."""
+    began = time.process_time()
+    with suppress(SelftestError):
+        evidence_of(part * (200_000 // len(part)))
+    assert time.process_time() - began < 5
+
+
+def test_a_number_of_a_thousand_digits_ends_nothing():
+    row = b"[  5]   0.00-1.00   sec  1.0 MBytes  1.0 Mbits/sec " + b"9" * 5000
+    assert read_all(row)[0].error is None

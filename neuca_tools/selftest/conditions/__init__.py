@@ -12,6 +12,7 @@ from neuca_tools.selftest.conditions.buffers import BUFFERS
 from neuca_tools.selftest.conditions.capacity import CAPACITY, CAPACITY_SESSION
 from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.datagrams import DATAGRAMS_SESSION
+from neuca_tools.selftest.conditions.errors import ERRORS_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
@@ -36,6 +37,7 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *PRINTED_PATH,
 )
 SESSION_RULES: tuple[Rule[Session], ...] = (
+    *ERRORS_SESSION,
     *REACH_SESSION,
     *PATH_SESSION,
     *DATAGRAMS_SESSION,

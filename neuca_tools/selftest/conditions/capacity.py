@@ -96,7 +96,9 @@ def _is_measured_udp(look: Look) -> bool:
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     is_counted = bool(look.phase.receiver)
-    if (look.loss or 0) < CLEARLY or (look.is_full and not is_counted):
+    if not is_losing(look) or (look.loss or 0) < CLEARLY:
+        return False
+    if look.is_full and not is_counted:
         return False
     return counted_losses(look) < 0.5 * lost(look)
 
@@ -183,6 +185,7 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
         tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
         f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
         fixed=plateau * PACE,
+        confidence=HIGH if printed(over[0]) is None else MEDIUM,
     )
 
 

@@ -61,6 +61,7 @@ EXPLANATIONS = (
         ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
         "what holds one stream back makes it slower than several, or than the other direction",
     ),
+    Explanation(("D20",), ("D09",), "a CPU that is full offers no more datagrams"),
     Explanation(("D09",), ("D06", "D24"), "small packets take more CPU time for each byte"),
     Explanation(("D04",), ("D21",), "full-size segments vanish, and nothing else is in flight"),
     Explanation(("D17",), ("D21",), "like a policer, a black hole loses packets without a queue"),

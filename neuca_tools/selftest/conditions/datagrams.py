@@ -15,6 +15,7 @@ from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
     flow_of,
+    is_gentle,
     is_losing,
     lost,
     offered,
@@ -75,13 +76,20 @@ def random_loss(session: Session) -> Optional[Hit]:
     """Even the slowest test loses datagrams, so that no queue overflows."""
     slowest = slowest_test(session.looks)
     if slowest is not None and is_losing(slowest) and _is_random(slowest, session):
-        hit = _random(slowest.loss or 0.0, slowest.rate or 0.0, "forward", session)
-        if printed(slowest) is not None:
-            return replace(hit, confidence=MEDIUM)  # no counter of a host was read
-        return hit
+        return _random_at(slowest, session)
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     alone.sort(key=lambda one: -gentle(session, one).share)
     return first(_random_beside(one, session) for one in alone)
+
+
+def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
+    loss = slowest.loss or 0.0
+    hit = _random(loss, slowest.rate or 0.0, "forward", session)
+    if printed(slowest) is None:
+        return hit
+    # No counter of a host was read: a busy host loses a few datagrams, too.
+    is_sure = lost(slowest) >= SURELY or loss >= CLEARLY
+    return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
 
 
 def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
@@ -178,21 +186,23 @@ def hits_bursts(tcp: Look, session: Session) -> bool:
 
 
 def _is_random(slowest: Look, session: Session) -> bool:
-    """Whether no counter explains the loss, and whatever is sent faster is lost as well.
-
-    TCP cannot live with much loss at random: where it carries as much as the datagrams that got
-    through, what is dropped is what exceeds a rate.
-    """
+    """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
     if _is_counted(slowest) or any(hits_bursts(one, session) for one in session.tcp):
         return False
-    if (slowest.loss or 0.0) > DEADLY and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0):
+    if _is_survived(slowest, session):
         return False
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
+    if others:
+        return all(map(is_losing, others))
     # One fast test says nothing about slow ones.
-    if not others:
-        is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
-        return is_certain and _is_slow(slowest)
-    return all(map(is_losing, others))
+    is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
+    return is_certain and _is_slow(slowest)
+
+
+def _is_survived(slowest: Look, session: Session) -> bool:
+    """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
+    is_deadly = (slowest.loss or 0.0) > DEADLY
+    return is_deadly and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
 def _fastest_tcp(session: Session) -> float:

@@ -40,10 +40,9 @@ def black_hole(session: Session) -> Optional[Hit]:
     probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
     is_less = probed is not None and mtu is not None and probed < mtu
     unreported = is_less and session.evidence.path_mtu.told is not True
-    stuck = None
-    if probed is None or is_less:
-        # Otherwise packets of full size were acknowledged, and something else holds TCP up.
-        stuck = next(filter(_is_stuck, session.tcp), None)
+    # If packets of full size were acknowledged, something else holds TCP up.
+    suspects = session.tcp if probed is None or is_less else ()
+    stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or _gets_through(session)):
         return None
     above = f" above {probed} bytes" if probed else ""

@@ -12,8 +12,9 @@ from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed, printed
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
-# VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits.
-OF_LINE = (0.895, 0.951)
+# VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
+# a size and of a time.
+OF_LINE = (0.895, 0.955)
 # The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
 OF_FAST_LINE = (0.985, 1.005)
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
@@ -22,9 +23,10 @@ RARE = (2.5e9, 5e9)
 BLOCK = 128 * 1024  # bytes: iperf's write over TCP, without -l
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
-OF_CAP = (0.952, 1.005)
+OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
+VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
 SEND_BUFFER = 4 * 2**20
@@ -33,6 +35,7 @@ LOSSY = 0.001
 # 1.22 is sqrt(3/2) of Mathis et al. (1997) for a receiver that acknowledges each segment; CUBIC's
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
 RENO, CUBIC = 1.22, 1.054
+REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
 WITHIN = 2  # a response function is that of an average
 
 
@@ -102,6 +105,8 @@ def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
     if not one.retransmits:
         return False
+    if is_limited(one):
+        return False
     if one.share >= HEAVY and not one.is_flat:
         return True
     if link_filled(one) is not None:
@@ -112,13 +117,23 @@ def loss_explains(one: Printed) -> bool:
     return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
 
 
+def is_limited(one: Printed) -> bool:
+    """Whether the rate is the same in each interval however much is lost: a limiter drops the rest.
+
+    Loss at any rate makes TCP's own rate vary by more than this.
+    """
+    is_lossy = one.share >= LOSSY and 2 * one.events >= len(one.every)
+    return is_lossy and len(one.rates) >= 4 and is_constant(one, VERY_STEADY)
+
+
 def _is_answered(one: Printed) -> bool:
-    """Whether window and rate changed after the loss."""
+    """Whether window and rate are what this loss leaves of them."""
     if one.is_recovering or one.slows_at_loss:
         return True
-    if not one.follows_loss:
+    if one.spread is None or is_constant(one) or one.is_queued:
         return False
-    return one.spread is not None and not is_constant(one)
+    is_regular = one.events >= REGULAR * len(one.every)
+    return one.follows_loss or (is_regular and one.follows_window)
 
 
 def window_at_loss(one: Printed) -> float:
@@ -134,8 +149,15 @@ def window_at_loss(one: Printed) -> float:
 
 
 def is_constant(one: Printed, limit: float = STEADY) -> bool:
-    """Whether the rate is known not to vary."""
-    return one.spread is not None and one.spread < limit
+    """Whether the rate is known not to vary, or by whole blocks alone.
+
+    Those make a slow rate uneven from interval to interval, but not from minute to minute.
+    """
+    if one.spread is None:
+        return False
+    if one.spread < limit:
+        return True
+    return len(one.rates) >= LONG_RUN and _is_even(one) and one.drift < VERY_STEADY
 
 
 def as_asked(look: Look) -> bool:

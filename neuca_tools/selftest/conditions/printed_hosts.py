@@ -26,20 +26,24 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
-UNEVEN = 0.01  # coefficient of variation: hosts vary more than limiters
+# bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
+THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
+UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies so much
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
 # (tcp(7)). One that stopped far below that was not stopped by a buffer.
-GROWN = 2**20
+GROWN, ALLOWED = 2**20, 2**21
 # Of a CPU: iperf3 prints the time of its own process (getrusage(2)). Of a core that sends to a NIC,
 # interrupts and softirqs take the rest.
 FULL, NEARLY_FULL = 0.98, 0.70
 LOSSY = 0.02  # of the datagrams
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
+# Bytes of -w that limit in a local network too, and seconds of its round trips.
+SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
@@ -109,12 +113,12 @@ def slow_sender(look: Look) -> Optional[Hit]:
 
 def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
-    if not one.is_unused or one.run.buffer or _is_given(look, one):
+    # A radio's rate varies, that of a host hardly does.
+    if not one.is_unused or one.run.buffer or not is_constant(one) or _is_given(look, one):
         return False
-    if not one.is_local_network and EMBEDDED.search(one.run.system or "") is None:
-        return False
+    is_near = one.is_local_network or EMBEDDED.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
-    return (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
+    return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
 
 
 def _is_given(look: Look, one: Printed) -> bool:
@@ -129,12 +133,24 @@ def is_flat_for_another_reason(look: Look) -> bool:
     one = tcp_printed(look)
     if one is None:
         return False
+    # Two directions share what the hosts and the path can do.
+    if look.phase.name == TOGETHER or _is_too_slow_for_its_window(one):
+        return True
     if link_filled(one) is not None or (cap_of(one.rate) is not None and is_constant(one)):
         return True
-    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    if one.spread is not None and one.spread > VARIED and not one.run.buffer:
-        return True
     return one.is_loopback or as_asked(look) or explained_by_a_host(look)
+
+
+def _is_too_slow_for_its_window(one: Printed) -> bool:
+    """Whether the window would be worth more, at the round trip that the path can have."""
+    # What one core can do is less than the window allows. Linux sets aside twice what -w asks for
+    # (tcp(7)).
+    if not one.rtt and one.rate >= CORE and (one.cwnd or 0) > 2 * (one.run.buffer or 0):
+        return True
+    if one.is_local_network and not one.rtt and not one.run.buffer:
+        return (one.cwnd or 0) < ALLOWED * one.streams
+    # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
+    return (one.spread or 0.0) > VARIED and not one.run.buffer
 
 
 def explained_by_a_host(look: Look) -> bool:
@@ -147,9 +163,11 @@ def explained_by_a_host(look: Look) -> bool:
 def fast_core(look: Look) -> Optional[Hit]:
     """One stream that is faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
+    if one is not None and _is_one_thread(one) and not _is_given(look, one):
+        return _one_thread_hit(one)
     if one is None or not _is_fast_and_uneven(one):
         return None
-    if _is_given(look, one) or loss_explains(one) or (one.is_flat and one.implied_rtt >= LONG):
+    if _is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
@@ -158,6 +176,26 @@ def fast_core(look: Look) -> Optional[Hit]:
         (fact("rate, bit/s", round(one.rate)),),
         "compare with several streams (-P); look at the CPUs of both ends and of what relays",
         "both",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_thread(one: Printed) -> bool:
+    """Whether so many streams of an iperf3 that has one thread carry as much as one can."""
+    if one.run.tool != "iperf3" or one.streams == 1 or version_of(one.run) >= THREADED:
+        return False
+    lowest, highest = THREAD
+    return lowest <= one.rate <= highest and one.share < LOSSLESS
+
+
+def _one_thread_hit(one: Printed) -> Hit:
+    return Hit(
+        0.8,
+        f"{one.streams} streams carry {amounts.rate(one.rate)} together: all streams of an iperf3 "
+        "before 3.16 share one thread, and this is what one takes",
+        (fact("rate, bit/s", round(one.rate)), fact("streams", one.streams)),
+        "iperf3 3.16 or later, several iperf3 on different ports, or iperf 2",
+        "tool",
         confidence=MEDIUM,
     )
 
@@ -210,8 +248,12 @@ def _is_stated(one: Printed, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-        is_far = not one.is_local_network and not one.is_loopback and LAN_RTT < trip < LONGEST
-        return is_far and (one.is_flat or not one.cwnds)
+        lowest, highest = LAN_RTT, LONGEST
+        if one.is_local_network:
+            lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
+        if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
+            return False
+        return lowest < trip < highest and (one.is_flat or not one.cwnds)
     lowest, highest = OF_STATED
     flight = one.rate * one.rtt / 8 / one.streams
     return link_filled(one) is None and lowest <= flight / asked <= highest

@@ -9,22 +9,29 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
     LOSSY,
     OF_LINE,
     STEADY,
+    VERY_STEADY,
     as_asked,
     burst,
     cap_of,
     is_constant,
+    is_limited,
     link_filled,
     send_buffer,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.printed_hosts import CORE, explained_by_a_host, is_window
+from neuca_tools.selftest.conditions.printed_hosts import (
+    CORE,
+    explained_by_a_host,
+    is_window,
+    stated_window,
+)
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -36,12 +43,13 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Interval
 
+SLOWEST_LINK = 10e6  # bit/s
 BURST = 3  # times the rate after it
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
-VERY_STEADY = 0.01  # coefficient of variation of the rate
+AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
@@ -72,7 +80,7 @@ def given_rate(look: Look) -> Optional[Hit]:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
         return None
-    return _token_bucket(one) or _constant_rate(one, look)
+    return _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
 
 
 def _full_link(look: Look, one: Printed, speed: float) -> Hit:
@@ -86,8 +94,14 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
         1.0,
         text,
         (fact("rate, bit/s", round(one.rate)),),
-        severity=None if look.evidence.expect else INFO,
+        severity=None if look.evidence.expect or _is_shaper(one, speed) else INFO,
+        confidence=MEDIUM if _is_shaper(one, speed) else HIGH,
     )
+
+
+def _is_shaper(one: Printed, speed: float) -> bool:
+    """Whether a shaper of this constant rate is likelier than Ethernet so slow."""
+    return speed <= SLOWEST_LINK and one.spread is not None
 
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
@@ -157,13 +171,12 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if one.share >= HEAVY or explained_by_a_host(look):
+    if (one.share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
         return None
-    cap = cap_of(one.rate)
-    # What is dropped shows a bucket, which lets bursts pass.
-    if cap is not None and not one.retransmits and _exceeds(one, cap):
-        cap = None
-    share = _share_of_cap(one) if cap else 0.0
+    if stated_window(look) is not None:
+        return None
+    cap = _cap_kept(one)
+    share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
     if not share and not is_window(one):
         share = _share_of_steadiness(one)
     if not share:
@@ -180,8 +193,41 @@ def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
     )
 
 
-def _share_of_cap(one: Printed) -> float:
+def _cap_kept(one: Printed) -> Optional[float]:
+    """The rate that a provider sells, just above that of the run, and of all its intervals."""
+    cap = cap_of(one.rate)
+    # What is dropped shows a bucket, which lets bursts pass.
+    if cap is not None and not one.retransmits and _exceeds(one, cap):
+        return None
+    return cap
+
+
+def _ceiling(one: Printed) -> Optional[Hit]:
+    """The best intervals are alike, at a rate that providers sell; after losses, others are slower.
+
+    What varies by itself is seldom as fast in several intervals, and never faster.
+    """
+    rates = sorted(one.rates, reverse=True)
+    best = rates[: max(3, round(len(rates) * AT_CEILING))]
+    if len(rates) < 5 or one.share < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+        return None
+    cap = cap_of(best[0])
+    if cap is None:
+        return None
+    return Hit(
+        0.88,
+        f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
+        "something on the path limits the rate to that, and drops the rest",
+        (fact("best interval, bit/s", round(best[0])), fact("retransmits", one.retransmits)),
+        "compare it with the rate that was ordered, or that the cloud allows this guest",
+        confidence=MEDIUM,
+    )
+
+
+def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
+    if cap is None:
+        return 0.0
     if one.spread is None:
         return 0.8 if one.share >= LOSSY else 0.0
     return 0.9 if is_constant(one) else 0.0
@@ -189,7 +235,8 @@ def _share_of_cap(one: Printed) -> float:
 
 def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if one.is_local_network and one.rate > SLOWEST_HOST and not one.cwnds:
+    is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
+    if (is_lan_host or one.run.system == EMBEDDED) and not one.cwnds:
         return 0.0
     if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
         return 0.75
@@ -210,7 +257,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     one = _udp_printed(look)
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
-    arrived = mean(one.arrivals or [one.rate])
+    arrived = mean(one.arrivals) if len(one.arrivals) >= 3 else one.rate
     if not _are_few(one, arrived):
         return None
     if not _is_level(one.arrivals) and not _fills_line(arrived, OF_SHAPER):

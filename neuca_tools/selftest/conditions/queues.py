@@ -19,6 +19,7 @@ from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
 from neuca_tools.selftest.conditions.window import LOSSY, loss_ceiling
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
+from neuca_tools.selftest.evidence.printed import printed
 
 NIC_DROPS = re.compile(
     r"\.(rx_missed_errors|ethtool\.(rx_no_buffer_count|rx_out_of_buffer|rx_missed_errors"
@@ -172,6 +173,9 @@ def bloat(look: Look) -> Optional[Hit]:
     if look.is_full:
         # Packets may wait for that CPU as well.
         return replace(hit, confidence=LOW, severity=INFO)
+    if printed(look) is not None:
+        # Nothing but the kernel's round trips of one flow.
+        hit = replace(hit, confidence=MEDIUM)
     if added >= DEEP:
         return hit
     # A full path has a queue: it is not what makes the path slow.

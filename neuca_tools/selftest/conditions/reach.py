@@ -1,4 +1,4 @@
-"""D16, D30 to D35, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
+"""D16, D30 to D33, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,7 +8,17 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, LIMIT, MEDIUM, Hit, fact, known_facts
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    fact,
+    known_facts,
+)
+from neuca_tools.selftest.conditions.errors import errors
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -34,21 +44,10 @@ FULL_QUEUES = (
 LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
 REFUSED = re.compile(r"connection refused", re.IGNORECASE)
-BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
-NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
+NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
 TIMED_OUT = re.compile(r"timed? ?out", re.IGNORECASE)
-OTHER_PROGRAM = re.compile(
-    r"make sure other side|protocol|unknown control message|unable to receive (parameters|cookie)"
-    r"|is not iperf3",
-    re.IGNORECASE,
-)
-
-
-def errors(session: Session) -> str:
-    """What iperf said about all runs that failed."""
-    return " | ".join(one.run.error for one in session.evidence.phases if one.run and one.run.error)
 
 
 def neighbours(session: Session) -> Optional[Hit]:
@@ -158,6 +157,8 @@ def filtered(session: Session) -> Optional[Hit]:
             "start the server: iperf3 -s -1",
             "receiver",
         )
+    if NO_ANSWER.search(said):
+        return _no_answer(said)
     if reach.tcp != "timeout" and not TIMED_OUT.search(said):
         return None
     if reach.neighbour in ("failed", "incomplete"):
@@ -175,51 +176,16 @@ def filtered(session: Session) -> Optional[Hit]:
     )
 
 
-def busy(session: Session) -> Optional[Hit]:
-    said = errors(session)
-    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
-        return None
+def _no_answer(said: str) -> Hit:
+    """The UDP server of iperf 2 answers the last datagram with what it received."""
     return Hit(
-        1.0,
-        "the peer's iperf3 is busy with another test, or with one that never ended",
-        (fact("iperf3", said or "busy"),),
-        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
+        0.8,
+        "the server never responded: nothing listens on that UDP port, a firewall drops the "
+        "datagrams or the responses, or the server is another iperf",
+        (fact("iperf", said),),
+        "look whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
-    )
-
-
-def other_program(session: Session) -> Optional[Hit]:
-    if session.evidence.reach.wrong_peer:
-        return Hit(
-            1.0,
-            "the host that responds at the peer's address is not the peer",
-            (fact("identity", "differs"),),
-            "check the address; look for a second host that has it (arping -D)",
-        )
-    said = errors(session)
-    if not OTHER_PROGRAM.search(said):
-        return None
-    return Hit(
-        0.9,
-        "client and server do not speak the same protocol: one of them is iperf 2, or their "
-        "versions are too far apart",
-        (fact("iperf3", said),),
-        "install the same iperf3 on both ends",
-        "tool",
-    )
-
-
-def no_such_congestion(session: Session) -> Optional[Hit]:
-    said = errors(session)
-    if not NO_CONGESTION.search(said):
-        return None
-    return Hit(
-        0.9,
-        "a host does not have the congestion control that was asked for (-C)",
-        (fact("iperf3", said),),
-        "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
-        "if the kernel has it",
-        "both",
+        confidence=LOW,
     )
 
 
@@ -326,15 +292,12 @@ def _why_no_rdma(tested: Rdma) -> Optional[str]:
 
 
 REACH_SESSION = (
-    Rule("D34", "server busy", FAULT, busy),
-    Rule("D35", "unexpected peer", FAULT, other_program),
     Rule("D43", "duplicate address", FAULT, duplicate),
     Rule("D30", "reverse-path filter", FAULT, reverse_path),
     Rule("D32", "no route", FAULT, no_route),
     Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
     Rule("D33", "port filtered or closed", FAULT, filtered),
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
-    Rule("D38", "congestion control missing", FAULT, no_such_congestion),
     Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
     Rule("D45", "RDMA does not work", FAULT, rdma),

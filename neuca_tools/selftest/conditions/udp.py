@@ -4,10 +4,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, Hit, fact
+from neuca_tools.selftest.conditions.base import (
+    FAULT,
+    HIGH,
+    INFO,
+    LIMIT,
+    LOW,
+    MEDIUM,
+    Hit,
+    fact,
+)
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
@@ -20,6 +30,7 @@ HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
 WHOLE = 1472  # bytes: not fragmented at MTU 1500
+FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 SENT = 0.95  # of the rate that was asked for (D20)
 HEADERS = 28  # bytes: IPv4 and UDP
@@ -56,7 +67,15 @@ def _is_lost_at_an_end(look: Look) -> bool:
 def _is_lost_at_the_start(look: Look) -> bool:
     """Whether nothing was lost after the first interval: address resolution, or a cold receiver."""
     losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    if printed(look) is not None and _ends_at_once(look):
+        return True
     return len(losses) >= 3 and losses[0] > 0 and not any(losses[1:])
+
+
+def _ends_at_once(look: Look) -> bool:
+    """Whether the text has the first second alone of a longer test."""
+    seconds, run = flow_of(look).received.seconds, look.phase.run
+    return bool(seconds and run and seconds <= FIRST < (run.duration or 10))
 
 
 def _seconds_missed(look: Look) -> float:
@@ -128,17 +147,27 @@ def is_one_of_several(look: Look) -> bool:
 
 def is_gentle(look: Look) -> bool:
     """Whether so few datagrams were sent, unfragmented, that any receiver keeps up with them."""
+    return 0 < payload(look) <= WHOLE and _frames_offered(look) <= VERY_FEW
+
+
+def _frames_offered(look: Look) -> float:
+    """Packets that were sent in a second; infinite if that is not known."""
     size, loss = payload(look), look.loss or 0.0
-    if not 0 < size <= WHOLE or not look.rate or loss >= 1:
-        return False
-    return look.rate / (1 - loss) / 8 / size <= VERY_FEW
+    if not size or not look.rate or loss >= 1:
+        return math.inf
+    return look.rate / (1 - loss) / 8 / size * _packets(size)
+
+
+def _packets(size: float) -> float:
+    """How many packets a datagram takes at MTU 1500."""
+    # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
+    return -(-(size + 8) // 1480)
 
 
 def _fragments(look: Look) -> str:
     """A clause that says how many fragments a datagram takes; empty if it takes one."""
     size = payload(look)
-    # The IP header takes 20 bytes of 1500, the UDP header 8 bytes of the first fragment.
-    count = -(-(size + 8) // 1480)
+    count = _packets(size)
     if not size or count <= 1:
         return ""
     return (
@@ -186,6 +215,8 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
+    if printed(look) is not None and _frames_offered(look) <= VERY_FEW:
+        return None
     return Hit(
         0.7,
         f"the receiver takes {amounts.rate(look.rate)} of what is offered: it does not keep "
@@ -228,6 +259,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
+        confidence=HIGH if printed(look) is None else MEDIUM,
         severity=LIMIT,
     )
 

@@ -111,19 +111,17 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
 
 def _fills_window(look: Look, rate: float) -> bool:
     """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
-    if not look.windows.snd_wnd or not look.rtt:
-        return False
-    if look.throughput.retransmits or line_of(rate):
+    if not look.windows.snd_wnd or not look.rtt or look.throughput.retransmits or line_of(rate):
         return False
     return rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
 
 
 def flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
-    if look.protocol != "tcp" or _is_window_known(look) or is_flat_for_another_reason(look):
-        return None
     window, rate = look.windows.cwnd, look.rate
-    if not look.windows.flat or not window or not rate or _is_lossy_or_short(look):
+    if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
+        return None
+    if _is_window_known(look) or is_flat_for_another_reason(look) or _is_lossy_or_short(look):
         return None
     if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
         return None
@@ -211,6 +209,14 @@ def _is_closed(look: Look, sockets: Sequence[Socket]) -> bool:
     return zero is not None and not _is_small_buffer(look, sockets)
 
 
+def _is_waited_for(look: Look, sockets: Sequence[Socket], limited: float) -> bool:
+    """Whether the window limits the flow, and is closed or full of what waits to be read."""
+    if limited < RECEIVER_LIMITED:
+        return False
+    waits = _reading_delay(look, sockets) >= WAITS and _fill(sockets) > SLOW_READER
+    return waits or _is_closed(look, sockets)
+
+
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
     limited = look.windows.rwnd_limited
@@ -219,16 +225,13 @@ def slow_reader(look: Look) -> Optional[Hit]:
     sockets = _reading_sockets(look)
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    share = 1.0
-    if waits < HOARDS or (zero is None and fill < EXPLAINED and limited < SOMEWHAT):
-        # Otherwise the reader never catches up, and is what the whole flow waits for, unless its
-        # buffer has room all the same.
-        share = limited
-        is_slow = (waits >= WAITS and fill > SLOW_READER) or _is_closed(look, sockets)
-        if limited < RECEIVER_LIMITED or not is_slow:
-            return None
+    has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
+    # A reader that never catches up is what the whole flow waits for, unless its buffer has room.
+    is_hopeless = waits >= HOARDS and not has_room
+    if not is_hopeless and not _is_waited_for(look, sockets, limited):
+        return None
     hit = Hit(
-        share,
+        1.0 if is_hopeless else limited,
         f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be "
         "read",
         (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
@@ -255,7 +258,6 @@ def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
 
 
 def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
-    """The data connections in all samples."""
     return [one for sample in samples for one in data_sockets(sample, phase)]
 
 
@@ -322,8 +324,7 @@ def _queued_full(look: Look) -> float:
     if not known or full < MOSTLY * len(known):
         return 0.0
     # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
-    all_sent = all(one.app_limited for one in known)
-    if not all_sent and not _has_room_in_windows(look.windows):
+    if not all(one.app_limited for one in known) and not _has_room_in_windows(look.windows):
         return 0.0
     return look.left * full / len(known)
 

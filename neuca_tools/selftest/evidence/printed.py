@@ -25,6 +25,13 @@ FALLS = 0.85
 RISES = 1.1
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
+PARTS = 5
+# Of a line through rates and windows (logarithms): points, the least deviation of the windows,
+# slope and correlation.
+ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
+# Of the loss that a window answers, and of the window's variation that the rate has: a queue on
+# the path keeps the rate up while the window falls.
+ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
@@ -56,6 +63,13 @@ class Printed:
         if len(rates) < 3 or mean(rates) <= 0:
             return None
         return pstdev(rates) / mean(rates)
+
+    @property
+    def drift(self) -> float:
+        """The coefficient of variation of the mean rates of the five parts of the run."""
+        rates, size = self.rates, max(1, len(self.rates) // PARTS)
+        parts = [mean(rates[at * size : (at + 1) * size]) for at in range(len(rates) // size)]
+        return pstdev(parts) / mean(parts) if parts and mean(parts) > 0 else 0.0
 
     @property
     def streams(self) -> int:
@@ -125,8 +139,38 @@ class Printed:
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
             return bool(falls) or self.is_recovering
+        if len(later) < ANSWERED * (self.events - 1):
+            return False
         before, after = (sum(_known_rates(side)) for side in zip(*later))
         return after <= FOLLOWS * before or later[0][0].seconds > SHORT
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the window varies much more than the rate: a queue takes up the difference.
+
+        What it is at the end of an interval of many seconds says nothing about their rate.
+        """
+        cwnds = self.cwnds
+        if len(cwnds) < 3 or self.spread is None or self.late[0].seconds > SHORT:
+            return False
+        return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
+
+    @property
+    def follows_window(self) -> bool:
+        """Whether the rate is the congestion window over a constant round trip.
+
+        The window during an interval is about the geometric mean of those at both of its ends.
+        """
+        pairs = [
+            (math.log(before.cwnd * after.cwnd) / 2, math.log(after.rate))
+            for before, after in zip(self.every, self.every[1:])
+            if before.cwnd and after.cwnd and after.rate
+        ]
+        if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
+            return False
+        windows, rates = zip(*pairs)
+        varied, slope, fit = _line(windows, rates)
+        return varied >= VARIED and slope >= STEEP and fit >= FIT
 
     @property
     def slows_at_loss(self) -> bool:
@@ -163,7 +207,7 @@ class Printed:
 
         Of the threads that it has, their mean.
         """
-        threads = self.streams if _version(self.run) >= THREADED else 1
+        threads = self.streams if version_of(self.run) >= THREADED else 1
         local, remote = self.run.cpu_local or 0.0, self.run.cpu_remote or 0.0
         return local / threads / 100, remote / threads / 100
 
@@ -212,6 +256,16 @@ def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     return tuple(intervals[:-1])
 
 
+def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:
+    """The standard deviation of `xs`, and slope and correlation of the line through the points."""
+    x, y = mean(xs), mean(ys)
+    var_x, var_y = pstdev(xs) ** 2, pstdev(ys) ** 2
+    covariance = mean((one - x) * (other - y) for one, other in zip(xs, ys))
+    if not var_x or not var_y:
+        return 0.0, 0.0, 0.0
+    return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
+
+
 def _known_rates(intervals: Sequence[Interval]) -> list[float]:
     return [one.rate for one in intervals if one.rate is not None]
 
@@ -246,6 +300,7 @@ def _same_subnet(one: str, other: str, lengths: dict[int, int]) -> bool:
     return int(first) >> shift == int(second) >> shift
 
 
-def _version(run: Run) -> tuple[int, ...]:
+def version_of(run: Run) -> tuple[int, ...]:
+    """Empty if it is not known."""
     digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
     return tuple(int(one) for one in digits if one.isdecimal())

@@ -12,6 +12,8 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass
 
+EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
+
 
 @dataclass(frozen=True)
 class Interval:

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
+from neuca_tools.selftest.readers.iperf2_csv import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf3_json import objects
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.lines import parse_row
+from neuca_tools.selftest.readers.lines import LONGEST_LINE, parse_row
 from neuca_tools.selftest.readers.split import joined, texts
 
 LARGEST = 64 * 1024 * 1024  # bytes: a day of 128 streams in JSON
@@ -30,6 +31,8 @@ ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
 NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # A row whose last word a mail program put on a line of its own.
+# Results that are a string of another document, such as "server_output_text".
+ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
 WRAPPED = re.compile(r"\n[> |]{0,20}(sender|receiver)[ \t]{0,20}$", re.MULTILINE)
 
 
@@ -60,7 +63,9 @@ def _text(content: bytes) -> Optional[str]:
     if len(content) > LARGEST:
         return None
     document = content.decode("utf-8", "replace").replace("\r\n", "\n").lstrip("\ufeff")
-    return WRAPPED.sub(r" \1", NOISE.sub("", document))
+    if ESCAPED.search(document) and not JSON.search(document):
+        document = document.replace("\\n", "\n")
+    return WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
 
 
 def _too_large() -> Run:
@@ -85,4 +90,4 @@ def _form(document: str) -> Optional[Callable[[str], Run]]:
 
 
 def _has_rows(document: str) -> bool:
-    return any(map(parse_row, document.split("\n")))
+    return any(parse_row(line[:LONGEST_LINE]) for line in document.split("\n"))

@@ -15,7 +15,9 @@ from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers import flent, librespeed, perfsonar, read_all
 from neuca_tools.selftest.readers.imported import expanded
+from neuca_tools.selftest.readers.split import is_server
 
+OPPOSITE = {"forward": "reverse", "reverse": "forward"}
 OURS = "phases"  # a key of evidence that iperf3's JSON does not have
 
 
@@ -44,12 +46,33 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
 
     "local" is the client.
     """
-    results = [run for run in runs if not run.unreadable]
+    results = _turned([run for run in runs if not run.unreadable])
     if not results:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
     phases = [phase for run in results for phase in _phases(run)]
     first, *others = phases
     return Evidence(phases=(replace(first, raw=raw), *others))
+
+
+def _turned(runs: list[Run]) -> list[Run]:
+    """The same; a run whose client is the server of the first one is the other direction."""
+    ends = next(filter(None, map(_ends, runs)), None)
+    if ends is None or ends[0] == ends[1]:
+        return runs
+    return [_reversed(run) if _ends(run) == ends[::-1] else run for run in runs]
+
+
+def _ends(run: Run) -> Optional[tuple[str, str]]:
+    """The hosts of the client and the server, as far as known."""
+    for one in run.connections[:1]:
+        hosts = one.local, one.remote
+        return hosts[::-1] if is_server(run) else hosts
+    return None
+
+
+def _reversed(run: Run) -> Run:
+    flows = [replace(one, direction=OPPOSITE[one.direction]) for one in run.flows]
+    return replace(run, flows=tuple(flows))
 
 
 def _phases(run: Run) -> list[Phase]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
 from neuca_tools.selftest.readers.gather import Line, gather, total_of
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
@@ -37,10 +37,17 @@ _ENHANCED = re.compile(
 _WINDOW = re.compile(r"TCP window size: *([\d.]{1,12}) ([KMG]?)Byte(?! \(default\))")
 _PEER = re.compile(r"(?:Client connecting to ([^\s,]{1,80})|connected with (\S{1,80}) port)")
 _ORDER = re.compile(r"(\d{1,18}) datagrams received out-of-order")
+# What iperf 2.1 and later print of a new connection: its MSS and first round trip in microseconds;
+# with -e, 2.0.9 and later the time that connect(2) took.
+_FIRST = re.compile(r"\(icwnd/mss/irtt=\d{1,9}/(\d{2,5})/(\d{1,9})\)")
+_CONNECT = re.compile(r"\(ct=([\d.]{1,12}) ms[^)]{0,20}\)")
 _SENT = re.compile(r"Sent (\d{1,18}) datagrams")
 _SENDING = re.compile(r"Sending (\d{1,9}) byte datagrams")
 _PORT = re.compile(r"(?:TCP|UDP) port (\d{1,5})")
-_FAILED = re.compile(r"(?:connect|write|bind|read) failed: (.*)")
+_FAILED = re.compile(
+    r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
+)
+_EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 
 
@@ -54,14 +61,16 @@ def read(document: str) -> Run:
     return Run(
         tool="iperf",
         protocol="udp" if udp else "tcp",
-        flows=_flows(text, document, udp),
+        flows=tuple(_with_trip(flow, _trip(document)) for flow in _flows(text, document, udp)),
         connections=text.distinct_connections,
         streams=words.streams or len(ids) or None,
         duration=words.duration,
         target=_target(words),
         datagram=words.datagram or _count(_SENDING, document),
         buffer=words.buffer or _window(document),
+        mss=_count(_FIRST, document),
         peer=_peer(document),
+        system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
         unreadable=error == NO_RESULTS,
@@ -75,7 +84,7 @@ def _is_udp(text: Text, document: str) -> bool:
 
 
 def _target(words: Words) -> Optional[float]:
-    if words.udp and words.target is None:
+    if words.udp and words.client and words.target is None:
         return UDP_TARGET
     return words.target
 
@@ -96,6 +105,20 @@ def _window(document: str) -> Optional[float]:
 def _peer(document: str) -> Optional[str]:
     found = _PEER.search(document)
     return (found[1] or found[2]) if found else None
+
+
+def _trip(document: str) -> Optional[float]:
+    """Seconds of the shortest first round trip of a connection."""
+    first_trips = [int(found[2]) * 1e-6 for found in _FIRST.finditer(document)]
+    connects = [(floating(found[1]) or 0.0) * 1e-3 for found in _CONNECT.finditer(document)]
+    return min(filter(None, first_trips or connects), default=None)
+
+
+def _with_trip(flow: Flow, trip: Optional[float]) -> Flow:
+    """With the first round trip in the intervals, if none is known of them."""
+    if trip is None or any(one.rtt for one in flow.intervals):
+        return flow
+    return replace(flow, intervals=tuple(replace(one, rtt=trip) for one in flow.intervals))
 
 
 def _count(pattern: re.Pattern[str], document: str) -> Optional[int]:

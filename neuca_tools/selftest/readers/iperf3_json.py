@@ -11,20 +11,19 @@ object twice; 3.17 has `--json-stream`.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.iperf3_flow import Json, flow, positive, with_windows
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
+from neuca_tools.selftest.readers.repair import TRUNCATED, closed, without_trailing_commas
 from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
 
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
 MOST_RUNS = 100
 RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
-_TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 
 
@@ -70,15 +69,20 @@ def objects(document: str) -> list[str]:
 
 
 def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
-    """The object at `start`, its end, and the document: without trailing commas if it had some."""
+    """The object at `start`, its end, and the document: repaired if that was necessary."""
     try:
-        found, end = decoder.raw_decode(document, start)
+        return *decoder.raw_decode(document, start), document
     except json.JSONDecodeError:
-        repaired = _TRAILING_COMMA.sub(r"\1", document)
-        if repaired == document:
-            raise
-        return *decoder.raw_decode(repaired, start), repaired
-    return found, end, document
+        # What comes before was read already, and positions in it must not change.
+        repaired = document[:start] + without_trailing_commas(document[start:])
+        try:
+            return *decoder.raw_decode(repaired, start), repaired
+        except json.JSONDecodeError:
+            whole = document[:start] + (closed(repaired, start) or "")
+            found, end = decoder.raw_decode(whole, start) if len(whole) > start else ({}, 0)
+            if mappings(found.get("intervals")):
+                return found, end, whole
+        raise
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -213,7 +217,7 @@ def _error(document: Json, end: Json) -> Optional[str]:
     reason = text(document.get("error"))
     if reason:
         return reason.removeprefix("error - ")
-    if not end:
+    if not end and TRUNCATED not in document:
         return "iperf3 ended without a result or an error message"
     return None
 
@@ -221,5 +225,7 @@ def _error(document: Json, end: Json) -> Optional[str]:
 def _notes(document: Json, rest: str) -> Iterator[str]:
     if rest:
         yield f"{len(rest)} characters after the first JSON object, ignoring"
+    if TRUNCATED in document:
+        yield "the JSON was truncated: what is missing at its end is not known"
     if "start" not in document:
         yield 'no "start": the document is incomplete'

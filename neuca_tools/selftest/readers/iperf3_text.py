@@ -26,7 +26,10 @@ from neuca_tools.selftest.readers.values import scaled, whole
 
 # Characters at either end of a document, in which the facts about the whole run are looked for.
 HEAD = 10_000
+# Bytes of a datagram, and how much those of two rows differ, which have three digits.
+SMALLEST, LARGEST, ALIKE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
+MOST_ERRORS = 5
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 # Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
@@ -55,10 +58,7 @@ def read(document: str) -> Run:
     """Parse a run. Never raises: if the text cannot be read, the run has an `error`."""
     text = parse(document)
     words, head = text.words, document[:HEAD]
-    is_udp = words.udp or "Datagrams" in document
-    if not is_udp:
-        is_udp = any(parse_losses(row.rest) for row in text.rows)  # rows without their header
-    protocol = "udp" if is_udp else "tcp"
+    protocol = "udp" if words.udp or _is_udp(text.rows, document) else "tcp"
     if words.sctp or "protocol: SCTP" in head:
         protocol = "sctp"
     target = words.target
@@ -91,10 +91,24 @@ def read(document: str) -> Run:
     )
 
 
+def _is_udp(rows: list[Row], document: str) -> bool:
+    """By a header or, without one, by jitter and losses or by how many datagrams were sent."""
+    if "Datagrams" in document or any(parse_losses(row.rest) for row in rows):
+        return True
+    if "Retr" in document or not rows:
+        return False
+    # TCP prints a lone number too, but of retransmits: it is not in proportion to the bytes.
+    counts = [floating(row.rest) or 0.0 for row in rows]
+    sizes = [row.bytes / count for row, count in zip(rows, counts) if count >= 1]
+    return len(sizes) == len(rows) and SMALLEST <= max(sizes) <= min(ALIKE * min(sizes), LARGEST)
+
+
 def _error(text: Text, document: str) -> Optional[str]:
     if not text.rows:
-        return (first(_ERROR, document) or NO_RESULTS).strip()
-    failed = first(_FAILED, document)
+        said = dict.fromkeys(one.strip() for one in _ERROR.findall(document))
+        return " | ".join(list(said)[:MOST_ERRORS]) or NO_RESULTS
+    # What failed before the results was another attempt.
+    failed = first(_FAILED, document[document.find(" sec ") :])
     return failed.strip() if failed else None
 
 
@@ -120,18 +134,14 @@ def _streams(text: Text) -> Optional[int]:
 
 def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
     """One flow, or with --bidir one for each direction."""
-    if any(row.role for row in rows):
-        forward = [row for row in rows if row.role in ("TX-C", "RX-S")]
-        backward = [row for row in rows if row.role in ("RX-C", "TX-S")]
-        flows = []
-        if not _is_part_of(forward, backward):
-            flows.append(_flow("forward", forward, udp))
-        if not _is_part_of(backward, forward):
-            flows.append(_flow("reverse", backward, udp))
-        return tuple(flows)
     if not rows:
         return ()
-    return (_flow("reverse" if reverse else "forward", rows, udp),)
+    if not any(row.role for row in rows):
+        return (_flow("reverse" if reverse else "forward", rows, udp),)
+    there = [row for row in rows if row.role in ("TX-C", "RX-S")]
+    back = [row for row in rows if row.role in ("RX-C", "TX-S")]
+    every = (("forward", there, back), ("reverse", back, there))
+    return tuple(_flow(name, own, udp) for name, own, far in every if not _is_part_of(own, far))
 
 
 def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
@@ -142,18 +152,21 @@ def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
 
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     summary = set(filter(_is_summary, rows))
-    old = udp and not summary
-    if old:
-        summary = _old_udp_summary(rows)
+    old = _old_udp_summary(rows) if udp and not summary else set()
     lines = [(row, _parse_rest(row, udp)) for row in rows]
-    ends = [line for line in lines if line[0] in summary]
+    sent, received = _total(lines, SENDER), _total(lines, RECEIVER)
     if old:
-        sent = total_of(ends)
+        sent = total_of([line for line in lines if line[0] in old])
         received = arrived(sent, sent.lost, sent.datagrams)
-    else:
-        sent, received = _total(ends, SENDER), _total(ends, RECEIVER)
-    intervals = gather([line for line in lines if line[0] not in summary])
+    intervals = gather([line for line in lines if line[0] not in summary | old])
+    carried = any(one.bytes for one in intervals)
+    sent, received = (_known_size(one) if carried else one for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+
+
+def _known_size(total: Total) -> Total:
+    """Without the size of 0 that old servers print of what they did not count."""
+    return total if total.bytes else replace(total, bytes=None, rate=None)
 
 
 def _is_summary(row: Row) -> bool:

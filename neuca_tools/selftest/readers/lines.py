@@ -9,6 +9,7 @@ Amounts: "KBytes" are 1024 bytes, "Kbits" 1000 bits (units.c of both programs); 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import NamedTuple
@@ -20,26 +21,33 @@ LONGEST_LINE = 1000
 NO_RESULTS = "no results found"
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
-BASES = {"bits": 1000, "bytes": 1024}
-BITS = {"bits": 1, "bytes": 8}
+BASES = {"bit": 1000, "byte": 1024}
+BITS = {"bit": 1, "byte": 8}
 _AMOUNT = r"([\d.]{1,20})\s*([KMGT]?)"
+# iperf of ESP-IDF prints neither the stream nor the amount; tables are pasted without the stream.
 _ROW = re.compile(
-    r"\[\s*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?"
-    r"\s+(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
-    rf"\s+{_AMOUNT}(?P<unit>Bytes|bits)"
-    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)(?P<per>bits|Bytes)/sec(?P<rest>.*)",
+    r"(?:\[[\s*]*(?P<id>\d{1,9}|SUM)\](?:\[(?P<role>[TR]X-[CS])\])?\s|^[\s>#]{0,40})"
+    r"\s*(?P<start>[\d.]{1,12})\s*-\s*(?P<end>[\d.]{1,12})\s+sec"
+    r"(?:\s+(?P<size>[\d.]{1,20})\s*(?P<prefix>[KMGT]?)(?P<unit>Byte|bit)s?)?"
+    r"\s+(?P<rate>[\d.]{1,20})\s*(?P<scale>[KMGT]?)"
+    r"(?:(?P<per>bit|Byte)s?/s(?:ec)?|bps)\b(?P<rest>.*)",
     re.IGNORECASE,
 )
+# What tables and other languages write instead of a blank and of a decimal point.
+_BAR, _COMMA = re.compile(r"\|"), re.compile(r"(?<=\d),(?=\d)")
 _CONNECTED = re.compile(
     r"\[\s*(\d{1,9})\](?:\[[TR]X-[CS]\])?"
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-_COMMAND = re.compile(r"(?:^|[\s/#$])iperf3?(?:\.exe)? +(-.*)")
-# The long spelling of an option whose value counts here, and values attached as in "-P4".
+_COMMAND = re.compile(r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-.*)")
+# The long spelling of an option whose value counts here, values attached as in "-P4", and flags
+# that share a hyphen, of which the last may take a value.
 _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
+_LONG |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
 _ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
+_TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
 _MARKUP = re.compile(
@@ -85,6 +93,7 @@ class Words(NamedTuple):
     udp: bool = False
     reverse: bool = False
     sctp: bool = False
+    client: bool = False
     options: Optional[str] = None
 
 
@@ -102,7 +111,8 @@ class Text(NamedTuple):
 
 def parse(document: str) -> Text:
     every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
-    words = next(filter(None, map(parse_command, every)), Words())
+    commands = known(map(parse_command, every))
+    words = next((one for one in commands if one.client), next(iter(commands), Words()))
     # The same line again is a copy, such as the last one in a script's own summary.
     rows = list(dict.fromkeys(known(map(parse_row, every))))
     return Text(rows, known(map(parse_connection, every)), words)
@@ -134,20 +144,31 @@ def amount(digits: Optional[str], prefix: Optional[str], base: int) -> Optional[
 
 
 def parse_row(line: str) -> Optional[Row]:
-    found = _ROW.search(line)
+    if "sec" not in line:
+        return None
+    found = _ROW.search(line) or _ROW.search(_COMMA.sub(".", _BAR.sub(" ", line)))
     if found is None:
         return None
-    unit, per = found["unit"].casefold(), found["per"].casefold()
+    per = (found["per"] or "bit").casefold()
     start, end = floating(found["start"]), floating(found["end"])
-    size = amount(found[5], found[6], 1024)
-    rate = amount(found["rate"], found["scale"], BASES[per])
-    if start is None or end is None or size is None or rate is None:
+    rate = scaled(amount(found["rate"], found["scale"], BASES[per]), BITS[per])
+    if start is None or end is None or rate is None:
         return None
-    size, rate = size * BITS[unit] / 8, rate * BITS[per]
+    size = _size(found, rate * (end - start) / 8)
+    if size is None:
+        return None
     if not rate and size and end > start:
         rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
     rest = found["rest"].strip(_QUOTES)
-    return Row(found["id"].upper(), found["role"], start, end, size, rate, rest)
+    return Row((found["id"] or "1").upper(), found["role"], start, end, size, rate, rest)
+
+
+def _size(found: re.Match[str], by_rate: float) -> Optional[float]:
+    """Bytes as a row says; by its rate if it does not."""
+    if found["size"] is None:
+        return by_rate
+    unit = (found["unit"] or "byte").casefold()
+    return scaled(amount(found["size"], found["prefix"], 1024), BITS[unit] / 8)
 
 
 def parse_losses(rest: str) -> Optional[Rest]:
@@ -191,7 +212,7 @@ def parse_command(line: str) -> Optional[Words]:
     if options.get("-P", "").isdecimal() and len(options["-P"]) < 6:
         streams = int(options["-P"])
     return Words(
-        target=scaled(parse_rate(options.get("-b", "").partition("/")[0]), streams or 1),
+        target=scaled(_limit(options), streams or 1),
         duration=floating(options.get("-t")),
         streams=streams,
         buffer=parse_size(options.get("-w", "")),
@@ -199,8 +220,15 @@ def parse_command(line: str) -> Optional[Words]:
         udp="-u" in words,
         reverse="-R" in words,
         sctp="--sctp" in words,
+        client="-c" in words,
         options=found[1].strip(),
     )
+
+
+def _limit(options: Mapping[str, str]) -> Optional[float]:
+    """bit/s that each stream was limited to, by iperf or by the kernel's pacing."""
+    rate = options.get("-b", "").partition("/")[0]
+    return parse_rate(rate or options.get("--fq-rate", ""))
 
 
 def _separate(words: list[str]) -> list[str]:
@@ -208,9 +236,11 @@ def _separate(words: list[str]) -> list[str]:
     separate: list[str] = []
     for word in words:
         name, _, value = word.partition("=")
-        attached = _ATTACHED.fullmatch(word)
+        attached, together = _ATTACHED.fullmatch(word), _TOGETHER.fullmatch(word)
         if attached:
             separate += attached.groups()
+        elif together:
+            separate += [f"-{flag}" for flag in "".join(together.groups())]
         elif name in _LONG:
             separate += filter(None, (_LONG[name], value))
         else:

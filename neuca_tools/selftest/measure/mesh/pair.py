@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import Optional
 
@@ -55,11 +54,7 @@ def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
         return _failed(row, "wrong-interface", error)
     except OSError as error:
         return _failed(row, "unreachable", error)
-    macs: tuple[str, ...] = ()
-    if route.way.gateway is None and route.peer.version == 4:
-        with suppress(OSError):
-            macs = reach.answering(route.peer, route.source, route.device)
-    row = replace(row, macs=macs[:MOST_MACS])
+    row = replace(row, macs=_answering(route))
     try:
         helper = _connected(route, plan, secret)
     except AbsentError as error:
@@ -74,6 +69,16 @@ def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
         return _failed(row, "failed", error)
     finally:
         helper.close()
+
+
+def _answering(route: Route) -> tuple[str, ...]:
+    """The MACs that answer for the peer, of which there should be one; none beyond a gateway."""
+    if route.way.gateway is not None or route.peer.version != 4:
+        return ()
+    try:
+        return reach.answering(route.peer, route.source, route.device)[:MOST_MACS]
+    except OSError:
+        return ()
 
 
 def _failed(row: Row, word: str, error: Exception) -> Row:

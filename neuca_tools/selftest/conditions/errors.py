@@ -1,0 +1,123 @@
+"""D34 to D36, D38: what iperf said when it could not test."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.evidence import Reach
+from neuca_tools.selftest.evidence.printed import printed
+
+BUSY = re.compile(r"server is busy", re.IGNORECASE)
+NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
+CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
+NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
+OTHER_PROGRAM = re.compile(
+    r"make sure other side|protocol|unknown control message|unable to receive (parameters|cookie)"
+    r"|is not iperf3",
+    re.IGNORECASE,
+)
+
+
+def errors(session: Session) -> str:
+    """What iperf said about all runs that failed.
+
+    In a text with others that did not, these were attempts before something was put right.
+    """
+    runs = [one.run for one in session.evidence.phases if one.run]
+    if any(map(printed, session.looks)) and not all(run.error for run in runs):
+        return ""
+    return " | ".join(run.error for run in runs if run.error)
+
+
+def busy(session: Session) -> Optional[Hit]:
+    said = errors(session)
+    if session.evidence.reach.tcp != "busy" and not BUSY.search(said):
+        return None
+    return Hit(
+        1.0,
+        "the peer's iperf3 is busy with another test, or with one that never ended",
+        (fact("iperf3", said or "busy"),),
+        "try again later; a server for a single test: iperf3 -s -1 --idle-timeout 20",
+        "receiver",
+    )
+
+
+def other_program(session: Session) -> Optional[Hit]:
+    if session.evidence.reach.wrong_peer:
+        return Hit(
+            1.0,
+            "the host that responds at the peer's address is not the peer",
+            (fact("identity", "differs"),),
+            "check the address; look for a second host that has it (arping -D)",
+        )
+    said = errors(session)
+    if not OTHER_PROGRAM.search(said):
+        return _closed_at_once(session, said)
+    return Hit(
+        0.9,
+        "client and server do not speak the same protocol: one of them is iperf 2, or their "
+        "versions are too far apart",
+        (fact("iperf3", said),),
+        "install the same iperf3 on both ends",
+        "tool",
+    )
+
+
+def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
+    """Before iperf3 printed any connection of the test, of which nothing else is known."""
+    runs = [one.run for one in session.evidence.phases if one.run]
+    if not CLOSED.search(said) or session.evidence.reach != Reach():
+        return None
+    if any(run.connections or run.flows for run in runs):
+        return None
+    return Hit(
+        0.8,
+        "what listens on this port closed the connection before the test began: another program, "
+        "an iperf3 of another version, or a firewall in between",
+        (fact("iperf3", said),),
+        "check which program listens there (ss -ltnp), and the versions on both ends",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def no_such_congestion(session: Session) -> Optional[Hit]:
+    said = errors(session)
+    if not NO_CONGESTION.search(said):
+        return None
+    return Hit(
+        0.9,
+        "a host does not have the congestion control that was asked for (-C)",
+        (fact("iperf3", said),),
+        "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
+        "if the kernel has it",
+        "both",
+    )
+
+
+def refused_buffers(session: Session) -> Optional[Hit]:
+    """iperf3 ended because it did not get the buffers that were requested."""
+    said = errors(session)
+    if not NO_BUFFERS.search(said):
+        return None
+    return Hit(
+        0.9,
+        "a host did not grant the socket buffers that were asked for (-w)",
+        (fact("iperf3", said),),
+        "raise net.core.rmem_max and net.core.wmem_max on both ends, or test without -w: Linux "
+        "then sizes the buffers itself",
+        "both",
+    )
+
+
+ERRORS_SESSION = (
+    Rule("D34", "server busy", FAULT, busy),
+    Rule("D35", "unexpected peer", FAULT, other_program),
+    Rule("D38", "congestion control missing", FAULT, no_such_congestion),
+    Rule("D36", "buffers not applied", FAULT, refused_buffers),
+)
