@@ -2,9 +2,10 @@
 
 The library compiles up to six methods of each class when it is defined, and imports `inspect`. That
 took a third of the time of a command, which loads many classes and uses few. Here `__init__` is
-compiled when a class gets its first instance; the other methods are shared by all classes. Type
-checkers see the library, whose functions work on these classes too, as those here do on its own.
-The same goes for NamedTuple, of which the library compiles a method for each class, too.
+compiled when a class gets more than FEW instances, since compiling it takes as long as making about
+ten without it; the other methods are shared by all classes. Type checkers see the library, whose
+functions work on these classes too, as those here do on its own. The same goes for NamedTuple, of
+which the library compiles a method for each class, too.
 """
 
 # SPDX-License-Identifier: MIT
@@ -14,14 +15,15 @@ The same goes for NamedTuple, of which the library compiles a method for each cl
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Optional
 
-_ABSENT: Any = object()
+ABSENT: Any = object()
+FEW = 15  # instances
 _COMPARISONS = {name: getattr(operator, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")}
 
 
-class _Field:
+class Field:
     """How a field is made, shown and compared."""
 
     __slots__ = ("compare", "default", "factory", "metadata", "repr")
@@ -29,14 +31,18 @@ class _Field:
     def __init__(
         self,
         *,
-        default: Any = _ABSENT,
-        default_factory: Any = _ABSENT,
+        default: Any = ABSENT,
+        default_factory: Any = ABSENT,
         repr: bool = True,
         compare: bool = True,
         metadata: Optional[Mapping[Any, Any]] = None,
     ) -> None:
         self.default, self.factory = default, default_factory
         self.repr, self.compare, self.metadata = repr, compare, metadata
+
+    def default_value(self) -> Any:
+        """The default, made if there is a factory for it; ABSENT if there is neither."""
+        return self.default if self.factory is ABSENT else self.factory()
 
     def for_library(self) -> Any:
         """The same as the library has it."""
@@ -47,9 +53,9 @@ class _Field:
             "compare": self.compare,
             "metadata": self.metadata,
         }
-        if self.factory is not _ABSENT:
+        if self.factory is not ABSENT:
             return field(default_factory=self.factory, **same)
-        if self.default is not _ABSENT:
+        if self.default is not ABSENT:
             return field(default=self.default, **same)
         return field(**same)
 
@@ -75,7 +81,7 @@ def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool 
         "_dataclass_fields": fields,
         "_dataclass_compared": _getter([name for name, one in fields.items() if one.compare]),
         "__dataclass_fields__": _LibraryFields(),
-        **_methods(cls, frozen),
+        **_methods(cls, fields, frozen),
     }
     if order:
         changed.update({name: _ordered(compare) for name, compare in _COMPARISONS.items()})
@@ -84,20 +90,20 @@ def _dataclass(cls: Optional[type] = None, *, frozen: bool = False, order: bool 
     return cls
 
 
-def _fields_of(cls: type) -> dict[str, _Field]:
+def _fields_of(cls: type) -> dict[str, Field]:
     """The fields of the class and its bases. Their defaults become attributes of the class."""
-    found: dict[str, _Field] = {}
+    found: dict[str, Field] = {}
     for base in cls.__mro__[:0:-1]:
         found.update(base.__dict__.get("_dataclass_fields", {}))
     for name, annotation in cls.__dict__.get("__annotations__", {}).items():
         if annotation.startswith("ClassVar"):
             continue
-        value = cls.__dict__.get(name, _ABSENT)
-        if not isinstance(value, _Field):
-            found[name] = _Field(default=value)
+        value = cls.__dict__.get(name, ABSENT)
+        if not isinstance(value, Field):
+            found[name] = Field(default=value)
             continue
         found[name] = value
-        if value.default is _ABSENT:
+        if value.default is ABSENT:
             delattr(cls, name)
         else:
             setattr(cls, name, value.default)
@@ -109,12 +115,25 @@ def _getter(names: list[str]) -> Callable[[object], object]:
     return operator.attrgetter(*(names or ["__class__"]))
 
 
-def _methods(cls: type, frozen: bool) -> dict[str, Any]:
+def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, Any]:
     """Those that the class does not define itself."""
 
+    countdown = iter(range(FEW))
+
+    def default_of(name: str) -> Any:
+        return fields[name].default_value()
+
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
-        _complete(cls)
-        cls.__init__(self, *args, **keywords)  # type: ignore[misc]
+        values = None
+        if next(countdown, None) is not None:
+            values = _values(fields.keys(), default_of, args, keywords)
+        if values is None:
+            _complete(cls)
+            cls.__init__(self, *args, **keywords)  # type: ignore[misc]
+        else:
+            own = self.__dict__
+            for name, value in values.items():  # update() would unshare the keys
+                own[name] = value
 
     wanted: dict[str, Any] = {"__init__": __init__, "__repr__": _repr, "__eq__": _eq}
     methods = {name: method for name, method in wanted.items() if name not in cls.__dict__}
@@ -126,16 +145,34 @@ def _methods(cls: type, frozen: bool) -> dict[str, Any]:
     return methods
 
 
+def _values(
+    names: Collection[str],
+    default: Callable[[str], Any],
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+) -> Optional[dict[str, Any]]:
+    """The values of an instance, in the order of its fields; None if the arguments are wrong."""
+    values = dict(zip(names, args))
+    if len(args) > len(names) or not values.keys().isdisjoint(given):
+        return None
+    for name in names:
+        if name not in values:
+            values[name] = given[name] if name in given else default(name)
+            if values[name] is ABSENT:
+                return None
+    return values if values.keys() >= given.keys() else None
+
+
 def _complete(cls: Any) -> None:
-    """Compile the `__init__` of a class that is about to get its first instance."""
-    parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": _ABSENT}
+    """Compile the `__init__` of a class."""
+    parameters, lines, names = ["self"], ["_values = self.__dict__"], {"_absent": ABSENT}
     for name, one in cls._dataclass_fields.items():
         value = name
-        if one.factory is not _ABSENT:
+        if one.factory is not ABSENT:
             names[f"_make_{name}"] = one.factory
             parameters.append(f"{name}=_absent")
             value = f"_make_{name}() if {name} is _absent else {name}"
-        elif one.default is not _ABSENT:
+        elif one.default is not ABSENT:
             names[f"_default_{name}"] = one.default
             parameters.append(f"{name}=_default_{name}")
         else:
@@ -199,7 +236,7 @@ def _replace(value: Any, **changes: Any) -> Any:
     if len(kept) > len(fields):
         # A cached property is there as well, and may not be true of the copy.
         kept = {name: kept[name] for name in fields}
-    copy.__dict__.update(kept, **changes)
+    object.__setattr__(copy, "__dict__", {**kept, **changes})
     return copy
 
 
@@ -226,6 +263,12 @@ def field_names(cls: Any) -> tuple[str, ...]:
     return tuple(cls.__dataclass_fields__ if found is None else found)
 
 
+def fields_of(cls: Any) -> Mapping[str, Field]:
+    """The fields, by their names, of a dataclass of this module or an instance of one."""
+    found: Mapping[str, Field] = cls._dataclass_fields
+    return found
+
+
 def is_dataclass(value: object) -> bool:
     """Whether it is a dataclass, or an instance of one. Does not need the library for that."""
     cls = value if isinstance(value, type) else type(value)
@@ -243,9 +286,19 @@ class _TupleMaker(type):
         defaults = {field: given.pop(field) for field in fields if field in given}
         places = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
 
+        countdown = iter(range(FEW))
+
+        def default_of(name: str) -> Any:
+            return defaults.get(name, ABSENT)
+
         def __new__(made_of: Any, *args: Any, **keywords: Any) -> Any:
-            made.__new__ = _maker(fields, defaults)
-            return made.__new__(made_of, *args, **keywords)
+            values = None
+            if next(countdown, None) is not None:
+                values = _values(fields, default_of, args, keywords)
+            if values is None:
+                made.__new__ = _maker(fields, defaults)
+                return made.__new__(made_of, *args, **keywords)
+            return tuple.__new__(made_of, values.values())
 
         shared = {
             "__slots__": (),
@@ -316,5 +369,5 @@ if TYPE_CHECKING:
     from dataclasses import replace as replace
     from typing import NamedTuple as NamedTuple
 else:
-    dataclass, field, replace, asdict = _dataclass, _Field, _replace, _asdict
+    dataclass, field, replace, asdict = _dataclass, Field, _replace, _asdict
     NamedTuple = _NamedTuple()

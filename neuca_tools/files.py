@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -205,6 +204,8 @@ def locked(path: Path, patience: float) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path, patience: float) -> None:
+    import signal
+
     def give_up(*_: object) -> None:
         raise TimeoutError
 

@@ -1,8 +1,8 @@
 """The daemon: one selector over signals, netlink, udev and the worker's socket.
 
 Whatever could block runs in a child process. Asking the sources and making a pass is one job of a
-child, which also keeps pyroute2 out of the idle daemon. An event only plans a job, which starts
-after a short debounce and observes everything anew.
+child, which also keeps pyroute2 and the modules of a pass out of the idle daemon. An event only
+plans a job, which starts after a short debounce and observes everything anew.
 """
 
 # SPDX-License-Identifier: MIT
@@ -166,13 +166,19 @@ class Daemon:
             self._retire()
             self._plan_retry(Outcome(failed=1))
 
-    def _idle_worker(self) -> Worker:
+    def _prepare(self) -> None:
+        """Let a child load the modules of a pass while the events settle."""
+        if not self._busy() and not self._stopping:
+            with suppress(OSError):  # which is reported when the pass starts
+                self._idle_worker(ahead=True)
+
+    def _idle_worker(self, ahead: bool = False) -> Worker:
         """The waiting child, or a new one with the current configuration. Raises OSError."""
         self._plans.retire = None
         if self._worker and self._worker.config is not self.config:
             self._retire()
         if self._worker is None:
-            self._worker = Worker(self.config)
+            self._worker = Worker(self.config, ahead)
             self._selector.register(self._worker.fileno(), selectors.EVENT_READ, self._read_worker)
         return self._worker
 
@@ -325,6 +331,7 @@ class Daemon:
     def _dirty(self, patience: float) -> None:
         due = max(time.monotonic() + patience, self._plans.rested)
         self._plans.events = min(due, self._plans.events or due)
+        self._prepare()
 
     def _signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -75,6 +74,8 @@ def give_up(path: Path) -> None:
     words = _prepared(gone, request)
     if _is_dhclient(request):
         _unconfine()
+        import subprocess
+
         with suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 [*words[:1], "-r", *words[1:]], check=False, timeout=ENDS, env=_environment(gone)

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.agent.unused_volumes import LOCK, PATIENCE, keep_reason
 from neuca_tools.backends import hostid
-from neuca_tools.backends.blockdev import read_device, read_number
+from neuca_tools.backends.blockdev import read_device
 from neuca_tools.backends.mount import mount_privately
-from neuca_tools.dataclass import dataclass, replace
+from neuca_tools.dataclass import dataclass
 from neuca_tools.documents import platform
-from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
+from neuca_tools.errors import DocumentError, NeucaError, SourceError
 from neuca_tools.files import locked, write_files
 from neuca_tools.lazy import sha256
 from neuca_tools.model import machine
-from neuca_tools.model.volumes import Known, device_refusal, network_refusal, refusal
+from neuca_tools.model.volumes import SOURCES, Known, device_refusal, network_refusal, refusal
 from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
 from neuca_tools.sources.file import read_regular
 from neuca_tools.state import records
@@ -40,9 +41,7 @@ _OF_A_DRIVE = (
 )
 _MOST = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
-KINDS: Mapping[str, str] = {"configdrive": CONFIG_DRIVE, "nocloud": SEED}  # by their sources
-_LOCK = "drives.lock"
-_PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
+KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
     """
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
-    with locked(run_directory / _LOCK, _PATIENCE):
+    with locked(run_directory / LOCK, PATIENCE):
         kind, why = "", device_refusal(device)
         try:
             known = recorded(state, run_directory)
@@ -120,14 +119,14 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
             why = error.text
             raise
         finally:
-            _keep_reason(device.name, why, run_directory)
+            keep_reason(device.name, why, run_directory)
     return kind, why
 
 
 def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
-    with locked(run_directory / _LOCK, _PATIENCE):
+    with locked(run_directory / LOCK, PATIENCE):
         why = network_refusal(recorded(state, run_directory))
         if not why:
             store(volume, run_directory)
@@ -167,48 +166,6 @@ def _copy(run_directory: Path, kind: str) -> Optional[Volume]:
     with suppress(SourceError):
         return read_volume(run_directory / DRIVES / kind)
     return None
-
-
-def refused(run_directory: Path) -> list[str]:
-    """A line for each volume of this host that is not used."""
-    from neuca_tools.backends import udev
-
-    try:
-        return lines_of(udev.volumes(), run_directory)
-    except ObserveError as error:
-        return [f"volumes: {error.text}"]
-
-
-def lines_of(numbers: Iterable[str], run_directory: Path) -> list[str]:
-    """The lines for those of these block devices (`major:minor`) whose volume is not used."""
-    log = records.load_volumes(run_directory)
-    lines = []
-    for number in numbers:
-        with suppress(SourceError):  # it has disappeared meanwhile
-            device = read_number(number)
-            why = device_refusal(device) or log.refused.get(device.name, "")
-            if why:
-                lines.append(f'volume "{device.name}" is not used: {why}')
-    return sorted(lines)
-
-
-def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
-    """The lines that the last call did not have. Raises ApplyError."""
-    log = records.load_volumes(run_directory)
-    if tuple(lines) != log.reported:
-        with locked(run_directory / _LOCK, _PATIENCE):
-            now = records.load_volumes(run_directory)
-            records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
-    return [line for line in lines if line not in log.reported]
-
-
-def _keep_reason(name: str, why: str, run_directory: Path) -> None:
-    """Record why a volume is not used; an empty reason removes the record."""
-    log = records.load_volumes(run_directory)
-    reasons = {one: reason for one, reason in log.refused.items() if one != name}
-    if why:
-        reasons[name] = why
-    records.save_volumes(run_directory, replace(log, refused=reasons))
 
 
 def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent import drives, trial_file
+from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
@@ -21,6 +21,7 @@ from neuca_tools.files import locked, names_in, read_bytes, write_files
 from neuca_tools.log import log
 from neuca_tools.model import machine
 from neuca_tools.model.machine import Machine
+from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
@@ -73,15 +74,19 @@ def record_machine(config: Config, intake: Intake) -> None:
 
 def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> Machine:
     source = intake.stored.source if intake.stored and not intake.stale else ""
-    volume = drives.digest_in_force(source, config.run_directory)
     updated = machine.met(before, now, intake.instance)
+    if source not in VOLUME_SOURCES:
+        return updated
+    from neuca_tools.agent.drives import digest_in_force
+
+    volume = digest_in_force(source, config.run_directory)
     return replace(updated, volume=volume or updated.volume)
 
 
 def notes(config: Config) -> list[str]:
     """Notes for status: where the state of another machine is, and which volumes are not used."""
     place = config.state_directory / PLACE
-    lines = drives.refused(config.run_directory)
+    lines = unused_volumes.refused(config.run_directory)
     try:
         why = records.load_machine(config.state).set_aside
     except RecordError as error:

@@ -80,8 +80,8 @@ class Restore(Purpose):
     def shape(self, decision: Decision) -> Decision:
         """The original values as the desired state."""
         want = _originals(decision, self.sysctl_file)
-        resolution = replace(decision.resolution, removable=Owned())
-        return replace(decision, want=want, resolution=resolution)
+        difference = replace(decision.difference, want=want, owned=Owned())
+        return replace(decision, difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""

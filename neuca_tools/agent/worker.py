@@ -1,8 +1,9 @@
 """Jobs of the daemon, done in a child process: ask the sources, make a pass if needed, report.
 
 Unlike a thread, a child can be killed at its deadline, a crash of it costs a single job, and its
-memory is freed when it exits. After a pass it waits for further jobs for a while: a boot or a new
-NIC causes several in a row, and most of the time of a job is the import of pyroute2.
+memory is freed when it exits. The daemon loads only the modules of a poll without news; the child
+that makes a pass loads the others. After a pass it waits for further jobs for a while: a boot or a
+new NIC causes several in a row, and most of the time of a job is the loading of modules.
 """
 
 # SPDX-License-Identifier: MIT
@@ -16,24 +17,23 @@ import signal
 import socket
 import time
 from contextlib import suppress
-from typing import Callable, NoReturn, Optional
+from importlib import import_module
+from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
-from neuca_tools.agent import drives
+from neuca_tools.agent import unused_volumes
 from neuca_tools.agent.metadata_access import surroundings
-from neuca_tools.agent.reconcile import run_pass
-from neuca_tools.agent.status import status_now
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.guest import outcome as guest
 from neuca_tools.log import log
-from neuca_tools.model import messages
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
-from neuca_tools.status.judge import Report, Status
+
+if TYPE_CHECKING:
+    from neuca_tools.status.judge import Report, Status
 
 LARGEST_REPORT = 1 << 20  # bytes
 LIFETIME = 30.0  # seconds after which a child is not given another job
@@ -87,9 +87,12 @@ class Outcome:
 
 
 class Worker:
-    """A child that does one job at a time; its socket is readable when it has sent or exited."""
+    """A child that does one job at a time; its socket is readable when it has sent or exited.
 
-    def __init__(self, config: Config) -> None:
+    `ahead`: it loads the modules of a pass before it gets a job.
+    """
+
+    def __init__(self, config: Config, ahead: bool = False) -> None:
         self.config = config
         self.retires = time.monotonic() + LIFETIME
         self.deadline: Optional[float] = None  # of its current job; None: it waits for one
@@ -101,7 +104,7 @@ class Worker:
         self._child = os.fork()
         if self._child == 0:
             self._socket.close()
-            _child(config, jobs)
+            _child(config, jobs, ahead)
         jobs.close()
 
     def fileno(self) -> int:
@@ -170,7 +173,7 @@ def _outcome(said: bytes) -> Optional[Outcome]:
     return None
 
 
-def _child(config: Config, jobs: socket.socket) -> NoReturn:
+def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
     """The main loop of the child, which never returns. A job that raises ends the child."""
     status = 1
     try:
@@ -178,6 +181,8 @@ def _child(config: Config, jobs: socket.socket) -> NoReturn:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             # systemd signals the whole control group; the daemon decides when a child stops.
             signal.signal(number, signal.SIG_IGN)
+        if ahead:
+            import_module("neuca_tools.agent.reconcile")
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
@@ -209,6 +214,8 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     )
     if load_look(job.config.run_directory) == before:
         return outcome
+    from neuca_tools.agent.status import status_now
+
     return replace(outcome, text=_text(intake, status_now(job.config, intake)))
 
 
@@ -217,6 +224,9 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
 
     `asked` is how long the sources took, in seconds.
     """
+    from neuca_tools.agent.reconcile import run_pass
+    from neuca_tools.guest import outcome as guest
+
     outcome = Outcome(
         ran=True,
         sha256=intake.stored.sha256 if intake.stored else "",
@@ -246,6 +256,8 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
 
 def _log_end(report: Report, status: Status, asked: float) -> None:
     """One line for a pass that did something, or was the first."""
+    from neuca_tools.model import messages
+
     changed, failed, state = len(report.changed), len(report.problems), status.data["state"]
     fields = messages.fields(
         messages.PASS,
@@ -286,8 +298,8 @@ def _saves(config: Config) -> bool:
 
 def _report_volumes(config: Config) -> None:
     try:
-        lines = drives.refused(config.run_directory)
-        for line in drives.unreported(lines, config.run_directory):
+        lines = unused_volumes.refused(config.run_directory)
+        for line in unused_volumes.unreported(lines, config.run_directory):
             log.warning("%s", line)
     except NeucaError as error:
         log.warning("%s, ignoring", error.text)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.apply.observation import Observation
@@ -15,7 +16,7 @@ from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.model import Document, NetworkState, Record, World
+from neuca_tools.model import Document, NetworkState, Owned, Record, World
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -33,6 +34,32 @@ class Policies:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The present and the desired state, and the plan that leads from one to the other.
+
+    What is `owned` may be removed. The plan does not depend on the record of the decision.
+    """
+
+    have: NetworkState
+    want: NetworkState
+    owned: Owned
+    rename_while_up: bool
+
+    def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
+        """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
+        return self._whole if scope is None else self._planned(scope)
+
+    @cached_property
+    def _whole(self) -> tuple[Operation, ...]:
+        # Asked for twice in a pass: what there is to do, and for the status what is left to do.
+        return self._planned(None)
+
+    def _planned(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
+        live = self.rename_while_up
+        return plan(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
+
+
+@dataclass(frozen=True)
 class Decision:
     """The present state (`have`), the desired state (`want`), and the record without stale parts.
 
@@ -42,8 +69,15 @@ class Decision:
     world: World
     record: Record
     resolution: Resolution
-    have: NetworkState
-    want: NetworkState
+    difference: Difference
+
+    @property
+    def have(self) -> NetworkState:
+        return self.difference.have
+
+    @property
+    def want(self) -> NetworkState:
+        return self.difference.want
 
     @property
     def managers(self) -> Mapping[str, Mapping[str, str]]:
@@ -55,13 +89,7 @@ class Decision:
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
         """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""
-        return plan(
-            self.have,
-            self.want,
-            self.resolution.removable,
-            scope=scope,
-            rename_while_up=self.world.rename_while_up,
-        )
+        return self.difference.plan(scope)
 
     def _has_tables(self) -> bool:
         """Whether there are rules, routes of other tables or shadows, to keep or to remove."""
@@ -117,7 +145,8 @@ def decide(
     quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
-    return Decision(world, record, replace(resolution, removable=removable), have, want)
+    difference = Difference(have, want, removable, world.rename_while_up)
+    return Decision(world, record, resolution, difference)
 
 
 def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:

@@ -15,7 +15,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import routing, sysctl
 from neuca_tools.backends.netlink import Netlink
@@ -191,6 +190,8 @@ class GuardedWriter:
         self._netlink.set_txqueuelen(index, packets)
 
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
+        from neuca_tools.apply import device_io
+
         device_io.write(index, self._netlink.name_of(index), group, values)
 
     def set_up(self, index: int, up: bool) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.apply import device_io
 from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.observation import Earlier, Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
@@ -20,6 +19,7 @@ from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import names_in, read_bytes
 from neuca_tools.model import World
+from neuca_tools.model.device_settings import DeviceSettings
 
 NO_FILES: Mapping[str, Optional[bytes]] = {}
 
@@ -59,9 +59,7 @@ def look(
         world,
         settings={
             **known.settings,
-            **device_io.read(
-                world, {one: groups[one] for one in groups if one not in known.settings}
-            ),
+            **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
         },
         age=hostid.age() if ages else world.age,
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
@@ -76,6 +74,16 @@ def look(
     read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
     sysctls = {**tuning.facts.found, **known.sysctls, **read}
     return Observation(replace(world, sysctls=sysctls), tuning)
+
+
+def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[int, DeviceSettings]:
+    """The requested groups of device settings, by index. Raises ObserveError."""
+    if not groups:
+        return {}
+    # On most hosts nothing needs it, and the backends of all settings with it.
+    from neuca_tools.apply import device_io
+
+    return device_io.read(world, groups)
 
 
 def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> World:

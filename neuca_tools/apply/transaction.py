@@ -191,7 +191,8 @@ class Transaction:
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
-        self.store.save_record(intentions.record_intentions(self.decision.record, operations))
+        if operations:  # without any, the record is saved once, at the end
+            self.store.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 

@@ -11,7 +11,6 @@ as our helper, which becomes the client (`commands.dhcp_helper`).
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -36,12 +35,12 @@ _SYSTEMD, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _MANAGER = f"{_SYSTEMD}.Manager"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
-_ENABLED = (
-    "etc/systemd/system/*.wants/NetworkManager.service",
-    "etc/systemd/system/*.wants/systemd-networkd.service",
-    "run/systemd/system/*.wants/systemd-networkd.service",
-    "etc/rc[2-5].d/S*network-manager",
+_UNITS = (
+    ("etc/systemd/system", "NetworkManager.service"),
+    ("etc/systemd/system", "systemd-networkd.service"),
+    ("run/systemd/system", "systemd-networkd.service"),
 )
+_SCRIPT_PLACES = ("etc/rc2.d", "etc/rc3.d", "etc/rc4.d", "etc/rc5.d")
 
 
 def program(choice: str) -> str:
@@ -56,7 +55,24 @@ def program(choice: str) -> str:
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:
     """Whether a network manager is enabled, which may not run yet."""
-    return any(True for pattern in _ENABLED for _ in root.glob(pattern))
+    # Path.glob would compile a pattern for each place.
+    wants = (
+        root / place / name / unit
+        for place, unit in _UNITS
+        for name in _names_in(root / place)
+        if name.endswith(".wants")
+    )
+    scripts = (name for place in _SCRIPT_PLACES for name in _names_in(root / place))
+    return any(unit.exists() for unit in wants) or any(
+        name.startswith("S") and name.endswith("network-manager") for name in scripts
+    )
+
+
+def _names_in(directory: Path) -> list[str]:
+    """The names in a directory; none if it cannot be read."""
+    with suppress(ObserveError):
+        return names_in(directory)
+    return []
 
 
 def runs_units(run_directory: Path) -> bool:
@@ -187,6 +203,8 @@ class Clients:
         """End a client that is a plain process, without giving up its lease."""
         pid = self._process(label)
         if pid:
+            import signal
+
             end(pid, signal.SIGTERM, ENDS)
 
     def _process(self, label: str) -> int:

@@ -16,7 +16,8 @@ from typing import Optional
 from neuca_tools import __version__
 from neuca_tools.agent import trial_file
 from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
-from neuca_tools.commands.context import configuration, guarded, require_root
+from neuca_tools.commands.common import guarded, require_root
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.logs import to_journal
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.config import DEFAULT_PATH, Config
@@ -73,7 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _configure_guest(arguments, config)
     if not arguments.once:
         return _serve(config, Path(arguments.config or DEFAULT_PATH))
-    from neuca_tools.commands.change import apply_once
+    from neuca_tools.commands.apply import apply_once
 
     return apply_once(config)
 

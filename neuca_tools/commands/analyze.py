@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 
 from neuca_tools.backends.systemd import journal_entries
-from neuca_tools.commands.context import show
+from neuca_tools.commands.common import show
 from neuca_tools.errors import EXIT_OK
 from neuca_tools.status import timeline
 

@@ -1,4 +1,4 @@
-"""`neuca apply`, `release` and `revert`, which hold the same lock as the passes of the daemon."""
+"""`neuca release` and `revert`, which hold the same lock as the passes of the daemon."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any
 
-from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.release import (
     release,
@@ -19,21 +18,11 @@ from neuca_tools.agent.release import (
 )
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import (
-    LISTED,
-    configuration,
-    document,
-    log_level,
-    report_faults,
-    require_root,
-    show,
-    untold,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, log_level, require_root, show
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, UsageError
-from neuca_tools.guest import outcome
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, last_good
@@ -45,44 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     require_root(arguments.command)
     to_stderr(log_level(arguments))
-    commands = {"apply": _apply, "release": _release, "revert": _revert}
+    commands = {"release": _release, "revert": _revert}
     return commands[arguments.command](arguments, config)
-
-
-def apply_once(
-    config: Config, source: Optional[str] = None, *, as_json: bool = False, color: bool = False
-) -> int:
-    """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
-    check(config)
-    intake = document(config, source)
-    try:
-        report, status = run_pass(config, intake, start=True)
-    finally:
-        outcome.ask(config, intake)
-    code = report_faults(intake, config) or status.exit_code
-    left = untold(status.problems, intake, config)
-    lines = render.undone(left, status.names, color)
-    state, changed = status.data["state"], len(report.changed)
-    lines.append(render.applied(state, changed, status.problems, color))
-    show(render_json.apply_json(report, status), as_json, lambda _: "\n".join(lines))
-    return code
-
-
-def _apply(arguments: argparse.Namespace, config: Config) -> int:
-    if arguments.dry_run:
-        from neuca_tools.commands.look import plan
-
-        return plan(arguments, config)
-    if arguments.trial is not None:
-        from neuca_tools.commands.trial import apply_on_trial
-
-        if arguments.json:
-            raise ArgumentsError(
-                "apply: --try waits for confirmation, and cannot be combined with --json"
-            )
-        length, color = arguments.trial, uses_color(arguments)
-        return apply_on_trial(config, arguments.source, length, color)
-    return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))
 
 
 def _release(arguments: argparse.Namespace, config: Config) -> int:

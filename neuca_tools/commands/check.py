@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.commands.context import uses_color
+from neuca_tools.commands.common import uses_color
 from neuca_tools.documents.check import MAX_BYTES, Checked, check
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain

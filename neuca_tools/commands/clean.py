@@ -12,7 +12,8 @@ from typing import Callable, Union
 
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
-from neuca_tools.commands.context import configuration, require_root
+from neuca_tools.commands.common import require_root
+from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, ApplyError
 from neuca_tools.guest.users import Leaving

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent.metadata_access import surroundings
-from neuca_tools.commands.context import configuration, document, is_root, specs
+from neuca_tools.commands.common import is_root
+from neuca_tools.commands.context import configuration, document, specs
 from neuca_tools.config import Config
 from neuca_tools.documents import get
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, ArgumentsError, NeucaError

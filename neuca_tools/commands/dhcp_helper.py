@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.agent import dhcp_helper
+from neuca_tools.commands import collect_rarely
 from neuca_tools.errors import NeucaError
 
 
@@ -25,6 +26,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     A client whose script fails would decline the lease, and ask for another one at once.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:
+        collect_rarely()
     try:
         if given[:1] in (["run"], ["start"]) and len(given) == 2:
             dhcp_helper.become(Path(given[1]), is_plain=given[0] == "start")

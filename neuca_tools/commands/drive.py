@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from neuca_tools.agent.drives import copy_directory, copy_volume
-from neuca_tools.commands.context import configuration, require_root
+from neuca_tools.commands.common import require_root
+from neuca_tools.commands.context import configuration
 from neuca_tools.errors import EXIT_OK, NeucaError, SourceError
 
 NOT_USED = 77  # exit code for a volume of another instance; EX_NOPERM of sysexits.h

@@ -11,7 +11,8 @@ from pathlib import Path
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings
 from neuca_tools.commands.clean import KEPT
-from neuca_tools.commands.context import configuration, require_root
+from neuca_tools.commands.common import require_root
+from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_INVALID, EXIT_OK
 

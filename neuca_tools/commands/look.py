@@ -13,25 +13,17 @@ from pathlib import Path
 from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
-from neuca_tools.commands.context import (
-    LISTED,
-    configuration,
-    document,
-    report_faults,
-    show,
-    untold,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, show, uses_color
+from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, NeucaError, UsageError
 from neuca_tools.files import write_files
+from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.guest.supervisor import INSIDE
 from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, confirmed
-from neuca_tools.status import render, render_json
+from neuca_tools.status import render
 from neuca_tools.status.judge import Status, find_link
-from neuca_tools.status.prometheus import prometheus
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +46,8 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
             watch.wait(min(left, 1.0))
         status = _current_status(config)
     if arguments.prometheus:
+        from neuca_tools.status.prometheus import prometheus
+
         _metrics(arguments.prometheus, prometheus(status.data))
         return status.exit_code
     show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
@@ -91,11 +85,18 @@ def plan(arguments: argparse.Namespace, config: Config) -> int:
     operations, after = survey.plan(), expected(config, intake, survey)
     problems = untold(after.problems, intake, config)
     text = render.plan(operations, problems, after.names, color=uses_color(arguments))
-    show(render_json.plan_json(operations, after), arguments.json, lambda _: text)
+    data = {}
+    if arguments.json:
+        from neuca_tools.status.render_json import plan_json
+
+        data = plan_json(operations, after)
+    show(data, arguments.json, lambda _: text)
     return report_faults(intake, config) or after.exit_code
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:
+    from neuca_tools.status import render_json
+
     if arguments.stage == "document":
         intake = document(config, arguments.source)
         data = render_json.document_json(intake.document, intake.stored)
@@ -109,12 +110,14 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
 
 
 def _explain(arguments: argparse.Namespace, config: Config) -> int:
+    from neuca_tools.status.render_json import explanation
+
     intake, survey = _survey(arguments, config)
     key = find_link(arguments.link, survey.resolution, link_names(survey))
     if key is None:
         reason = "no interface here or in the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
-    data = render_json.explanation(key, survey.resolution, survey.have, survey.record)
+    data = explanation(key, survey.resolution, survey.have, survey.record)
     show(data, arguments.json, render.explain)
     return report_faults(intake, config)
 

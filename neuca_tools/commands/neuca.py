@@ -66,7 +66,7 @@ _ROWS = (
         "json strict format",
         "file",
     ),
-    ("apply", "change", "make one pass now and correct any drift", "json dry-run source try"),
+    ("apply", "apply", "make one pass now and correct any drift", "json dry-run source try"),
     ("confirm", "trial", "keep what apply --try has applied"),
     (
         "release",
@@ -249,7 +249,7 @@ def _run(words: list[str]) -> int:
         return _help(parsed.subject, parser)
     from importlib import import_module
 
-    from neuca_tools.commands.context import guarded
+    from neuca_tools.commands.common import guarded
 
     return guarded(import_module(f".{command.module}", __package__).run, parsed)
 

@@ -8,7 +8,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from neuca_tools.commands.context import configuration, require_root, show
+from neuca_tools.commands.common import require_root, show
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.data import stored_document
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK

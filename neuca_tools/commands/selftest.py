@@ -9,10 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from neuca_tools.commands import selftest_parsers as parsers
-from neuca_tools.commands.context import guarded
-from neuca_tools.commands.selftest_options import address_of
-from neuca_tools.documents.spelling import closest
-from neuca_tools.errors import UsageError
+from neuca_tools.commands.common import guarded
 
 
 def main(words: Sequence[str]) -> int:
@@ -30,7 +27,9 @@ def main(words: Sequence[str]) -> int:
             f'there is no command "{command}", and no host of that name can be resolved;'
             f' did you mean "{meant}"?'
         )
-    arguments = parsers.former_parser().parse_args(words)
+    from neuca_tools.commands.selftest_test_parsers import former_parser
+
+    arguments = former_parser().parse_args(words)
     if arguments.serve:
         from neuca_tools.commands.selftest_serve import serve
 
@@ -47,6 +46,10 @@ def _guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
 
 def _misspelt(word: str) -> str:
     """The subcommand that is meant by a word which is none, and no host; empty for a host."""
+    from neuca_tools.commands.selftest_options import address_of
+    from neuca_tools.documents.spelling import closest
+    from neuca_tools.errors import UsageError
+
     meant = closest(word, COMMANDS)
     if not meant or word.startswith("-") or {*word} & {*".:@"}:
         return ""
@@ -59,14 +62,16 @@ def _misspelt(word: str) -> str:
 
 def _run(words: Sequence[str]) -> int:
     from neuca_tools.commands.selftest_run import run
+    from neuca_tools.commands.selftest_test_parsers import run_parser
 
-    return _guarded(run, parsers.run_parser().parse_args(words))
+    return _guarded(run, run_parser().parse_args(words))
 
 
 def _serve(words: Sequence[str]) -> int:
     from neuca_tools.commands.selftest_serve import serve
+    from neuca_tools.commands.selftest_test_parsers import serve_parser
 
-    return _guarded(serve, parsers.serve_parser().parse_args(words))
+    return _guarded(serve, serve_parser().parse_args(words))
 
 
 def _explain(words: Sequence[str]) -> int:

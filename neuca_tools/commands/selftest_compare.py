@@ -8,7 +8,8 @@ import argparse
 from pathlib import Path
 from typing import Any, cast
 
-from neuca_tools.commands.context import configuration, uses_color
+from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_explain import content
 from neuca_tools.errors import ArgumentsError, SelftestError
 from neuca_tools.model.printable import document

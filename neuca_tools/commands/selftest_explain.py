@@ -8,22 +8,21 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.commands.context import uses_color
+from neuca_tools.commands.common import uses_color
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import LARGEST
 from neuca_tools.selftest.readers.documents import evidence_of
-from neuca_tools.selftest.report.nagios import nagios
-from neuca_tools.selftest.report.page import page
-from neuca_tools.selftest.report.prometheus import Test, prometheus
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.subject import subject, subject_line
 from neuca_tools.selftest.report.text import colored, text
+
+if TYPE_CHECKING:
+    from neuca_tools.selftest.report.prometheus import Test
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -34,6 +33,8 @@ def explain(arguments: argparse.Namespace) -> int:
         before = diagnose(evidence_of(content(arguments.before)))
     write_reports(arguments, [(evidence, diagnosis)], before)
     if arguments.nagios:
+        from neuca_tools.selftest.report.nagios import nagios
+
         print(nagios(diagnosis))
         return NAGIOS[diagnosis.exit_code]
     about = subject(evidence, arguments.file)
@@ -54,10 +55,17 @@ def write_reports(
     """
     files = {}
     if arguments.html:
+        from neuca_tools.selftest.report.page import page
+
         files[arguments.html] = page(*tests[0], before).encode()
     if arguments.prometheus:
+        from neuca_tools.selftest.report.prometheus import prometheus
+
         files[arguments.prometheus] = prometheus(tests).encode()
-    write_files(files)
+    if files:
+        from neuca_tools.files import write_files
+
+        write_files(files)
 
 
 def content(name: str) -> bytes:

@@ -10,18 +10,17 @@ import socket
 import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.commands.arguments import CONFIG, JSON, flag, value
+from neuca_tools.commands.arguments import CONFIG, flag, value
 from neuca_tools.commands.arguments import Options as Table
+from neuca_tools.commands.selftest_values import EXPECT_OPTION, rate, refused, seconds, whole
 from neuca_tools.config import Config
 from neuca_tools.config.options import TRUTH, listed
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.iperf.plans import PLANS, PORT, STEPS, Options
 from neuca_tools.selftest.measure.probes.broadcast import MOST
-from neuca_tools.selftest.readers.lines import parse_rate
 
 Value = TypeVar("Value")
 # The options of section [selftest].
@@ -32,55 +31,6 @@ LONGEST_SERVICE = 86400.0  # seconds
 
 
 # --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
-
-
-def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
-    return argparse.ArgumentTypeError(f'"{word}" is not {expected}')
-
-
-def rate(word: str) -> float:
-    """Parse a rate such as 5G; return bit/s."""
-    found = parse_rate(word)
-    if not found:
-        raise refused(word, "a rate such as 5G or 100M")
-    return found
-
-
-def _seconds(high: float) -> Callable[[str], float]:
-    def read(word: str) -> float:
-        try:
-            found = float(word)
-        except ValueError:
-            found = 0.0
-        if not 1 <= found <= high:
-            raise refused(word, f"a number of seconds from 1 to {high:g}")
-        return found
-
-    return read
-
-
-def milliseconds(word: str) -> float:
-    """Parse milliseconds; return seconds."""
-    try:
-        found = float(word)
-    except ValueError:
-        found = 0.0
-    if not 0 < found < 60_000:
-        raise refused(word, "a time in milliseconds")
-    return found / 1000
-
-
-def whole(what: str, low: int, high: int) -> Callable[[str], int]:
-    """A reader of integers from `low` (1 or more) to `high`."""
-
-    def read(word: str) -> int:
-        found = int(word) if word.isdecimal() and len(word) < 10 else 0
-        if not low <= found <= high:
-            raise refused(word, f"{what} from {low} to {high}")
-        return found
-
-    return read
-
 
 # The helper uses the two ports above that of iperf3.
 port_number = whole("a port", 1024, 65533)
@@ -112,22 +62,12 @@ def _boolean(word: str) -> bool:
 
 # --- Option tables -------------------------------------------------------------------------------
 
-EXPECT_OPTION: Table = {
-    "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
-}
-# --json and --nagios exclude each other.
-OUTPUT_OPTIONS: Table = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
-_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
-REPORT_OPTIONS: Table = {
-    "html": value("PATH", "also write the report to an HTML file", type=Path),
-    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
-}
 _PLANS = "about 20 seconds (quick), 2 minutes (standard, the default) or 4 minutes (full)"
 # Shared by a test of one path and by compare-paths.
 MEASURING_OPTIONS: Table = {
     **CONFIG,
     "plan": {"choices": sorted(PLANS), "help": f"how long to test: {_PLANS}"},
-    "time": value("SECONDS", "duration of each throughput test", type=_seconds(LONGEST)),
+    "time": value("SECONDS", "duration of each throughput test", type=seconds(LONGEST)),
     "port": value(
         "PORT", f"port of iperf3; the helper uses the next two (default: {PORT})", type=port_number
     ),
@@ -163,7 +103,7 @@ SERVE_OPTIONS: Table = {
     "for": value(
         *("SECONDS", "how long to serve (default: %(default)g)"),
         dest="period",
-        type=_seconds(LONGEST_SERVICE),
+        type=seconds(LONGEST_SERVICE),
         default=600.0,
     ),
     "address": value(
@@ -184,7 +124,7 @@ def options(arguments: argparse.Namespace, config: Config) -> Options:
     plan = PLANS[plan_name(arguments, config)]
     return Options(
         steps=_selected_steps(arguments, plan),
-        seconds=arguments.time or _configured(known, "time", _seconds(LONGEST)) or plan.seconds,
+        seconds=arguments.time or _configured(known, "time", seconds(LONGEST)) or plan.seconds,
         parallel=arguments.parallel or plan.parallel,
         round_trips=plan.round_trips,
         port=port(arguments, config),

@@ -14,17 +14,13 @@ from neuca_tools.commands.arguments import (
     Options,
     add_options,
     add_output_options,
-    flag,
     value,
 )
 from neuca_tools.commands.parsers import Formatter, Parser
-from neuca_tools.commands.selftest_options import (
+from neuca_tools.commands.selftest_values import (
     EXPECT_OPTION,
-    MEASURING_OPTIONS,
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
-    RUN_OPTIONS,
-    SERVE_OPTIONS,
     milliseconds,
     whole,
 )
@@ -129,90 +125,35 @@ def misspelt_parser() -> argparse.ArgumentParser:
     return Parser(prog=PROGRAM, usage=_USAGE)
 
 
-class _Former(Parser):
-    def format_help(self) -> str:
-        return overview().format_help()
-
-
-def former_parser() -> argparse.ArgumentParser:
-    """The parser of `neuca-selftest PEER…` and `neuca-selftest --serve`, without a subcommand."""
-    parser = _Former(prog=PROGRAM, usage=f"{PROGRAM} [run] [OPTION ...] [PEER ...]")
-    parser.add_argument("peers", nargs="*")
-    serve = {"serve": flag("serve tests to peers for a limited time")}
-    _add_grouped(
-        parser,
-        {**MEASURING_OPTIONS, **RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS, **serve},
-        SERVE_OPTIONS,
-    )
-    return parser
-
-
-def run_parser() -> argparse.ArgumentParser:
-    parser = _parser("run")
-    parser.add_argument("peers", metavar="PEER", nargs="*", help="the host to test against")
-    _add_grouped(parser, MEASURING_OPTIONS, RUN_OPTIONS, OUTPUT_OPTIONS, REPORT_OPTIONS)
-    return parser
-
-
-def serve_parser() -> argparse.ArgumentParser:
-    parser = _parser("serve")
-    shared = {**MEASURING_OPTIONS, **RUN_OPTIONS}
-    names = ("config", "port", "secret-file", "netns", "container")
-    interface = value(
-        "NAME", "serve at the addresses of this interface, even of the management NIC"
-    )
-    _add_grouped(
-        parser, {name: shared[name] for name in names}, {"interface": interface}, SERVE_OPTIONS
-    )
-    parser.set_defaults(peers=[])
-    return parser
-
-
 def explain_parser() -> argparse.ArgumentParser:
-    parser = _parser("explain")
+    parser = parser_of("explain")
     parser.add_argument("file", **value("FILE", "the file to read, - for standard input"))
     rtt = "round-trip time of the idle path in milliseconds"
     own = {
         "rtt": value("MS", rtt, type=milliseconds),
         "before": value("FILE", "also show this earlier run in the HTML report"),
     }
-    _add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, own)
+    add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, own)
     return parser
 
 
 def compare_parser() -> argparse.ArgumentParser:
-    parser = _parser("compare")
+    parser = parser_of("compare")
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
     parser.set_defaults(usage=parser.format_usage)
-    _add_grouped(parser, CONFIG, JSON)
+    add_grouped(parser, CONFIG, JSON)
     return parser
 
 
 def history_parser() -> argparse.ArgumentParser:
-    parser = _parser("history")
+    parser = parser_of("history")
     own = {
         "peer": value("ADDRESS", "list the tests of this peer only"),
         "last": value("NUMBER", "list the last tests only", type=whole("a number", 1, 10**6)),
     }
-    _add_grouped(parser, own, JSON, CONFIG)
+    add_grouped(parser, own, JSON, CONFIG)
     return parser
-
-
-def paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
-    """`path` is the positional argument, `rounds` the option that only compare-paths has."""
-    parser = _parser("compare-paths")
-    for name, keywords in path.items():
-        parser.add_argument(name, nargs="+", **keywords)
-    _add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
-    parser.set_defaults(usage=parser.format_usage)
-    parser.set_defaults(at_boot=False, label=None, interface=None)
-    return parser
-
-
-def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of a command whose options are defined elsewhere."""
-    return _parser(name)
 
 
 class _Formatter(Formatter):
@@ -224,7 +165,8 @@ class _Formatter(Formatter):
         return super()._fill_text(text, width, indent)
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of a command, without its options."""
     text = TEXTS[name]
     return Parser(
         prog=f"{PROGRAM} {name}",
@@ -234,7 +176,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     )
 
 
-def _add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
+def add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
     """Add the options of `tables`, each to its group; --json and --nagios exclude each other."""
     options = dict(ChainMap(*map(dict, reversed(tables))))
     for title, names in GROUPS:

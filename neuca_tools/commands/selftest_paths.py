@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Optional
 
-from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.arguments import value
-from neuca_tools.commands.context import configuration, uses_color
+from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number, whole
+from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
+from neuca_tools.commands.selftest_test_parsers import compare_paths_parser
+from neuca_tools.commands.selftest_values import whole
 from neuca_tools.config import Config
 from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ArgumentsError
@@ -54,7 +56,7 @@ def paths_parser() -> argparse.ArgumentParser:
     path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
     text = "number of tests of each path (default: %(default)d)"
     rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
-    return parsers.paths_parser({"paths": path}, {"rounds": rounds})
+    return compare_paths_parser({"paths": path}, {"rounds": rounds})
 
 
 def run_paths(arguments: argparse.Namespace) -> int:

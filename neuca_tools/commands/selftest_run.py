@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from typing import Optional
 
 from neuca_tools.backends.hostid import boot_id
-from neuca_tools.commands.context import configuration, is_root, uses_color
+from neuca_tools.commands.common import is_root, uses_color
+from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name

@@ -15,13 +15,8 @@ from typing import NoReturn, Optional
 
 from neuca_tools.agent import trial
 from neuca_tools.agent.first_boot import check
-from neuca_tools.commands.context import (
-    configuration,
-    document,
-    report_faults,
-    require_root,
-    untold,
-)
+from neuca_tools.commands.common import require_root
+from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
 from neuca_tools.state.active_document import Intake

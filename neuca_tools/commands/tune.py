@@ -14,16 +14,8 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import restored, settings, show_changed, show_planned
-from neuca_tools.commands.context import (
-    LISTED,
-    configuration,
-    document,
-    log_level,
-    report_faults,
-    require_root,
-    show,
-    uses_color,
-)
+from neuca_tools.commands.common import LISTED, log_level, require_root, show, uses_color
+from neuca_tools.commands.context import configuration, document, report_faults
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config

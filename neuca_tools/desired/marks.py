@@ -249,9 +249,9 @@ def _comment(text: str) -> str:
     some readers.
     """
     line = " ".join(text.split())
-    return "".join(char if char.isprintable() else "?" for char in line)[:_LONGEST_CONFIG].rstrip(
-        "\\ "
-    )
+    if not line.isprintable():
+        line = "".join(char if char.isprintable() else "?" for char in line)
+    return line[:_LONGEST_CONFIG].rstrip("\\ ")
 
 
 def _text(lines: Iterable[str]) -> bytes:

@@ -15,6 +15,9 @@ State = Literal["ok", "pending", "refused", "failed"]
 # The state of a feature is the first of these that one of its findings has.
 STATES: tuple[State, ...] = ("failed", "refused", "pending", "ok")
 
+# In the environment of scripts: `neuca status` in a script must not wait for that script.
+INSIDE = "NEUCA_SCRIPT"
+
 
 @dataclass(frozen=True)
 class Finding:

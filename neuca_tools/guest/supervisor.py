@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked, make_directory, write_files
+from neuca_tools.guest.base import INSIDE
 from neuca_tools.state.store import content_of, read
 
 if TYPE_CHECKING:
     import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Set in the environment of scripts: `neuca status` in a script must not wait for that script.
-INSIDE = "NEUCA_SCRIPT"
 ENVIRONMENT = {
     INSIDE: "1",
     "PATH": PATH,

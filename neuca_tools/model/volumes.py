@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.lazy import pattern
 
+SOURCES = ("configdrive", "nocloud")  # that read a volume
 # Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
 # scsi_transport_fc, and the host adapter of SRP (drivers/infiniband/ulp/srp).
 REMOTE_CLASSES: Mapping[str, str] = {

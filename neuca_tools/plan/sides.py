@@ -82,8 +82,9 @@ class Sides:
 
         A link that is asked for nowhere stays in one whose members are not all known.
         """
-        before = self.have.links.get(key, _no_link(key)).master
-        after = self.wanted(key).master
+        observed, asked = self.have.links.get(key), self.want.links.get(key)
+        before = observed.master if observed else None
+        after = asked.master if asked else None
         if before is None or before in self.gone:
             return before
         if before == after:

@@ -35,6 +35,18 @@ def loaded(guest, module, *words):
     return set(done.err.splitlines()[-1].split())
 
 
+POLL = """import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from neuca_tools.agent.worker import Job, work
+from neuca_tools.config import load
+from neuca_tools.state.active_document import last_good
+config = load(Path(sys.argv[2]))
+work(Job(config, fetch=True, sha256=last_good(config.state).stored.sha256))
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
 @pytest.fixture
 def configured(lab):
     lab.management()
@@ -54,3 +66,13 @@ def test_a_pass_over_nics_needs_no_library(configured):
 def test_what_only_reads_needs_no_library(configured, words):
     configured.once()
     assert loaded(configured, "neuca", *words.split()) & (LIBRARIES | SLOW) == set()
+
+
+def test_a_poll_without_news_loads_no_module_of_a_pass(configured):
+    """The daemon has what a poll needs, and its child loads nothing more for it."""
+    configured.once()
+    words = (sys.executable, "-B", "-c", POLL, str(ROOT), str(configured.config_file))
+    found = set(configured.run(*words).err.splitlines()[-1].split())
+    packages = {one.split(".")[1] for one in found if one.startswith("neuca_tools.")}
+    assert packages & {"apply", "guest", "plan", "status"} == set()
+    assert "neuca_tools.agent.reconcile" not in found

@@ -24,7 +24,7 @@ CAPABILITY = bytes.fromhex("0100000200040000000000000000000000000000")  # cap_ne
 CAPTURE = """
 import signal, subprocess, sys
 from pathlib import Path
-from neuca_tools.commands import context, image
+from neuca_tools.commands import common, image
 from neuca_tools.config import load
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,7 +32,7 @@ root, destination = Path(sys.argv[1]), Path(sys.argv[2])
 subprocess.run(["mount", "-t", "tmpfs", "none", root / "mnt"], check=True)
 (root / "mnt" / "foreign").write_text("of another file system")
 config = load(root / "etc/neuca/config")
-sys.exit(context.guarded(lambda _: image.capture(config, root, destination), None))
+sys.exit(common.guarded(lambda _: image.capture(config, root, destination), None))
 """
 MOVED = """[runtime]
 state-directory = {0}/var/lib/neuca

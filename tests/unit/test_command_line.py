@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.commands import agent
-from neuca_tools.commands.context import uses_color
+from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
 
 

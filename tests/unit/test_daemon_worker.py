@@ -79,6 +79,30 @@ def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
     assert daemon._plans.retry is not None
 
 
+def test_a_child_loads_the_modules_of_a_pass_while_the_events_settle(daemon, monkeypatch):
+    made = []
+
+    class Recorded(Worker):
+        def __init__(self, config, ahead=False):
+            made.append(ahead)
+            super().__init__(config, ahead)
+
+    monkeypatch.setattr("neuca_tools.agent.daemon.Worker", Recorded)
+    daemon._dirty(0.1)
+    daemon._dirty(0.1)
+    prepared = daemon._worker
+    assert (made, daemon._busy(), daemon._plans.retire) == ([True], False, None)
+    daemon._begin(Job(daemon.config))
+    assert (daemon._worker, daemon._busy(), made) == (prepared, True, [True])
+
+
+def test_no_child_is_made_for_an_event_during_a_job(daemon):
+    daemon._begin(Job(daemon.config))
+    busy = daemon._worker
+    daemon._dirty(0.1)
+    assert daemon._worker is busy
+
+
 @pytest.mark.parametrize(
     ("outcome", "again"),
     [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 import typing
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
@@ -61,18 +62,23 @@ def made(library):
     return {one.__name__: one for one in (Base, Derived, Ordered, Open, Own, Empty)}
 
 
-BOTH = [made(dataclasses), made(ours)]
+def compiled(make):
+    """Classes of ours whose constructors are compiled for the first instance."""
+    few, ours.FEW = ours.FEW, 0
+    try:
+        return make()
+    finally:
+        ours.FEW = few
 
 
-def of_both(function):
-    """What it makes of the library's classes and of ours."""
-    return tuple(function(classes, library) for classes, library in zip(BOTH, (dataclasses, ours)))
+BOTH = [made(dataclasses), made(ours), compiled(lambda: made(ours))]
 
 
 def same(function):
-    library, mine = of_both(function)
-    assert mine == library
-    return mine
+    """What it makes of the library's classes and of ours is the same."""
+    libraries = (dataclasses, ours, ours)
+    first, *others = (function(classes, library) for classes, library in zip(BOTH, libraries))
+    assert others == [first, first]
 
 
 def test_instances_are_shown_compared_and_hashed_alike():
@@ -106,6 +112,7 @@ def test_every_instance_has_a_default_of_its_own():
 
 def test_copies_and_dictionaries():
     same(lambda known, lib: repr(lib.replace(known["Derived"]("a", secret="s"), name="b")))
+    same(lambda known, _: list(vars(known["Derived"](secret="s", name="b", size=1))))
 
     def nested(known):
         parts = [known["Base"]("a"), {"k": (known["Base"]("b"),)}, Pair(1, [2])]
@@ -130,14 +137,52 @@ def test_a_frozen_instance_cannot_be_changed(change):
             delattr(one, change)
 
 
-@pytest.mark.parametrize("words", [(), ("a", 1, {}, "", "too many")])
-def test_wrong_arguments_raise_the_same_error(words):
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ((), {}),
+        ((), {"size": 1}),
+        (("a", 1, {}, "", "too many"), {}),
+        (("a",), {"other": 1}),
+        (("a",), {"name": "b"}),
+        (("a",), {"self": 1}),
+    ],
+)
+def test_wrong_arguments_raise_the_same_error(words, given):
     texts = []
     for classes in BOTH:
         with pytest.raises(TypeError) as caught:
-            classes["Derived"](*words)
+            classes["Derived"](*words, **given)
         texts.append(str(caught.value))
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1] == texts[2]
+
+
+def test_instances_are_no_larger_than_those_of_the_library():
+    def size(classes, number):
+        made = [classes["Derived"]("a", number) for _ in range(number)]
+        return max(sys.getsizeof(vars(one)) for one in made)
+
+    for few in (1, ours.FEW + 5):
+        assert len({size(made(module), few) for module in (dataclasses, ours)}) == 1
+
+
+@pytest.mark.parametrize("number", [1, ours.FEW, ours.FEW + 1, ours.FEW + 2])
+@pytest.mark.parametrize("tuples_too", [False, True])
+def test_only_a_class_of_many_instances_has_its_constructor_compiled(number, tuples_too):
+    make = tuples(ours.NamedTuple) if tuples_too else made(ours)["Derived"]
+    counted = []
+
+    def count(_, event, function):
+        if event == "c_call" and function is exec:
+            counted.append(function)
+
+    sys.setprofile(count)
+    try:
+        for _ in range(number):
+            make(1)
+    finally:
+        sys.setprofile(None)
+    assert len(counted) == (number > ours.FEW)
 
 
 def test_the_functions_of_the_library_work_on_ours():
@@ -194,6 +239,7 @@ def tuples(base):
 
 
 OURS, THEIRS = tuples(ours.NamedTuple), tuples(typing.NamedTuple)
+COMPILED = compiled(lambda: tuples(ours.NamedTuple))
 
 
 def said_of(made):
@@ -211,7 +257,7 @@ def said_of(made):
 
 
 def test_our_tuples_are_like_those_of_the_library():
-    assert said_of(OURS) == said_of(THEIRS)
+    assert said_of(OURS) == said_of(THEIRS) == said_of(COMPILED)
 
 
 def test_a_tuple_of_a_subclass_is_one_of_the_subclass():
@@ -237,8 +283,8 @@ def test_a_tuple_of_a_subclass_is_one_of_the_subclass():
 )
 def test_what_a_tuple_of_the_library_refuses_ours_refuses(wrong):
     raised = []
-    for made in (THEIRS, OURS):
+    for made in (THEIRS, OURS, COMPILED):
         with pytest.raises((TypeError, ValueError, AttributeError)) as error:
             wrong(made)
         raised.append(error.type)
-    assert raised[0] is raised[1]
+    assert raised[0] is raised[1] is raised[2]

@@ -17,12 +17,11 @@ from neuca_tools.agent import drives
 from neuca_tools.agent.drives import (
     copy_directory,
     digest_in_force,
-    lines_of,
     read_volume,
     recorded,
     store,
-    unreported,
 )
+from neuca_tools.agent.unused_volumes import lines_of, unreported
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.files import locked
@@ -153,7 +152,7 @@ def test_a_link_to_itself_is_refused(tmp_path):
 
 def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
     volume = fill(tmp_path / "volume", SEED)
-    monkeypatch.setattr(drives, "_PATIENCE", 0.1)
+    monkeypatch.setattr(drives, "PATIENCE", 0.1)
     copy(volume, tmp_path / "run")
     held = os.fork()
     if held == 0:

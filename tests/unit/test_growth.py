@@ -17,6 +17,7 @@ from kernel import refuse
 from worlds import Agent, machine, nic
 
 import neuca_tools
+from neuca_tools.dataclass import FEW
 from neuca_tools.documents import parse
 from neuca_tools.state.records import load_record, save_record
 
@@ -94,6 +95,16 @@ def costs(directory, links, addresses):
     found["poll"], changed = calls(host.look_and_plan)
     assert (operations, changed) == ((), ())
     return found
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled(tmp_path_factory):
+    """Let no class be among those of few instances, whose constructors make more calls."""
+    directory = tmp_path_factory.mktemp("compiled")
+    for _ in range(FEW + 1):
+        costs(directory, 1, 1)
+        for kernel_of in (refusing, forgetful):
+            failing(directory, 1, kernel_of)
 
 
 def assert_even(sizes, found):

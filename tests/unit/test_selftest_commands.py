@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.commands import selftest_parsers as parsers
+from neuca_tools.commands import selftest_test_parsers as measuring
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_mesh import mesh_parser
 from neuca_tools.commands.selftest_paths import paths_parser
@@ -21,8 +22,8 @@ from neuca_tools.selftest.measure import program
 ROOT = Path(__file__).parents[2]
 COMPLETION = ROOT / "packaging" / "completion" / "neuca-selftest"
 PARSERS = {
-    "run": parsers.run_parser,
-    "serve": parsers.serve_parser,
+    "run": measuring.run_parser,
+    "serve": measuring.serve_parser,
     "explain": parsers.explain_parser,
     "compare": parsers.compare_parser,
     "history": parsers.history_parser,
@@ -76,7 +77,9 @@ def spellings(text):
 
 @spellings(FORMER_TESTS)
 def test_a_former_spelling_of_a_test_means_run(words):
-    former, run = (vars(one().parse_args(words)) for one in (parsers.former_parser, PARSERS["run"]))
+    former, run = (
+        vars(one().parse_args(words)) for one in (measuring.former_parser, PARSERS["run"])
+    )
     assert former.pop("serve") is False
     assert {name: former[name] for name in run} == run
     assert {name: former[name] for name in former.keys() - run.keys()} == {
@@ -88,14 +91,16 @@ def test_a_former_spelling_of_a_test_means_run(words):
 
 @spellings(FORMER_SERVICES)
 def test_a_former_spelling_of_a_service_means_serve(words):
-    former = vars(parsers.former_parser().parse_args(words))
-    served = vars(parsers.serve_parser().parse_args([word for word in words if word != "--serve"]))
+    former = vars(measuring.former_parser().parse_args(words))
+    served = vars(
+        measuring.serve_parser().parse_args([word for word in words if word != "--serve"])
+    )
     assert former["serve"] is True
     assert {name: former[name] for name in served} == served
 
 
 def test_no_former_option_is_gone():
-    known = [name for one in parsers.former_parser()._actions for name in one.option_strings]
+    known = [name for one in measuring.former_parser()._actions for name in one.option_strings]
     assert set(FORMER_OPTIONS) <= set(known)
 
 
@@ -208,7 +213,7 @@ def test_a_wrong_word_gets_the_usage_of_its_own_command(capsys, words, usage, me
 
 
 def test_a_peer_with_the_name_of_a_command_can_be_tested():
-    assert parsers.run_parser().parse_args(["serve"]).peers == ["serve"]
+    assert measuring.run_parser().parse_args(["serve"]).peers == ["serve"]
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--plan", "quick", "--help"]], ids=" ".join)

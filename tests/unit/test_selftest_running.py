@@ -11,7 +11,7 @@ import pytest
 
 from neuca_tools.commands.selftest_agent import Outlook, wanted
 from neuca_tools.commands.selftest_options import literal, options, peers, secret
-from neuca_tools.commands.selftest_parsers import run_parser
+from neuca_tools.commands.selftest_test_parsers import run_parser
 from neuca_tools.config import Config
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Roles

@@ -86,7 +86,7 @@ def nic(text: str) -> str:
     A GUID can be given by itself, or as the end of an IPoIB address or client identifier.
     """
     lower = text.strip().lower()
-    if not _GUID.fullmatch(lower):
+    if _MAC.fullmatch(lower) or not _GUID.fullmatch(lower):
         return mac(text)
     digits = re.sub("0x|[:-]", "", lower)[-16:]
     if digits in ("0" * 16, "f" * 16):

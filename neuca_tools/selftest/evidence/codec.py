@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from neuca_tools.dataclass import is_dataclass
+from neuca_tools.dataclass import ABSENT, Field, fields_of, is_dataclass
 from neuca_tools.errors import SelftestError
-
-if TYPE_CHECKING:
-    from dataclasses import Field
 
 T = TypeVar("T")
 NAMES = {
@@ -31,12 +29,11 @@ INTERNAL = {"internal": True}
 
 def encode(value: object) -> object:
     """Plain JSON. Fields that have their default value, or are marked INTERNAL, are left out."""
-    # Loading this module takes as long as starting Python; most commands encode nothing.
-    from dataclasses import fields
-
     if is_dataclass(value) and not isinstance(value, type):
-        known = [(one, getattr(value, one.name)) for one in fields(cast(Any, value))]
-        return {one.name: encode(content) for one, content in known if _is_written(one, content)}
+        known = [(name, one, getattr(value, name)) for name, one in fields_of(value).items()]
+        return {
+            name: encode(content) for name, one, content in known if _is_written(name, one, content)
+        }
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
@@ -44,18 +41,10 @@ def encode(value: object) -> object:
     return value
 
 
-def _is_written(one: Field[Any], value: object) -> bool:
+def _is_written(name: str, one: Field, value: object) -> bool:
     if one.metadata == INTERNAL:
         return False
-    return one.name == "version" or value != _default(one)
-
-
-def _default(one: Field[Any]) -> object:
-    from dataclasses import MISSING
-
-    if one.default_factory is not MISSING:
-        return one.default_factory()
-    return one.default
+    return name == "version" or value != one.default_value()
 
 
 def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:
@@ -72,6 +61,10 @@ def decode(kind: type[T], data: object, version: int, what: str = "evidence") ->
 
 
 def _decode(kind: object, data: object, path: str) -> object:
+    if isinstance(kind, type) and get_origin(kind) is None:
+        if kind in NAMES:
+            return _simple(kind, data, path)
+        return _object(kind, _checked(dict, data, path), path)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Union:
         if data is None:
@@ -80,25 +73,27 @@ def _decode(kind: object, data: object, path: str) -> object:
     if origin is tuple:
         items = enumerate(_checked(list, data, path)[:MOST_ITEMS])
         return tuple(_decode(inner[0], one, f"{path}[{place}]") for place, one in items)
-    if origin is not None:  # a Mapping with text for keys
-        content = _checked(dict, data, path)
-        return {key: _decode(inner[1], one, f"{path}.{key}") for key, one in content.items()}
-    if is_dataclass(kind):
-        return _object(cast(Any, kind), _checked(dict, data, path), path)
-    return _simple(cast(type, kind), data, path)
+    # A Mapping with text for keys.
+    content = _checked(dict, data, path)
+    return {key: _decode(inner[1], one, f"{path}.{key}") for key, one in content.items()}
 
 
 def _object(kind: type[T], data: dict[str, object], path: str) -> T:
     """Unknown keys are those of a later version, and ignored."""
-    from dataclasses import MISSING, fields
-
-    hints = get_type_hints(kind)
-    parts = fields(cast(Any, kind))
-    missing = [one.name for one in parts if one.name not in data and _default(one) is MISSING]
+    hints, required = _format_of(cast(Any, kind))
+    missing = [name for name in required if name not in data]
     if missing:
         raise SelftestError(f'{_reading(path)}: {path} has no "{missing[0]}"')
-    known = [one.name for one in parts if one.name in data]
+    known = [name for name in hints if name in data]
     return kind(**{name: _decode(hints[name], data[name], f"{path}.{name}") for name in known})
+
+
+@cache
+def _format_of(kind: type) -> tuple[dict[str, object], list[str]]:
+    """The type of each field of a dataclass, and the names of those without a default."""
+    hints, fields = get_type_hints(kind), fields_of(kind)
+    required = [name for name, one in fields.items() if one.default_value() is ABSENT]
+    return {name: hints[name] for name in fields}, required
 
 
 def _simple(kind: type, data: object, path: str) -> object:

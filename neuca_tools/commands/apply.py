@@ -1,0 +1,66 @@
+"""`neuca apply`, which holds the same lock as the passes of the daemon, and `neucad --once`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+from typing import Optional
+
+from neuca_tools.agent.first_boot import check
+from neuca_tools.agent.reconcile import run_pass
+from neuca_tools.commands.common import log_level, require_root, show, uses_color
+from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.logs import to_stderr
+from neuca_tools.config import Config
+from neuca_tools.errors import ArgumentsError
+from neuca_tools.guest import outcome
+from neuca_tools.status import render
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    require_root("apply")
+    to_stderr(log_level(arguments))
+    return _apply(arguments, config)
+
+
+def apply_once(
+    config: Config, source: Optional[str] = None, *, as_json: bool = False, color: bool = False
+) -> int:
+    """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
+    check(config)
+    intake = document(config, source)
+    try:
+        report, status = run_pass(config, intake, start=True)
+    finally:
+        outcome.ask(config, intake)
+    code = report_faults(intake, config) or status.exit_code
+    left = untold(status.problems, intake, config)
+    lines = render.undone(left, status.names, color)
+    state, changed = status.data["state"], len(report.changed)
+    lines.append(render.applied(state, changed, status.problems, color))
+    data = {}
+    if as_json:
+        from neuca_tools.status.render_json import apply_json
+
+        data = apply_json(report, status)
+    show(data, as_json, lambda _: "\n".join(lines))
+    return code
+
+
+def _apply(arguments: argparse.Namespace, config: Config) -> int:
+    if arguments.dry_run:
+        from neuca_tools.commands.look import plan
+
+        return plan(arguments, config)
+    if arguments.trial is not None:
+        from neuca_tools.commands.trial import apply_on_trial
+
+        if arguments.json:
+            raise ArgumentsError(
+                "apply: --try waits for confirmation, and cannot be combined with --json"
+            )
+        length, color = arguments.trial, uses_color(arguments)
+        return apply_on_trial(config, arguments.source, length, color)
+    return apply_once(config, arguments.source, as_json=arguments.json, color=uses_color(arguments))

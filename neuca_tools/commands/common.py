@@ -1,0 +1,108 @@
+"""Shared by all commands: errors become messages and exit codes, results are printed."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import Any, Callable
+
+from neuca_tools.errors import (
+    EXIT_FAILED,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_USAGE,
+    ArgumentsError,
+    ConfigError,
+    DocumentError,
+    NeucaError,
+    UsageError,
+)
+from neuca_tools.model.printable import plain_lines
+
+LISTED = "neuca status lists the interfaces of this host"  # a hint
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code; print an error on one line, its hint on another."""
+    for stream in (sys.stdout, sys.stderr):
+        # The name of an interface may not be valid UTF-8.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        with _quiet() if getattr(arguments, "quiet", False) else nullcontext():
+            return run(arguments)
+    except NeucaError as error:
+        if isinstance(error, ArgumentsError) and "usage" in arguments:
+            print(arguments.usage(), end="", file=sys.stderr)
+        print(f"{prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
+        if error.hint:
+            print(f"       {plain_lines(error.hint)}", file=sys.stderr)
+        return _exit_code(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes standard output again at exit, which must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def prefix(arguments: argparse.Namespace) -> str:
+    """What messages begin with: the `program` of the arguments, or "neuca" if there is none."""
+    return str(getattr(arguments, "program", "neuca"))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Discard standard output; errors are on standard error."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        yield
+
+
+def uses_color(arguments: argparse.Namespace) -> bool:
+    """Whether to color the output: --color, else on a terminal without NO_COLOR (no-color.org)."""
+    if arguments.color != "auto":
+        return bool(arguments.color == "always")
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    return sys.stdout.isatty()
+
+
+def log_level(arguments: argparse.Namespace) -> str:
+    """The level of the log on standard error: with --quiet, no line for each operation."""
+    return "ERROR" if arguments.quiet else "INFO"
+
+
+def _exit_code(error: NeucaError) -> int:
+    if isinstance(error, UsageError):
+        return EXIT_USAGE
+    if isinstance(error, (ConfigError, DocumentError)):
+        return EXIT_INVALID
+    return EXIT_FAILED
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def require_root(command: str) -> None:
+    """Raise NeucaError unless run by root; `command` is named as after "neuca"."""
+    if not is_root():
+        raise NeucaError(f"{command}: only root may do this", "run it as root, or with sudo")
+
+
+def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:
+    """Print data as JSON, or as the text that `text` makes of it."""
+    if as_json:
+        import json
+
+        print(json.dumps(data, indent=1))
+    else:
+        print(text(data))

@@ -1,0 +1,79 @@
+"""What the commands of `neuca-selftest` have in common: readers of values, and options."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Callable
+
+from neuca_tools.commands.arguments import JSON, Options, flag, value
+from neuca_tools.selftest.readers.lines import parse_rate
+
+# --- Readers of single values; each raises argparse.ArgumentTypeError ----------------------------
+
+
+def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f'"{word}" is not {expected}')
+
+
+def rate(word: str) -> float:
+    """Parse a rate such as 5G; return bit/s."""
+    found = parse_rate(word)
+    if not found:
+        raise refused(word, "a rate such as 5G or 100M")
+    return found
+
+
+def seconds(high: float) -> Callable[[str], float]:
+    def read(word: str) -> float:
+        try:
+            found = float(word)
+        except ValueError:
+            found = 0.0
+        if not 1 <= found <= high:
+            raise refused(word, f"a number of seconds from 1 to {high:g}")
+        return found
+
+    return read
+
+
+def milliseconds(word: str) -> float:
+    """Parse milliseconds; return seconds."""
+    try:
+        found = float(word)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < 60_000:
+        raise refused(word, "a time in milliseconds")
+    return found / 1000
+
+
+def whole(what: str, low: int, high: int) -> Callable[[str], int]:
+    """A reader of integers from `low` (1 or more) to `high`."""
+
+    def read(word: str) -> int:
+        found = int(word) if word.isdecimal() and len(word) < 10 else 0
+        if not low <= found <= high:
+            raise refused(word, f"{what} from {low} to {high}")
+        return found
+
+    return read
+
+
+# --- Options ----
+
+EXPECT_OPTION: Options = {
+    "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
+}
+# --json and --nagios exclude each other.
+OUTPUT_OPTIONS: Options = {
+    **JSON,
+    "nagios": flag("print one line and exit as a Nagios plugin does"),
+}
+_METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node exporter"
+REPORT_OPTIONS: Options = {
+    "html": value("PATH", "also write the report to an HTML file", type=Path),
+    "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
+}
