@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from configparser import ParsingError, RawConfigParser
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.config.options import ConfigFault, Severity
 from neuca_tools.dataclass import NamedTuple
@@ -29,6 +29,19 @@ class Entry(NamedTuple):
     def fault(self, reason: str, severity: Severity = "error") -> ConfigFault:
         value = values.clip(self.value)
         return ConfigFault(self.file, self.section, self.option, value, reason, severity=severity)
+
+
+class _Parser(RawConfigParser):
+    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section=""
+        )
+
+    def optionxform(self, optionstr: str) -> str:
+        # Not converted to lower case: a sysctl key may contain the name of an interface.
+        return optionstr
 
 
 def read(path: Path) -> tuple[list[Entry], list[ConfigFault]]:
@@ -79,74 +92,23 @@ def _read(file: Path) -> str:
 
 def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
     """The options of a file in order, with an entry without an option for each section header."""
-    sections, wrong = sections_of(text)
-    for number in wrong:
-        reason = f'line {number} is neither a section nor "option = value", ignoring it'
-        faults.append(ConfigFault(str(file), "", "", "", reason))
-    for section, options in sections.items():
+    parser = _Parser()
+    try:
+        # configparser stops at an option before the first section; this header lets it go on.
+        parser.read_string(f"[{_NO_SECTION}]\n{text}", str(file))
+    except ParsingError as error:
+        # Raised at the end, when all other lines have been read.
+        for number, _ in error.errors:
+            reason = f'line {number - 1} is neither a section nor "option = value", ignoring it'
+            faults.append(ConfigFault(str(file), "", "", "", reason))
+    for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
         given = [
-            header._replace(option=name, value="\n".join(lines).strip())
-            for name, lines in options.items()
+            header._replace(option=name, value=value.strip())
+            for name, value in parser.items(section)
+            if name
         ]
         if section == _NO_SECTION:
             faults += [entry._replace(section="").fault(_TOO_EARLY) for entry in given]
         else:
             yield from (header, *given)
-
-
-def sections_of(text: str) -> tuple[dict[str, dict[str, list[str]]], list[int]]:
-    """The lines of each option by its section and name, and the numbers of unusable lines.
-
-    The grammar is that of version 1.7, configparser's with ` ;` for comments: of two equal options
-    the last one wins, and an indented line continues the value above it. configparser itself takes
-    as long to load as twenty modules of ours.
-    """
-    reader = _Reader()
-    for number, line in enumerate(text.split("\n"), start=1):
-        reader.feed(number, line)
-    return reader.sections, reader.wrong
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.sections: dict[str, dict[str, list[str]]] = {_NO_SECTION: {}}
-        self.wrong: list[int] = []
-        self._options = self.sections[_NO_SECTION]
-        self._value: Optional[list[str]] = None
-        self._indent = 0
-
-    def feed(self, number: int, line: str) -> None:
-        """Process the next line."""
-        content, indent = _without_comment(line), len(line) - len(line.lstrip())
-        if not content:
-            if self._value and not line.strip():
-                self._value.append("")
-        elif self._value and indent > self._indent:
-            self._value.append(content)
-        else:
-            self._indent = indent
-            self._begin(number, content)
-
-    def _begin(self, number: int, content: str) -> None:
-        """Begin a section or an option."""
-        end = content.rfind("]")
-        name, equals, value = (part.strip() for part in content.partition("="))
-        if content[0] == "[" and end > 1:
-            self._options, self._value = self.sections.setdefault(content[1:end], {}), None
-        elif name and equals:
-            self._value = self._options[name] = [value]
-        else:
-            self.wrong.append(number)
-            if equals:
-                self._value = None
-
-
-def _without_comment(line: str) -> str:
-    """The line up to a `;` after a blank, stripped; nothing of a line that is a comment."""
-    if line.lstrip().startswith(("#", ";")):
-        return ""
-    place = line.find(";")
-    while place > 0 and not line[place - 1].isspace():
-        place = line.find(";", place + 1)
-    return (line if place < 0 else line[:place]).strip()

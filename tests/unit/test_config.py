@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import configparser
 import os
 import pty
 import subprocess
@@ -15,12 +14,11 @@ from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config, load
-from neuca_tools.config.files import sections_of
 from neuca_tools.config.options import OBSOLETE, OPTIONS
 from neuca_tools.errors import ConfigError
 from neuca_tools.model import LinkKey
@@ -524,72 +522,3 @@ def test_no_text_raises(tmp_path, text):
     path = tmp_path / "config"
     path.write_bytes(text.encode("utf-8", "replace"))
     assert all(fault.text.isprintable() for fault in load(path).faults)
-
-
-# --- The grammar ----------------------------------------------------------------------------------
-
-
-class Library(configparser.RawConfigParser):
-    """What version 1.7 read files with."""
-
-    def __init__(self):
-        super().__init__(
-            delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section=""
-        )
-
-    def optionxform(self, optionstr):
-        return optionstr
-
-
-def read_by_library(text):
-    """The value of each option by its section and name, and the numbers of unusable lines."""
-    parser, wrong = Library(), []
-    try:
-        parser.read_string(f"[before the first section]\n{text}")
-    except configparser.ParsingError as error:
-        wrong = [number - 1 for number, _ in error.errors]
-    found = {
-        name: {key: value.strip() for key, value in parser.items(name) if key}
-        for name in parser.sections()
-    }
-    return found, wrong
-
-
-PART = st.sampled_from(
-    [
-        "[",
-        "a",
-        "b",
-        "sec tion",
-        "]",
-        "=",
-        " = ",
-        ";",
-        " ;",
-        "#",
-        " ",
-        "\t",
-        "\r",
-        "\x0b",
-        "\u2003",
-        ":",
-        "\n",
-        "\n ",
-        "\n\n",
-    ]
-)
-
-
-@settings(max_examples=1000, deadline=None)
-@given(st.lists(PART, max_size=40).map("".join))
-@example("[a]\nb = c\n  d\n\n  e\n# f\n  g ; h\n = x\n  i\nj\n k\n[a]\nb = z")
-@example("b = c\n d")
-def test_files_are_read_as_configparser_reads_them(text):
-    # Versions of Python differ in what they read of a header with two brackets.
-    assume(all(line.count("]") < 2 for line in text.split("\n")))
-    sections, wrong = sections_of(text)
-    found = {
-        name: {key: "\n".join(lines).strip() for key, lines in options.items()}
-        for name, options in sections.items()
-    }
-    assert (found, wrong) == read_by_library(text)
