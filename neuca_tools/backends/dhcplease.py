@@ -211,7 +211,7 @@ def _set(
     netlink: Netlink, world: World, lease: Mapping[str, Any], found: Offer, routes: list[Route]
 ) -> None:
     index = int(lease["index"])
-    netlink.lease_address(index, found.address, found.seconds)
+    netlink.lease_address(index, found.address, found.seconds, found.seconds)
     for route in routes:
         routing.replace_route(route)
     _remove_routes(world, lease, {_identity(route) for route in routes})

@@ -18,7 +18,9 @@ NEW_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 20, 21  # RTM_*
 _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
 _MTU, _TXQLEN = 4, 13  # IFLA_*
 _IFF_UP = 0x1
-_PEER, _LOCAL, _BROADCAST, _FLAGS = 1, 2, 4, 8  # IFA_*
+_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
+# struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
+_CACHE = struct.Struct("=IIII")
 IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
 
@@ -52,6 +54,16 @@ def added(index: int, address: Address, bare: bool = False) -> bytes:
     if flags:
         parts.append(wire.number(_FLAGS, flags))
     return b"".join(parts)
+
+
+def leased(index: int, address: Address, valid: int, preferred: int) -> bytes:
+    """The body of an RTM_NEWADDR for so many seconds: its network gets no route.
+
+    IPv6 makes sure that nobody else has the address (RFC 4862, 5.4).
+    """
+    lifetimes = wire.attribute(_LIFETIMES, _CACHE.pack(preferred, valid, 0, 0))
+    flags = wire.number(_FLAGS, IFA_F_NOPREFIXROUTE)
+    return b"".join((_head(index, address, 0), *_ends(address), lifetimes, flags))
 
 
 def deleted(index: int, address: Address) -> bytes:

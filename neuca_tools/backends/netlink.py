@@ -164,17 +164,15 @@ class Netlink(AbstractContextManager["Netlink"]):
             (errno.EEXIST,),
         )
 
-    def lease_address(self, index: int, address: Address, seconds: int) -> None:
-        """Add an address for this time, or prolong it. Its network gets no route."""
-        self._run(
-            "addr",
-            "replace",
-            index=index,
-            address=str(address.ip),
-            prefixlen=address.network.prefixlen,
-            family=link_changes.FAMILIES[address.version],
-            flags=link_changes.IFA_F_NOPREFIXROUTE,
-            cacheinfo={"ifa_preferred": seconds, "ifa_valid": seconds},
+    def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
+        """Add an address for these seconds, or prolong it. Its network gets no route.
+
+        pyroute2 0.7.2 would drop the lifetimes.
+        """
+        self._change(
+            link_changes.NEW_ADDRESS,
+            wire.CREATE | wire.REPLACE,
+            link_changes.leased(index, address, valid, preferred),
         )
 
     def delete_address(self, index: int, address: Address) -> None:
