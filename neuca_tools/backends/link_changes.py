@@ -17,6 +17,7 @@ from neuca_tools.model import Address
 NEW_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 20, 21  # RTM_*
 _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
 _MTU, _TXQLEN = 4, 13  # IFLA_*
+_PER_FAMILY, _GENERATION_MODE = 26, 8  # IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE
 _IFF_UP = 0x1
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
@@ -38,6 +39,13 @@ def settings(
     values = ((_MTU, mtu), (_TXQLEN, txqueuelen))
     given = [wire.number(kind, value) for kind, value in values if value is not None]
     return b"".join((_LINK.pack(0, 0, index, flags, change), *given))
+
+
+def address_generation(index: int, mode: int) -> bytes:
+    """The body of an RTM_NEWLINK that sets how a device gets its link-local address."""
+    inside = wire.attribute(_GENERATION_MODE, bytes([mode]))
+    nested = wire.nest(_PER_FAMILY, wire.nest(FAMILIES[6], inside))
+    return _LINK.pack(0, 0, index, 0, 0) + nested
 
 
 def added(index: int, address: Address, bare: bool = False) -> bytes:

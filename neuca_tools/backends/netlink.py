@@ -121,6 +121,10 @@ class Netlink(AbstractContextManager["Netlink"]):
     def set_txqueuelen(self, index: int, packets: int) -> None:
         self._change_link(link_changes.settings(index, txqueuelen=packets))
 
+    def set_address_generation(self, index: int, mode: int) -> None:
+        """Set addr_gen_mode (ip-sysctl.rst), which a sandbox may keep from being written there."""
+        self._change_link(link_changes.address_generation(index, mode))
+
     def set_up(self, index: int, up: bool) -> None:
         self._change_link(link_changes.settings(index, up=up))
 
