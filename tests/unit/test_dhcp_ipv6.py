@@ -11,7 +11,7 @@ from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_dhcp import decided, netplan
+from test_dhcp import RA, decided, main_routes, netplan, offered, seen, solve
 from test_dhcp_clients import OWN, plain
 from test_dhcp_requests import document
 from worlds import key, mac
@@ -87,6 +87,23 @@ def test_an_operation_names_the_protocol():
         f"stop the DHCPv6 client of {mac(2)}, and give up its lease",
         f"stop the autoconfiguration of {mac(2)}, and remove its addresses",
     ]
+
+
+@pytest.mark.parametrize(
+    ("to", "is_used"),
+    [
+        ("2a00:1::/64", True),
+        ("2a00:1::/72", True),
+        ("2a00:1::/56", False),
+        ("2a00:2::/64", False),
+    ],
+)
+def test_the_subnet_of_an_address_from_dhcpv6_is_on_the_link(to, is_used):
+    subnet = offered(to, source=None, protocol=RA)
+    look = seen(subnet, lease="2a00:1::51/128")
+    assert main_routes(solve(look, dhcp6=True)) == ({(to, None)} if is_used else set())
+    static = seen(subnet, lease="2a00:1::51/128", leased=frozenset())
+    assert main_routes(solve(static, dhcp6=True)) == set()
 
 
 # --- DHCPv6 -------------------------------------------------------------------------------------------
