@@ -16,12 +16,13 @@ from test_dhcp_clients import OWN, plain
 from test_dhcp_requests import document
 from worlds import key, mac
 
-from neuca_tools.agent import dhcp_helper
+from neuca_tools.agent import autoconfiguration, dhcp_helper
 from neuca_tools.agent.autoconfiguration import State
 from neuca_tools.backends import advertisements, dhcp6, dhcplease, linkwatch
 from neuca_tools.backends.advertisements import Advertisement, Prefix, parse
 from neuca_tools.backends.dhcplease import FOR_EVER, Timed
 from neuca_tools.desired import dhcp_files
+from neuca_tools.errors import ApplyError
 from neuca_tools.model import ACCEPT_RA
 
 NIC = dhcp_files.label(key(2))
@@ -332,3 +333,39 @@ def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):
         assert linkwatch._has_link_local(2, table) is expected
         assert not linkwatch._has_link_local(3, table)
     assert not linkwatch._has_link_local(2, tmp_path / "none")
+
+
+class Flood:
+    """A link on which a router is heard ten times a second, on a clock of its own; it ends after a minute."""
+
+    def __init__(self):
+        self.now, self.solicited, self.silent_until = 1000.0, [], 1010.0
+
+    def monotonic(self):
+        return self.now
+
+    def solicit(self):
+        self.solicited.append(self.now - 1000)
+
+    def wait(self, seconds):
+        self.now += max(0.01, min(seconds, 0.1))
+        if self.now > 1060:
+            raise OSError("the link is gone")
+
+    def received(self):
+        return advertisement(USUAL) if self.now >= self.silent_until else None
+
+
+def test_a_flood_of_advertisements_changes_the_link_now_and_then(monkeypatch):
+    flood, changes = Flood(), []
+    monkeypatch.setattr(autoconfiguration.time, "monotonic", flood.monotonic)
+
+    def change():
+        changes.append(flood.now)
+        raise ApplyError("the kernel refuses it")
+
+    with pytest.raises(OSError, match="the link is gone"):
+        autoconfiguration._listen(flood, State({}, 1000.0, 0.0), change)
+    assert flood.solicited == pytest.approx([0, 4], abs=0.2)
+    assert changes[0] == pytest.approx(1010.0, abs=0.2)
+    assert 15 <= len(changes) <= 17
