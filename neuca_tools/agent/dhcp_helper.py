@@ -7,12 +7,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
-from neuca_tools.backends import dhcplease
+from neuca_tools.agent import autoconfiguration
+from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import (
     GONE,
     LARGEST,
@@ -23,8 +25,9 @@ from neuca_tools.backends.dhcpclients import (
     noted_process,
     process_note,
 )
+from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import applying, read_bytes, write_files
+from neuca_tools.files import applying, read_bytes, text_of, write_files
 
 FILE = "NEUCA_DHCP"  # the variable with the path of the request
 ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")
@@ -43,6 +46,19 @@ noipv4ll
 nogateway
 persistent
 """
+# An identifier of the link itself: the servers of clouds know the MAC address, and it is the same
+# after a boot.
+DHCLIENT6 = "request;\ntimeout 60;\nretry 30;\n"
+DHCPCD6 = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
+ipv6only
+noipv6rs
+duid ll
+ia_na
+nogateway
+persistent
+"""
+MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
+READY = 10.0  # seconds that a link gets to have a link-local address, which dhclient requires
 # The profile of Debian for dhclient knows the paths of ifupdown and NetworkManager only.
 _CONFINED = (Path("/proc/self/attr/apparmor/exec"), Path("/proc/self/attr/exec"))
 
@@ -55,8 +71,13 @@ def become(path: Path, is_plain: bool) -> None:
     if is_plain:
         mark_process(path, os.getpid())
     request = _request(path)
-    words = _prepared(path, request)
     write_files({path.with_suffix(".pid"): process_note(os.getpid())})
+    if _protocol(request):
+        linkwatch.await_link_local(int(request["index"]), READY)
+    if _protocol(request) == dhcplease.ADVERTISEMENTS:
+        autoconfiguration.run(path, request)
+    words = _prepared(path, request)
+    _keep_mode(path, request)
     _unconfine()
     with applying(f'run "{words[0]}"'):
         os.execve(words[0], words, _environment(path))
@@ -71,6 +92,10 @@ def give_up(path: Path) -> None:
     if not gone.exists():
         return
     request = _request(gone)
+    if _protocol(request) == dhcplease.ADVERTISEMENTS:
+        _signal(gone, signal.SIGTERM)
+        forget(gone)
+        return
     words = _prepared(gone, request)
     if _is_dhclient(request):
         _unconfine()
@@ -81,21 +106,40 @@ def give_up(path: Path) -> None:
                 [*words[:1], "-r", *words[1:]], check=False, timeout=ENDS, env=_environment(gone)
             )
     else:
-        _release(gone)
+        _signal(gone, signal.SIGALRM)  # dhcpcd(8), --release
+    _restore_mode(gone, request)
     forget(gone)
 
 
 def hear(environment: Mapping[str, str]) -> None:
     """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
-    path, reason = Path(environment[FILE]), environment.get("reason", "")
+    path, reason = Path(environment[FILE]), environment.get("reason", "").removesuffix("6")
     place = path.with_suffix(dhcplease.LEASE)
+    if path.exists():
+        _restore_mode(path, _request(path))
     if reason in ACCEPTED and path.exists():
+        request = _request(path)
+        found = _given(environment, request)
+        if found is None:
+            return
         try:
-            dhcplease.accept(environment, _request(path), place)
+            dhcplease.accept(found, request, place)
         except ObserveError as error:
             raise ApplyError(error.text) from error
-    elif reason in LOST:
+    elif reason in LOST and not _is_other(environment, place):
         dhcplease.drop(place)
+
+
+def _given(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[dhcplease.Given]:
+    if _protocol(request) == dhcplease.DHCP6:
+        return dhcp6.given(environment, time.time())
+    return dhcp4.given(environment, request)
+
+
+def _is_other(environment: Mapping[str, str], place: Path) -> bool:
+    """Whether the report is about an IPv6 address that is not the one of the lease."""
+    host = dhcp6.lost(environment)
+    return host is not None and f"{host}/128" not in dhcplease.held(dhcplease.read(place))
 
 
 def _request(path: Path) -> dict[str, Any]:
@@ -112,32 +156,71 @@ def _environment(path: Path) -> dict[str, str]:
     return {"PATH": PATH, FILE: str(path)}
 
 
+def _mode(request: Mapping[str, Any]) -> str:
+    return sysctl.read(f"net/ipv6/conf/{request['interface']}/addr_gen_mode") or ""
+
+
+def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
+    """Note how the link gets its link-local address: dhcpcd sets that to "not at all".
+
+    The link would have none once it has been down. Raises ApplyError.
+    """
+    mode = _mode(request)
+    if _protocol(request) and mode not in ("", NO_ADDRESS):
+        write_files({path.with_suffix(MODE): mode.encode()})
+
+
+def _restore_mode(path: Path, request: Mapping[str, Any]) -> None:
+    """Undo what dhcpcd has set. Raises ApplyError."""
+    before = text_of(path.with_suffix(MODE))
+    if before.isdecimal() and _mode(request) == NO_ADDRESS:
+        with Netlink() as netlink:
+            netlink.set_address_generation(int(request["index"]), int(before))
+
+
+def _protocol(request: Mapping[str, Any]) -> str:
+    """Empty for DHCPv4."""
+    return str(request.get("protocol", ""))
+
+
 def _is_dhclient(request: Mapping[str, Any]) -> bool:
     return Path(str(request["program"])).name == "dhclient"
 
 
 def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
     """The command line of the client, whose configuration is written. Raises ApplyError."""
-    program, interface = str(request["program"]), str(request["interface"])
-    conf, name = path.with_suffix(".conf"), str(request["hostname"])
+    conf = path.with_suffix(".conf")
+    write_files({conf: _configuration(request).encode()})
+    program, family = str(request["program"]), "-4"
+    if _protocol(request) == dhcplease.DHCP6:
+        family = "-6"
+    if _is_dhclient(request):
+        words = [program, family, "-d", "-q", "-cf", str(conf), "-sf", str(request["helper"])]
+        words += ["-lf", str(path.with_suffix(".leases")), "-pf", str(path.with_suffix(".pid"))]
+        if family == "-6":
+            words += ["-D", "LL"]
+    else:
+        words = [program, family, "-B", "-q", "--noconfigure", "-f", str(conf)]
+        words += ["-c", str(request["helper"])]
+    return [*words, "-e", f"{FILE}={path}", str(request["interface"])]
+
+
+def _configuration(request: Mapping[str, Any]) -> str:
+    """The configuration of the client. A host name of `-` is not sent, and none over IPv6."""
+    name, is_new = str(request["hostname"]), _protocol(request) == dhcplease.DHCP6
     if _is_dhclient(request):
         sent = f'"{name}"' if name else "gethostname()"
         more = "" if name == "-" else f"send host-name = {sent};\n"
-        write_files({conf: (DHCLIENT + more).encode()})
-        words = [program, "-4", "-d", "-q", "-cf", str(conf), "-sf", str(request["helper"])]
-        words += ["-lf", str(path.with_suffix(".leases")), "-pf", str(path.with_suffix(".pid"))]
-        return [*words, "-e", f"{FILE}={path}", interface]
+        return DHCLIENT6 if is_new else DHCLIENT + more
     more = "" if name == "-" else f"hostname {name}\n"
-    write_files({conf: (DHCPCD + more).encode()})
-    words = [program, "-4", "-B", "-q", "--noconfigure", "-f", str(conf)]
-    return [*words, "-c", str(request["helper"]), "-e", f"{FILE}={path}", interface]
+    return DHCPCD6 if is_new else DHCPCD + more
 
 
-def _release(gone: Path) -> None:
-    """SIGALRM has dhcpcd release its lease and end (dhcpcd(8), --release)."""
+def _signal(gone: Path, number: int) -> None:
+    """Send the client a signal that ends it."""
     pid = noted_process(gone.with_suffix(".pid"))
     if pid:
-        end(pid, signal.SIGALRM, ENDS)
+        end(pid, number, ENDS)
 
 
 def _unconfine() -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -20,7 +20,7 @@ from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
-from neuca_tools.model import Document
+from neuca_tools.model import Device, Document, World
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
@@ -121,19 +121,21 @@ def _leases(decision: Decision, place: Path) -> Iterator[str]:
     """A sentence for each lease and other address that the client has set on a dataplane link."""
     roles, world = decision.resolution.roles, decision.world
     for device in dhcp.devices(roles, world).values():
-        refused = world.own_clients.refused.get(device.index)
-        if refused:
-            yield f"{device.name}: the DHCP lease of {refused}, so it is not used"
+        refused = (text for index, text in world.own_clients.refused if index == device.index)
+        yield from (f"{device.name}: {text}, so it is not used" for text in refused)
         known = [*leases.read(device.index), *leases.read_own(device.index, place)]
-        found = {lease.address: lease for lease in known}
-        for address in world.addresses.get(device.index, ()):
-            lease = found.get(str(address.ip))
-            if lease is not None:
-                server = f" from {lease.server}" if lease.server else ""
-                until = f" until {lease.until}" if lease.until else ""
-                yield f"{device.name}: DHCP lease of {address}{server}{until}"
-            elif (device.index, address) in world.leased and not address.is_link_local:
-                yield f"{device.name}: {address} from DHCP or a router advertisement"
+        yield from _on_device(device, {lease.address: lease for lease in known}, world)
+
+
+def _on_device(device: Device, found: Mapping[str, leases.Lease], world: World) -> Iterator[str]:
+    for address in world.addresses.get(device.index, ()):
+        lease = found.get(str(address.ip))
+        if lease is not None:
+            server = f" from {lease.server}" if lease.server else ""
+            until = f" until {lease.until}" if lease.until else ""
+            yield f"{device.name}: DHCP lease of {address}{server}{until}"
+        elif (device.index, address) in world.leased and not address.is_link_local:
+            yield f"{device.name}: {address} from DHCP or a router advertisement"
 
 
 def _reason(intake: Intake) -> list[str]:

@@ -134,7 +134,7 @@ class Clients:
             is_manager_enabled(),
             requests,
             self._alive(requests),
-            dict(dhcplease.refusals(self._place)),
+            tuple(dhcplease.refusals(self._place)),
         )
 
     def _requests(self) -> Iterator[tuple[str, str]]:

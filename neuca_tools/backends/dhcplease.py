@@ -1,7 +1,8 @@
-"""What dhclient or dhcpcd has leased for a link, as far as it is harmless.
+"""What a client of ours has got for a link, by DHCP or advertisements, as far as it is harmless.
 
-The clients themselves set nothing. All routes go into the link's own table, as those of a network
-manager do (`desired.dhcp`). Anybody on the link can be the server: every value is untrusted.
+The clients themselves set nothing (`dhcp4`, `dhcp6` and `advertisements` read what is given). All
+routes go into the link's own table, as those of a network manager do (`desired.dhcp`). Anybody on
+the link can be the server: every value is untrusted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,124 +13,90 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_interface
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_interface,
+)
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.backends import routing
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
-from neuca_tools.model import Route, World
-from neuca_tools.model.routing import Traits
+from neuca_tools.model import Address, Host, Route, World
 from neuca_tools.model.topology import METADATA_HOSTS
 
 LEASE = ".lease"
+DHCP6, ADVERTISEMENTS = "dhcp6", "ra"  # the protocols of a request; one without has DHCPv4
 DHCP = 16  # RTPROT_DHCP
-MOST_ROUTES = 64
 FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
 # RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
 SMALLEST_MTU, LARGEST_MTU = 1280, 65535
-EVERYTHING = IPv4Network("0.0.0.0/0")
-# Azure's wireserver, Alibaba's metadata service.
-PLATFORM_HOSTS = (IPv4Address("168.63.129.16"), IPv4Address("100.100.100.200"))
+EVERYTHING, EVERYTHING6 = IPv4Network("0.0.0.0/0"), IPv6Network("::/0")
+# Azure's wireserver, Alibaba's metadata service; the services of EC2, Google, Oracle and Scaleway.
+PLATFORM_HOSTS: tuple[Host, ...] = (
+    IPv4Address("168.63.129.16"),
+    IPv4Address("100.100.100.200"),
+    IPv6Address("fd00:ec2::123"),
+    IPv6Address("fd00:ec2::253"),
+    IPv6Address("fd20:ce::254"),
+    IPv6Address("fd00:c1::a9fe:a9fe"),
+    IPv6Address("fd00:42::42"),
+)
 LARGEST = 1 << 16  # bytes of a file
+_LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
+
+
+class Timed(NamedTuple):
+    """An address, and for how many seconds it is valid and preferred (RFC 4862, 5.5.4)."""
+
+    address: Address
+    valid: int
+    preferred: int
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A lease. `seconds`: its length. `mtu`: 0 if there is none."""
+class Given:
+    """What a client wants to set. `server`: who gave it; `mtu`: in bytes, 0 if there is none.
 
-    address: IPv4Interface
-    server: str = ""
-    seconds: int = FOR_EVER
-    mtu: int = 0
-    routes: tuple[tuple[IPv4Network, IPv4Address], ...] = ()
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def offer(environment: Mapping[str, str]) -> Optional[Offer]:
-    """The lease in the environment of a hook (dhclient-script(8), dhcpcd-run-hooks(8)).
-
-    None if its address is unusable. Values that are malformed count as absent.
+    `family`: of the routes, 0 if this client sets none, as they share a table.
     """
-    mask = environment.get("new_subnet_mask", "255.255.255.255")
-    try:
-        address = IPv4Interface(f"{IPv4Address(environment.get('new_ip_address', ''))}/{mask}")
-    except ValueError:
-        return None
-    if not _is_unicast(address.ip):
-        return None
-    server = _host(environment.get("new_dhcp_server_identifier", ""))
-    return Offer(
-        address,
-        str(server or ""),
-        _number(environment, "new_dhcp_lease_time") or FOR_EVER,
-        _number(environment, "new_interface_mtu"),
-        tuple(_offered(environment)),
-    )
+
+    addresses: tuple[Timed, ...] = ()
+    server: str = ""
+    mtu: int = 0
+    routes: tuple[Route, ...] = ()
+    family: int = 0
 
 
-def _offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes: with classless ones, routers do not count (RFC 3442)."""
-    numbers = environment.get("new_rfc3442_classless_static_routes", "")
-    words = environment.get("new_classless_static_routes", "").split()
-    found = list(_of_numbers(numbers.split())) or list(_of_words(words))
-    if not found and not numbers.strip() and not words:
-        routers = map(_host, environment.get("new_routers", "").split()[:1])
-        found = [(EVERYTHING, via) for via in routers if via is not None]
-    yield from found[:MOST_ROUTES]
-
-
-def _of_numbers(words: list[str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes of option 121 as dhclient gives an array of bytes."""
-    if not all(word.isdecimal() and int(word) < 256 for word in words):
-        return
-    octets = [int(word) for word in words]
-    while octets:
-        length = octets.pop(0)
-        size = (length + 7) // 8
-        if length > 32 or len(octets) < size + 4:
-            return
-        to, via, octets = octets[:size], octets[size : size + 4], octets[size + 4 :]
-        prefix = bytes(to + [0] * (4 - size))
-        yield IPv4Network((prefix, length), strict=False), IPv4Address(bytes(via))
-
-
-def _of_words(words: list[str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes as dhcpcd gives them: `10.0.0.0/8 10.9.0.1 ...`."""
-    for to, via in zip(words[::2], words[1::2]):
-        with suppress(ValueError):
-            yield IPv4Network(to, strict=False), IPv4Address(via)
-
-
-def _number(environment: Mapping[str, str], name: str) -> int:
+def number(environment: Mapping[str, str], name: str) -> int:
+    """The value of a variable, 0 if it is absent or no number of 32 bits."""
     text = environment.get(name, "")
     if text.isascii() and text.isdecimal() and len(text) <= 10:
         return min(int(text), FOR_EVER)
     return 0
 
 
-def _host(text: str) -> Optional[IPv4Address]:
-    with suppress(ValueError):
-        return IPv4Address(text)
-    return None
+# --- refusing -------------------------------------------------------------------------------------
 
 
-def _is_unicast(host: IPv4Address) -> bool:
+def is_unicast(host: Host) -> bool:
+    """Whether a host can have this address."""
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
-def _is_elsewhere(address: IPv4Interface, index: int, world: World) -> bool:
+def _is_elsewhere(address: Address, index: int, world: World) -> bool:
     """Whether another interface has this address."""
     others = (found for other, found in world.addresses.items() if other != index)
     return any(address.ip == one.ip for found in others for one in found)
 
 
-def _is_reserved(address: IPv4Interface, index: int, world: World) -> bool:
+def _is_reserved(address: Address, index: int, world: World) -> bool:
     """Whether this is an address of the platform, or the default gateway of another interface."""
     gateways = {
         route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
@@ -137,7 +104,7 @@ def _is_reserved(address: IPv4Interface, index: int, world: World) -> bool:
     return address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS) or address.ip in gateways
 
 
-def refusal(address: IPv4Interface, index: int, world: World, before: str = "") -> str:
+def refusal(address: Address, index: int, world: World, before: str = "") -> str:
     """Why an address must not be set on this link; empty if it may be.
 
     `before` is the address of the last lease: another one that is there without a lifetime would
@@ -152,66 +119,106 @@ def refusal(address: IPv4Interface, index: int, world: World, before: str = "") 
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.
-        return "it is link-local, which none from a server is (RFC 3927, 1.6)"
+        return f"it is link-local, which none from a server is ({_LINK_LOCAL[address.version]})"
     return ""
 
 
 # --- setting --------------------------------------------------------------------------------------
 
 
-def accept(environment: Mapping[str, str], request: Mapping[str, Any], place: Path) -> None:
-    """Set what a lease has for the link of a request, and remember it in the file at `place`.
+def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
+    """Set what was given for the link of a request, and remember it in the file at `place`.
 
     Raises ApplyError, ObserveError.
     """
-    found, index = offer(environment), int(request["index"])
-    before = _read(place)
-    if found is None:
-        return
+    index, before = int(request["index"]), read(place)
     with Netlink() as netlink:
         world = netlink.look(())
         if index not in world.devices:
             return
-        reason = refusal(found.address, index, world, str(before.get("address", "")))
-        if reason:
+        good, refused = _sorted(found, index, world, held(before))
+        if refused and not good:
             _remove(netlink, world, before)
-            refused = {"index": index, "refused": f"{found.address.ip}: {reason}"}
-            write_files({place: json.dumps(refused).encode()})
+            nothing: dict[str, Any] = (
+                {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
+            )
+            left = {"index": index, "refused": refused, **nothing}
+            write_files({place: json.dumps(left).encode()})
             return
-        lease = _lease(found, request, world, before)
+        lease = _lease(replace(found, addresses=good), request, world, before)
+        if refused:
+            lease["refused"] = refused
         # First of all, so that all that follows is known to be ours.
         write_files({place: json.dumps(lease).encode()})
-        _set(netlink, world, lease, found, _routes(found, request, index))
-        old = str(before.get("address") or found.address)
-        if old != str(found.address):
+        _set(netlink, world, lease, good, found.routes)
+        for old in held(before).keys() - held(lease).keys():
             netlink.delete_address(index, ip_interface(old))
 
 
+def _sorted(
+    found: Given, index: int, world: World, before: Collection[str]
+) -> tuple[tuple[Timed, ...], str]:
+    """The addresses that may be set, and why another one must not be."""
+    good, refused = [], ""
+    for timed in found.addresses:
+        text = str(timed.address)
+        reason = refusal(timed.address, index, world, text if text in before else "")
+        if reason:
+            refused = f"{timed.address.ip}: {reason}"
+        else:
+            good.append(timed)
+    return tuple(good), refused
+
+
+def held(lease: Mapping[str, Any]) -> dict[str, int]:
+    """The addresses that a remembered lease has set, with the second at which each ends.
+
+    A lease of DHCP has one. 0 stands for one without an end.
+    """
+    if "addresses" in lease:
+        return {str(text): int(until) for text, until in lease["addresses"].items()}
+    return {str(lease["address"]): int(lease["until"])} if lease.get("address") else {}
+
+
 def _lease(
-    found: Offer, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
+    found: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is remembered of a lease. `mtu_before` is to be restored; 0 if the MTU is not set."""
     index = int(request["index"])
-    mtu = _mtu(found, request, index, world)
+    mtu = _mtu(found.mtu, request, index, world)
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
+    ends = {str(one.address): _end(one.valid) for one in found.addresses}
+    more: dict[str, Any] = {"addresses": ends}
+    if request.get("protocol") != ADVERTISEMENTS:
+        ((address, until),) = ends.items()
+        more = {"address": address, "until": until}
     return {
         "index": index,
         "table": int(request["table"]),
-        "address": str(found.address),
+        "family": found.family,
         "server": found.server,
-        "until": int(time.time()) + found.seconds if found.seconds != FOR_EVER else 0,
         "mtu": mtu,
         "mtu_before": was,
+        **more,
     }
 
 
+def _end(seconds: int) -> int:
+    return int(time.time()) + seconds if seconds != FOR_EVER else 0
+
+
 def _set(
-    netlink: Netlink, world: World, lease: Mapping[str, Any], found: Offer, routes: list[Route]
+    netlink: Netlink,
+    world: World,
+    lease: Mapping[str, Any],
+    addresses: Collection[Timed],
+    routes: Collection[Route],
 ) -> None:
     index = int(lease["index"])
-    netlink.lease_address(index, found.address, found.seconds)
+    for one in addresses:
+        netlink.lease_address(index, one.address, one.valid, one.preferred)
     for route in routes:
         routing.replace_route(route)
     _remove_routes(world, lease, {_identity(route) for route in routes})
@@ -219,38 +226,17 @@ def _set(
         netlink.set_mtu(index, int(lease["mtu"]))
 
 
-def _routes(found: Offer, request: Mapping[str, Any], index: int) -> list[Route]:
-    """The routes of a lease in the link's own table; gateways off the link get one of their own."""
-    own, metric = found.address.network, int(request["metric"])
-    traits = Traits(int(request["table"]), source=found.address.ip)
-    routes = []
-    if own.prefixlen < own.max_prefixlen:
-        routes.append(Route(own, index, None, metric, DHCP, traits=traits))
-    wanted = found.routes if request["routes"] else ()
-    for to, via in wanted:
-        if via == found.address.ip or not (_is_unicast(via) or int(via) == 0):
-            continue
-        if int(via) == 0:  # on the link (RFC 3442)
-            routes.append(Route(to, index, None, metric, DHCP, traits=traits))
-            continue
-        if via not in own:
-            routes.append(Route(IPv4Network(via), index, None, metric, DHCP, traits=traits))
-        routes.append(Route(to, index, via, metric, DHCP, traits=traits))
-    unique = {(route.to, route.metric): route for route in reversed(routes)}
-    return sorted(unique.values(), key=lambda route: route.via is not None)
-
-
-def _mtu(found: Offer, request: Mapping[str, Any], index: int, world: World) -> int:
+def _mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
     """The MTU to set in bytes; 0 for none: it never rises above that of the link."""
     device = world.devices.get(index)
-    if device is None or not request["mtu"] or not SMALLEST_MTU <= found.mtu <= LARGEST_MTU:
+    if device is None or not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
         return 0
-    return min(found.mtu, device.max_mtu or found.mtu)
+    return min(offered, device.max_mtu or offered)
 
 
 def drop(place: Path) -> None:
     """Remove what a lease has set, and the file that remembers it. Raises ApplyError."""
-    before = _read(place)
+    before = read(place)
     if not before:
         return
     try:
@@ -266,8 +252,9 @@ def _remove(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
     if device is None:
         return
     _remove_routes(world, lease, ())
-    with suppress(ValueError):
-        netlink.delete_address(device.index, ip_interface(str(lease.get("address", ""))))
+    for text in held(lease):
+        with suppress(ValueError):
+            netlink.delete_address(device.index, ip_interface(text))
     was = int(lease.get("mtu_before", 0))
     if was and device.mtu == int(lease.get("mtu", 0)):
         netlink.set_mtu(device.index, was)
@@ -283,6 +270,7 @@ def _remove_routes(world: World, lease: Mapping[str, Any], kept: Collection[obje
         route
         for route in world.tables
         if route.protocol == DHCP
+        and route.to.version == lease.get("family", 4)
         and (route.index, route.traits.table) == (lease.get("index"), lease.get("table"))
         and _identity(route) not in kept
     ]
@@ -290,7 +278,8 @@ def _remove_routes(world: World, lease: Mapping[str, Any], kept: Collection[obje
         routing.delete_route(route)
 
 
-def _read(place: Path) -> dict[str, Any]:
+def read(place: Path) -> dict[str, Any]:
+    """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError):
         found = json.loads(read_bytes(place, LARGEST) or b"{}")
         if isinstance(found, dict):
@@ -299,9 +288,10 @@ def _read(place: Path) -> dict[str, Any]:
 
 
 def refusals(place: Path) -> Iterator[tuple[int, str]]:
-    """Why leases are not used, by interface index."""
+    """Why leases are not used, as the beginning of a sentence, by interface index."""
     for name in names_in(place):
         if name.endswith(LEASE):
-            found = _read(place / name)
+            found = read(place / name)
             if found.get("refused"):
-                yield int(found["index"]), str(found["refused"])
+                what = "autoconfigured address" if "addresses" in found else "DHCP lease of"
+                yield int(found["index"]), f"the {what} {found['refused']}"

@@ -17,14 +17,16 @@ from pathlib import Path
 
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.files import names_in
+from neuca_tools.lazy import pattern
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index
 DEVICES = Path("/run/NetworkManager/devices")  # the same
 LARGEST = 1 << 16  # bytes
+_DUID = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){2,129}")
 
 
 class Lease(NamedTuple):
-    """A DHCPv4 lease; `server` and `until` (UTC, RFC 3339) are empty if they are not known."""
+    """A lease; `server` and `until` (UTC, RFC 3339) are empty if they are not known."""
 
     address: str
     server: str = ""
@@ -46,8 +48,13 @@ def read_own(index: int, place: Path) -> list[Lease]:
             if values.get("index") == index and values.get("address"):
                 until = _moment(values["until"]) if values["until"] else ""
                 address = _address(str(values["address"]).partition("/")[0])
-                found.append(Lease(address, _address(str(values["server"])), until))
+                found.append(Lease(address, _server(str(values["server"])), until))
     return found
+
+
+def _server(text: str) -> str:
+    """The address of a server, or its identifier (RFC 8415, 11)."""
+    return text if _DUID.fullmatch(text) else _address(text)
 
 
 def _is_lease(name: str) -> bool:

@@ -17,8 +17,11 @@ from neuca_tools.model import Address
 NEW_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 20, 21  # RTM_*
 _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
 _MTU, _TXQLEN = 4, 13  # IFLA_*
+_PER_FAMILY, _GENERATION_MODE = 26, 8  # IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE
 _IFF_UP = 0x1
-_PEER, _LOCAL, _BROADCAST, _FLAGS = 1, 2, 4, 8  # IFA_*
+_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
+# struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
+_CACHE = struct.Struct("=IIII")
 IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
 
@@ -38,6 +41,13 @@ def settings(
     return b"".join((_LINK.pack(0, 0, index, flags, change), *given))
 
 
+def address_generation(index: int, mode: int) -> bytes:
+    """The body of an RTM_NEWLINK that sets how a device gets its link-local address."""
+    inside = wire.attribute(_GENERATION_MODE, bytes([mode]))
+    nested = wire.nest(_PER_FAMILY, wire.nest(FAMILIES[6], inside))
+    return _LINK.pack(0, 0, index, 0, 0) + nested
+
+
 def added(index: int, address: Address, bare: bool = False) -> bytes:
     """The body of an RTM_NEWADDR: permanent, without duplicate address detection (RFC 4862).
 
@@ -52,6 +62,16 @@ def added(index: int, address: Address, bare: bool = False) -> bytes:
     if flags:
         parts.append(wire.number(_FLAGS, flags))
     return b"".join(parts)
+
+
+def leased(index: int, address: Address, valid: int, preferred: int) -> bytes:
+    """The body of an RTM_NEWADDR for so many seconds: its network gets no route.
+
+    IPv6 makes sure that nobody else has the address (RFC 4862, 5.4).
+    """
+    lifetimes = wire.attribute(_LIFETIMES, _CACHE.pack(preferred, valid, 0, 0))
+    flags = wire.number(_FLAGS, IFA_F_NOPREFIXROUTE)
+    return b"".join((_head(index, address, 0), *_ends(address), lifetimes, flags))
 
 
 def deleted(index: int, address: Address) -> bytes:

@@ -15,8 +15,10 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
+from pathlib import Path
 from typing import Optional
 
+from neuca_tools.files import text_of
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
@@ -31,6 +33,7 @@ HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
 LARGEST = 1 << 16  # bytes of one datagram
+_NOT_READY = 0x48  # IFA_F_TENTATIVE, IFA_F_DADFAILED (linux/if_addr.h)
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
 RECEIVE_BUFFER = 8 << 20  # bytes; the default overruns at about 200 links (systemd #14417)
 
@@ -38,6 +41,25 @@ RECEIVE_BUFFER = 8 << 20  # bytes; the default overruns at about 200 links (syst
 def interfaces() -> dict[str, int]:
     """The index of every interface of this network namespace, by name (if_nameindex(3))."""
     return {name: index for index, name in socket.if_nameindex()}
+
+
+def await_link_local(index: int, seconds: float, table: Path = Path("/proc/net/if_inet6")) -> None:
+    """Wait until the device has a link-local IPv6 address that is in use, or the time is up."""
+    deadline = time.monotonic() + seconds
+    with Watch() as watch:
+        while not _has_link_local(index, table) and time.monotonic() < deadline:
+            select.select([watch], [], [], max(0.0, deadline - time.monotonic()))
+            watch.clear()
+
+
+def _has_link_local(index: int, table: Path) -> bool:
+    """Whether one is neither tentative nor a duplicate (proc(5))."""
+    rows = (line.split() for line in text_of(table).splitlines())
+    return any(
+        row[0].startswith("fe80") and int(row[1], 16) == index and not int(row[4], 16) & _NOT_READY
+        for row in rows
+        if len(row) == 6
+    )
 
 
 class Watch(AbstractContextManager["Watch"]):
@@ -66,9 +88,13 @@ class Watch(AbstractContextManager["Watch"]):
     def wait(self, seconds: float) -> None:
         """Wait until something changes from now on, or until the time is up."""
         deadline = time.monotonic() + seconds
+        self.clear()
+        select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
+
+    def clear(self) -> None:
+        """Read all messages, whatever they say."""
         for _ in self._datagrams():
             pass
-        select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))
 
     def _datagrams(self) -> Iterator[Optional[bytes]]:
         """The datagrams received so far; None for an overflow (ENOBUFS, netlink(7))."""

@@ -121,6 +121,10 @@ class Netlink(AbstractContextManager["Netlink"]):
     def set_txqueuelen(self, index: int, packets: int) -> None:
         self._change_link(link_changes.settings(index, txqueuelen=packets))
 
+    def set_address_generation(self, index: int, mode: int) -> None:
+        """Set addr_gen_mode (ip-sysctl.rst), which a sandbox may keep from being written there."""
+        self._change_link(link_changes.address_generation(index, mode))
+
     def set_up(self, index: int, up: bool) -> None:
         self._change_link(link_changes.settings(index, up=up))
 
@@ -164,17 +168,15 @@ class Netlink(AbstractContextManager["Netlink"]):
             (errno.EEXIST,),
         )
 
-    def lease_address(self, index: int, address: Address, seconds: int) -> None:
-        """Add an address for this time, or prolong it. Its network gets no route."""
-        self._run(
-            "addr",
-            "replace",
-            index=index,
-            address=str(address.ip),
-            prefixlen=address.network.prefixlen,
-            family=link_changes.FAMILIES[address.version],
-            flags=link_changes.IFA_F_NOPREFIXROUTE,
-            cacheinfo={"ifa_preferred": seconds, "ifa_valid": seconds},
+    def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
+        """Add an address for these seconds, or prolong it. Its network gets no route.
+
+        pyroute2 0.7.2 would drop the lifetimes.
+        """
+        self._change(
+            link_changes.NEW_ADDRESS,
+            wire.CREATE | wire.REPLACE,
+            link_changes.leased(index, address, valid, preferred),
         )
 
     def delete_address(self, index: int, address: Address) -> None:

@@ -37,6 +37,7 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 SETTING = "dhcp"
 # Prefix lengths: a lease with a shorter one would lead public networks to its link.
 SHORTEST_OWN = {4: 16, 6: 48}
+SUBNET = 64  # the prefix length of every subnet (RFC 4291, 2.5.4)
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
 
 
@@ -185,7 +186,13 @@ class _Work:
         """Whether it is the network of an address on the link, and not wider than a subnet."""
         if route.via is not None or route.to.prefixlen < SHORTEST_OWN[route.to.version]:
             return False
-        return any(route.to == own.network for own in self.world.addresses.get(route.index, ()))
+        here = self.world.addresses.get(route.index, ())
+        return any(route.to == own.network or self._is_subnet(route, own) for own in here)
+
+    def _is_subnet(self, route: Route, own: Address) -> bool:
+        """Whether it is the subnet of an address from DHCPv6, which has a prefix length of 128."""
+        is_leased = own.version == 6 and (route.index, own) in self.world.leased
+        return is_leased and route.to.prefixlen >= SUBNET and own.ip in route.to
 
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""

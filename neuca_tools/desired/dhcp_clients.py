@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp_files, platform_roles
-from neuca_tools.desired.dhcp_files import MANAGERS, OWN, label
+from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
 from neuca_tools.desired.management import ANSWERED
 from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
-from neuca_tools.model import ACCEPT_RA, LinkKey, LinkRequest, Problem, World
+from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Problem, World
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
@@ -143,13 +144,20 @@ def _clients(
 def _is_for_own(request: LinkRequest, index: int, world: World) -> bool:
     """Whether the program that we start does DHCP on the link: on none that has another's lease."""
     own, asked = world.own_clients, request.automatic
-    if not own.program or asked is None or not asked.dhcp4:
+    if not own.program or asked is None:
         return False
     is_virtual_beside = bool(request.key.rank) and _has_networkmanager(world)
     if not (own.forced or _is_plain(world) or is_virtual_beside):
         return False
-    is_leased = any(leased == index and one.version == 4 for leased, one in world.leased)
-    return not is_leased or label(request.key) in own.requests
+    is_ours = not own.requests.keys().isdisjoint(client_labels(request.key, asked))
+    return is_ours or not _has_other_lease(asked, index, world)
+
+
+def _has_other_lease(asked: Automatic, index: int, world: World) -> bool:
+    """Whether there is an address from another program of the first family that is requested."""
+    version = 4 if asked.dhcp4 else 6
+    found = (one for leased, one in world.leased if leased == index and one.version == version)
+    return any((index, one) not in world.autoconf for one in found)
 
 
 def _ports(
@@ -210,9 +218,9 @@ def _without_leases(
 def without_kernel(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles
 ) -> dict[LinkKey, LinkRequest]:
-    """The requests without `accept_ra` on links whose advertisements a network manager handles."""
+    """The requests without `accept_ra` on links whose advertisements a client handles."""
     found = dict(requests)
-    for key in roles.handed(MANAGERS) & requests.keys():
+    for key in ipv6_clients(requests, roles) & requests.keys():
         request = found[key]
         sysctls = tuple(pair for pair in request.sysctls if pair[0] != ACCEPT_RA)
         found[key] = replace(request, sysctls=sysctls)

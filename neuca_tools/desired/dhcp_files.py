@@ -37,6 +37,7 @@ _FALSE = ("false", "no", "off", "0", "n")
 _LABEL = pattern(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
+BESIDE = ":"  # before the protocol of a client beside that for DHCPv4; in no label of a link
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 
@@ -91,6 +92,34 @@ def labelled(text: str) -> Optional[LinkKey]:
         mac = f"{match['kind']} {name.encode('latin-1').decode('utf-8', 'replace')}"
     key = LinkKey(mac, vlan_id)
     return key if label(key) == text else None
+
+
+def served(text: str) -> Optional[LinkKey]:
+    """The key of the link of one of our own clients (`client_labels`); None if it is no such label.
+
+    >>> str(served("bridge-br_2e0.7:ra"))
+    'bridge br.0.7'
+    """
+    return labelled(text.partition(BESIDE)[0])
+
+
+def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
+    """The protocol of each client that we start for a link, by label: empty for DHCPv4.
+
+    >>> client_labels(LinkKey("02:00:00:00:00:02"), Automatic(dhcp4=True, dhcp6=True))
+    {'020000000002': '', '020000000002:dhcp6': 'dhcp6', '020000000002:ra': 'ra'}
+    """
+    wanted = {
+        "": bool(asked.dhcp4),
+        "dhcp6": bool(asked.dhcp6),
+        "ra": takes_advertisements(asked),
+    }
+    base = label(key)
+    return {
+        f"{base}{BESIDE if protocol else ''}{protocol}": protocol
+        for protocol, is_wanted in wanted.items()
+        if is_wanted
+    }
 
 
 def networkd_name(key: LinkKey) -> str:

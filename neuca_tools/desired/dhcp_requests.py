@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.dhcp_files import (
     OWN,
+    client_labels,
     is_false,
     is_true,
-    label,
-    labelled,
     plain_host_name,
     plain_metric,
+    served,
     table,
 )
 from neuca_tools.desired.manager_files import asked_mtu
@@ -49,39 +50,52 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
         is_ours = is_ours and not name.startswith("-")  # it is no option of a program
         if is_ours and device.name == name and key in resolution.want.links:
             has_mtu = asked_mtu(key, resolution, record) is not None
-            found[label(key)] = _request(key, device, request.automatic, has_mtu, world.own_clients)
+            own = _Link(key, device, request.automatic, has_mtu)
+            for text, protocol in client_labels(key, request.automatic).items():
+                found[text] = _request(own, protocol, world.own_clients)
     return found
 
 
 def _kept(resolution: Resolution, own: OwnClients) -> Iterator[tuple[str, str]]:
     for text, request in own.requests.items():
-        key = labelled(text)
+        key = served(text)
         if not request or key is None or resolution.complete or key in resolution.requests:
             continue
         if resolution.roles.role_of(key) == "unlisted":
             yield text, request
 
 
-def _request(key: LinkKey, device: Device, asked: Automatic, has_mtu: bool, own: OwnClients) -> str:
-    """One line of JSON. `has_mtu`: the agent sets the MTU of the link."""
-    overrides = dict(asked.dhcp4_overrides)
+class _Link(NamedTuple):
+    """A link that is up and what it is to have. `has_mtu`: the agent sets its MTU."""
+
+    key: LinkKey
+    device: Device
+    asked: Automatic
+    has_mtu: bool
+
+
+def _request(link: _Link, protocol: str, own: OwnClients) -> str:
+    """One line of JSON. That of DHCPv4, which is older than the others, names no protocol."""
+    overrides = dict(link.asked.dhcp6_overrides if protocol else link.asked.dhcp4_overrides)
     name = plain_host_name(overrides)
-    if "send-hostname" in overrides and not is_true(overrides["send-hostname"]):
+    if protocol or ("send-hostname" in overrides and not is_true(overrides["send-hostname"])):
         name = "-"
-    return json.dumps(
-        {
-            "link": str(key),
-            "program": own.program,
-            "helper": own.helper,
-            "interface": device.name,
-            "index": device.index,
-            "table": table(key),
-            "metric": int(plain_metric(overrides) or 0),
-            "mtu": not has_mtu and not is_false(overrides.get("use-mtu")),
-            "routes": not is_false(overrides.get("use-routes")),
-            "hostname": name,
-        }
-    )
+    # Only one of the clients of a link sets its MTU.
+    is_second = bool(protocol) and bool(link.asked.dhcp4)
+    has_mtu = link.has_mtu or is_second or is_false(overrides.get("use-mtu"))
+    found = {
+        "link": str(link.key),
+        "program": own.program,
+        "helper": own.helper,
+        "interface": link.device.name,
+        "index": link.device.index,
+        "table": table(link.key),
+        "metric": int(plain_metric(overrides) or 0),
+        "mtu": not has_mtu,
+        "routes": not is_false(overrides.get("use-routes")),
+        "hostname": name,
+    }
+    return json.dumps({**found, "protocol": protocol} if protocol else found)
 
 
 def notes(resolution: Resolution) -> Iterator[Note]:
@@ -98,9 +112,7 @@ def notes(resolution: Resolution) -> Iterator[Note]:
 
 
 def _unused(asked: Automatic) -> Iterator[str]:
-    overrides: Mapping[str, str] = dict(asked.dhcp4_overrides)
-    if asked.dhcp6:
-        yield "IPv6 addresses"
     for name, title in _UNUSED.items():
-        if is_true(overrides.get(name)):
+        both = (asked.dhcp4_overrides, asked.dhcp6_overrides)
+        if any(is_true(dict(overrides).get(name)) for overrides in both):
             yield title

@@ -15,6 +15,7 @@ from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
 from neuca_tools.model import (
@@ -54,7 +55,7 @@ class LinkResolver:
         self.stacks = judge(requests, world, roles, names)
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
-        leased = roles.handed(MANAGERS)
+        leased = ipv6_clients(requests, roles)
         self.common = CommonSettings(world, record, limits, sure, rules, routed, leased, places)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
@@ -177,7 +178,7 @@ class LinkResolver:
         """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.left:
             return {}
-        if key in self.common.leased:
+        if key in self.roles.handed(MANAGERS):
             return {**UNMANAGED, self.roles.clients[key]: "managed"}
         return UNMANAGED
 

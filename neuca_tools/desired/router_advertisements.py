@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.desired.dhcp_files import MANAGERS
+from neuca_tools.desired.dhcp_files import MANAGERS, OWN, wants_ipv6
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -68,9 +68,9 @@ def quiet(
     """The dataplane links on which the kernel must not accept router advertisements.
 
     These are all, present or not, for which neither a document nor the configuration requests
-    advertisements, DHCPv6 or the state `user`, and those on which a network manager is the client.
+    advertisements, DHCPv6 or the state `user`, and those on which a client handles them.
     """
-    managed = roles.handed(MANAGERS)
+    managed = ipv6_clients(requests, roles)
     return frozenset(
         key
         for key, request in requests.items()
@@ -78,6 +78,16 @@ def quiet(
         if dict(request.sysctls).get(ACCEPT_RA, "0") == "0" and world.accept_ra is not None
         if key in managed or not is_left_on(request)
     )
+
+
+def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[LinkKey]:
+    """The links on which a client handles router advertisements instead of the kernel.
+
+    A network manager always does; we do so where advertisements or DHCPv6 are requested.
+    """
+    asked = {key: requests[key].automatic for key in roles.handed([OWN]) & requests.keys()}
+    own = {key for key, found in asked.items() if found is not None and wants_ipv6(found)}
+    return roles.handed(MANAGERS) | own
 
 
 def is_left_on(request: LinkRequest) -> bool:
@@ -96,7 +106,7 @@ def quieted(
     """The sysctl that turns off advertisements on a link; empty if nothing has to be set.
 
     A link that does not exist yet needs it only if the kernel would create it with advertisements
-    on. `has_client`: a network manager processes them instead of the kernel (see `dhcp`).
+    on. `has_client`: as in `ipv6_clients`.
     """
     is_off = link.index == 0 and world.accept_ra == "0"
     left = is_left_on(request) and not has_client

@@ -11,13 +11,13 @@ from neuca_tools.dataclass import dataclass, field
 
 @dataclass(frozen=True)
 class OwnClients:
-    """The DHCP clients that the agent starts, one process for each link.
+    """The DHCP clients that the agent starts, one process for each link and protocol.
 
     `program` is the path of dhclient or dhcpcd, empty if none may be used or none is installed;
     `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
     manager is enabled that may still start. `requests` has what each client was started with, by
-    the label of the link (`dhcp_files.label`); those that are `alive` run. `helper` is the program
-    that they tell of leases. `refused` says, by interface index, why a lease is not used.
+    its label (`dhcp_files.client_labels`); those that are `alive` run. `helper` is the program
+    that they tell of leases. `refused`: interface indices, with why something leased is not used.
     """
 
     program: str = ""
@@ -26,4 +26,4 @@ class OwnClients:
     expected: bool = False
     requests: Mapping[str, str] = field(default_factory=dict)
     alive: frozenset[str] = frozenset()
-    refused: Mapping[int, str] = field(default_factory=dict)
+    refused: tuple[tuple[int, str], ...] = ()

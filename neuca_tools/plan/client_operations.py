@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from neuca_tools.dataclass import dataclass
+from neuca_tools.desired.dhcp_files import BESIDE
 from neuca_tools.model import LinkKey
 from neuca_tools.plan.operation import Operation, Phase, Value, Writer
+
+_TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration"}
 
 
 @dataclass(frozen=True)
 class ClientOperation(Operation):
-    """A change of the client of one link; `label` is `desired.dhcp_files.label` of its key.
+    """A change of one client of a link; `label` is one of `desired.dhcp_files.client_labels`.
 
     Its failure is none of the link, and a roll-back leaves clients alone.
     """
@@ -22,6 +25,11 @@ class ClientOperation(Operation):
     @property
     def target(self) -> str:
         return str(self.key)
+
+    @property
+    def protocol(self) -> str:
+        """Empty for DHCPv4."""
+        return self.label.partition(BESIDE)[2]
 
     @property
     def handles(self) -> frozenset[str]:
@@ -51,7 +59,7 @@ class StartClient(ClientOperation):
 
     @property
     def text(self) -> str:
-        return f"start the DHCP client of {self.name}"
+        return f"start the {_TITLES.get(self.protocol, '')} of {self.name}"
 
     def run(self, writer: Writer) -> None:
         writer.start_client(self.label, self.request)
@@ -71,7 +79,8 @@ class StopClient(ClientOperation):
 
     @property
     def text(self) -> str:
-        return f"stop the DHCP client of {self.key}, and give up its lease"
+        given = "remove its addresses" if self.protocol == "ra" else "give up its lease"
+        return f"stop the {_TITLES.get(self.protocol, '')} of {self.key}, and {given}"
 
     def run(self, writer: Writer) -> None:
         writer.stop_client(self.label)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Optional
 
 from neuca_tools.desired.device_settings import to_do
-from neuca_tools.desired.dhcp_files import labelled
+from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
@@ -145,7 +145,7 @@ def _clients(sides: Sides) -> Iterator[Operation]:
     """Stop the clients of links that are to have none, and start those that do not run."""
     have, want = sides.have.clients, sides.want.clients
     for text in sorted(have.keys() | want.keys()):
-        key = labelled(text)
+        key = served(text)
         if key is None or have.get(text) == want.get(text):
             continue
         if text in want:

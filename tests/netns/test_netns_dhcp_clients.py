@@ -172,6 +172,16 @@ def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
     assert f"{LEASE}/24" in plain.addresses("dp1")
 
 
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_an_address_is_set_for_the_time_of_its_lease(plain):
+    """The kernel removes it then, whether the client is still there or not."""
+    serve(plain, extra="DefaultLeaseTimeSec=600\nMaxLeaseTimeSec=600\n")
+    plain.once(DOCUMENT)
+    lease(plain)
+    (found,) = plain.look("-4 address show dev dp1")[0]["addr_info"]
+    assert 500 < found["preferred_life_time"] <= found["valid_life_time"] <= 600
+
+
 @pytest.mark.parametrize("kind", ["dhclient", "dhcpcd"], indirect=True)
 def test_what_is_no_longer_requested_ends_with_all_that_came_of_it(plain):
     serve(plain)

@@ -16,8 +16,8 @@ from test_dhcp_requests import document
 from worlds import key, mac, nic, route
 
 from neuca_tools.agent import dhcp_helper
-from neuca_tools.backends import dhcpclients, dhcplease
-from neuca_tools.backends.dhcplease import Offer
+from neuca_tools.backends import dhcp4, dhcpclients, dhcplease
+from neuca_tools.backends.dhcp4 import Offer
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
@@ -189,7 +189,7 @@ def test_what_only_a_network_manager_does_is_noted():
     overrides = {"use-dns": True, "use-hostname": True}
     found = decided(plain(), netplan(dhcp4=True, dhcp6=True, **{"dhcp4-overrides": overrides}))
     assert [one.reason for one in found.resolution.notes if one.link == key(2)] == [
-        "without a network manager, IPv6 addresses and DNS servers and the host name of DHCP are not used"
+        "without a network manager, DNS servers and the host name of DHCP are not used"
     ]
 
 
@@ -276,12 +276,12 @@ def test_a_lease_as_both_clients_report_it():
         0,
         ((IPv4Network("0.0.0.0/0"), ROUTER),),
     )
-    assert dhcplease.offer(BOUND) == found
+    assert dhcp4.offer(BOUND) == found
     routes = ((IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER))
     numbers = "18 192 168 64 10 9 0 1 32 10 7 7 7 10 9 0 1"
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
     for name, text in (("rfc3442_classless", numbers), ("classless", words)):
-        assert dhcplease.offer({**BOUND, f"new_{name}_static_routes": text}) == replace(
+        assert dhcp4.offer({**BOUND, f"new_{name}_static_routes": text}) == replace(
             found, routes=routes
         )
 
@@ -290,7 +290,7 @@ def test_a_lease_as_both_clients_report_it():
     "text", ["33 1 2 3 4 5 10 9 0 1", "24 192 168", "256 1", "24 1 2 3 10 9 0 -1", "x", "24"]
 )
 def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_either(text):
-    assert dhcplease.offer({**BOUND, "new_rfc3442_classless_static_routes": text}).routes == ()
+    assert dhcp4.offer({**BOUND, "new_rfc3442_classless_static_routes": text}).routes == ()
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_eithe
     ["", "x", "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "$(reboot)", "fe80::1"],
 )
 def test_an_address_that_no_host_can_have_is_no_lease(address):
-    assert dhcplease.offer({**BOUND, "new_ip_address": address}) is None
+    assert dhcp4.offer({**BOUND, "new_ip_address": address}) is None
 
 
 def test_values_that_are_malformed_count_as_absent():
@@ -307,14 +307,14 @@ def test_values_that_are_malformed_count_as_absent():
         "new_dhcp_lease_time": "-1",
         "new_dhcp_server_identifier": "`id`",
     }
-    found = dhcplease.offer({**BOUND, **odd, "new_routers": ";"})
+    found = dhcp4.offer({**BOUND, **odd, "new_routers": ";"})
     assert found == Offer(IPv4Interface("10.9.0.51/24"))
 
 
 def test_a_server_cannot_fill_the_routing_table():
     words = " ".join(f"10.{one}.0.0/16 10.9.0.1" for one in range(200))
-    found = dhcplease.offer({**BOUND, "new_classless_static_routes": words})
-    assert len(found.routes) == dhcplease.MOST_ROUTES
+    found = dhcp4.offer({**BOUND, "new_classless_static_routes": words})
+    assert len(found.routes) == dhcp4.MOST_ROUTES
 
 
 def test_addresses_that_are_not_set():
@@ -394,8 +394,8 @@ def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path
     gone = tmp_path / f"eth1{dhcpclients.GONE}"
     with subprocess.Popen(["sleep", "60"]) as process:
         gone.with_suffix(".pid").write_text(f"{process.pid} 1")  # another had its ID before
-        dhcp_helper._release(gone)
+        dhcp_helper._signal(gone, signal.SIGALRM)
         assert process.poll() is None
         gone.with_suffix(".pid").write_bytes(dhcpclients.process_note(process.pid))
-        dhcp_helper._release(gone)
+        dhcp_helper._signal(gone, signal.SIGALRM)
         assert process.wait(60) == -signal.SIGALRM

@@ -1,0 +1,170 @@
+"""Autoconfigures a dataplane link (RFC 4862), where neither the kernel nor a manager may do it."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
+from pathlib import Path
+from typing import Any, Callable, NoReturn
+
+from neuca_tools.backends import dhcplease
+from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
+from neuca_tools.backends.dhcplease import DHCP, EVERYTHING6, FOR_EVER, Given, Timed
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.dataclass import NamedTuple
+from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.files import applying
+from neuca_tools.model import Route
+from neuca_tools.model.routing import Traits
+
+FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
+CALM = 3.0  # seconds between two changes, however many advertisements arrive
+SHORTEST = 7200  # seconds: no router shortens an address below them (RFC 4862, 5.5.3)
+MOST_ROUTERS, MOST_PREFIXES = 8, 16
+METRIC = 1024  # the kernel's for a route of IPv6
+
+
+class _Router(NamedTuple):
+    preference: int
+    until: float  # on the monotonic clock
+
+
+class State:
+    """What routers have said so far. All moments are those of a monotonic clock, in seconds."""
+
+    def __init__(self, addresses: Mapping[str, int], now: float, today: float) -> None:
+        """`addresses`: those from before, with the second `today` at which each ends."""
+        self._routers: dict[IPv6Address, _Router] = {}
+        self._prefixes: dict[IPv6Network, tuple[Prefix, float]] = {}
+        self._mtu, self._last = 0, ""
+        for text, until in addresses.items():
+            network, left = ip_interface(text).network, int(until - today)
+            if isinstance(network, IPv6Network) and left > 0:
+                self._prefixes[network] = (Prefix(network, False, True, left, left), now)
+
+    def hear(self, found: Advertisement, now: float) -> None:
+        """Remember what a router says. Others than the first ones are not heard."""
+        self._expire(now)
+        self._mtu, self._last = found.mtu, str(found.router)
+        self._routers.pop(found.router, None)
+        if found.lifetime and len(self._routers) < MOST_ROUTERS:
+            self._routers[found.router] = _Router(found.preference, now + found.lifetime)
+        for prefix in found.prefixes:
+            if prefix.network in self._prefixes or len(self._prefixes) < MOST_PREFIXES:
+                valid = max(prefix.valid, min(self._left(prefix.network, now), SHORTEST))
+                if not prefix.autonomous:
+                    valid = prefix.valid
+                self._prefixes[prefix.network] = (prefix._replace(valid=valid), now)
+
+    def _left(self, network: IPv6Network, now: float) -> int:
+        """The seconds for which the address in a network is still valid."""
+        prefix, heard = self._prefixes.get(network, (None, now))
+        return int(heard + prefix.valid - now) if prefix and prefix.autonomous else 0
+
+    def _expire(self, now: float) -> None:
+        self._routers = {host: one for host, one in self._routers.items() if one.until > now}
+        self._prefixes = {
+            network: (prefix, heard)
+            for network, (prefix, heard) in self._prefixes.items()
+            if prefix.valid == FOR_EVER or heard + prefix.valid > now
+        }
+
+    def next_end(self) -> float:
+        """When the next router or prefix ends; infinity for never."""
+        ends = [one.until for one in self._routers.values()]
+        ends += [heard + one.valid for one, heard in self._prefixes.values()]
+        return min(ends, default=math.inf)
+
+    def given(self, mac: str, request: Mapping[str, Any], now: float) -> Given:
+        """What is to be set on the link with this MAC address."""
+        self._expire(now)
+        addresses = tuple(self._addresses(mac, now))
+        routes = tuple(self._routes(request)) if request["routes"] else ()
+        return Given(addresses, self._last, self._mtu, routes, 6)
+
+    def _addresses(self, mac: str, now: float) -> Iterator[Timed]:
+        """An address in each prefix of 64 bits (RFC 2464, 4)."""
+        for network, (prefix, heard) in self._prefixes.items():
+            if prefix.autonomous and network.prefixlen == 64:
+                host = network.network_address + interface_identifier(mac)
+                past = int(now - heard)
+                valid = min(prefix.valid - past, FOR_EVER - 1)
+                if valid > 0 and dhcplease.is_unicast(host):
+                    preferred = min(max(prefix.preferred - past, 0), valid)
+                    yield Timed(IPv6Interface((host, 64)), valid, preferred)
+
+    def _routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
+        """The networks on the link, and the default route through the preferred router."""
+        index, metric = int(request["index"]), int(request["metric"]) or METRIC
+        traits = Traits(int(request["table"]))
+        for network, (prefix, _) in self._prefixes.items():
+            if prefix.on_link:
+                yield Route(network, index, None, metric, DHCP, traits=traits)
+        best = max((one.preference for one in self._routers.values()), default=0)
+        via = next((host for host, one in self._routers.items() if one.preference == best), None)
+        if via is not None:
+            yield Route(EVERYTHING6, index, via, metric, DHCP, traits=traits)
+
+
+def interface_identifier(mac: str) -> int:
+    """The last 64 bits of the addresses of a link (RFC 4291, appendix A).
+
+    >>> hex(interface_identifier("02:00:00:00:00:02"))
+    '0xfffe000002'
+    """
+    octets = bytes.fromhex(mac.replace(":", ""))
+    whole = bytes([octets[0] ^ 2]) + octets[1:3] + b"\xff\xfe" + octets[3:6]
+    return int.from_bytes(whole, "big")
+
+
+def run(path: Path, request: Mapping[str, Any]) -> NoReturn:
+    """Listen for as long as the link is there. Raises ApplyError."""
+    interface, index = str(request["interface"]), int(request["index"])
+    place = path.with_suffix(dhcplease.LEASE)
+    state = State(dhcplease.held(dhcplease.read(place)), time.monotonic(), time.time())
+    with applying(f'listen on "{interface}"'), Listener(interface, index) as listener:
+        _listen(listener, state, lambda: _set(state, path, request))
+
+
+def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
+    """Hear routers, and `change` the link for what they say, and for what ends. Raises OSError."""
+    pause, ask, due, calm = FIRST, time.monotonic(), math.inf, 0.0
+    while True:
+        now = time.monotonic()
+        if now >= ask:
+            listener.solicit()
+            ask, pause = now + pause, min(2 * pause, LONGEST)
+        if now >= due:
+            _report(change)
+            calm = now + CALM
+            due = max(state.next_end(), calm)
+        listener.wait(min(ask, due) - now)
+        found = listener.received()
+        if found is not None:
+            state.hear(found, time.monotonic())
+            ask, due = math.inf, min(due, max(calm, now))
+
+
+def _report(change: Callable[[], None]) -> None:
+    """What one router said may be refused by the kernel; others are heard all the same."""
+    try:
+        change()
+    except ApplyError as error:
+        print(f"dhcp-helper: {error.text}, ignoring", file=sys.stderr)
+
+
+def _set(state: State, path: Path, request: Mapping[str, Any]) -> None:
+    """Set what was said, unless the request is withdrawn."""
+    try:
+        with Netlink() as netlink:
+            device = netlink.look(()).devices.get(int(request["index"]))
+        if device is not None and path.exists():
+            found = state.given(device.mac, request, time.monotonic())
+            dhcplease.accept(found, request, path.with_suffix(dhcplease.LEASE))
+    except ObserveError as error:
+        raise ApplyError(error.text) from error

@@ -1,0 +1,371 @@
+"""DHCPv6 and router advertisements without a network manager: what the clients are told, and what is made of what they hear."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import struct
+from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_dhcp import RA, decided, main_routes, netplan, offered, seen, solve
+from test_dhcp_clients import OWN, plain
+from test_dhcp_requests import document
+from worlds import key, mac
+
+from neuca_tools.agent import autoconfiguration, dhcp_helper
+from neuca_tools.agent.autoconfiguration import State
+from neuca_tools.backends import advertisements, dhcp6, dhcplease, linkwatch
+from neuca_tools.backends.advertisements import Advertisement, Prefix, parse
+from neuca_tools.backends.dhcplease import FOR_EVER, Timed
+from neuca_tools.desired import dhcp_files
+from neuca_tools.errors import ApplyError
+from neuca_tools.model import ACCEPT_RA
+
+NIC = dhcp_files.label(key(2))
+ROUTER = IPv6Address("fe80::1")
+NETWORK = IPv6Network("fd00:9::/64")
+ADDRESS = IPv6Interface("fd00:9::ff:fe00:2/64")
+REQUEST = {"index": 2, "table": 1073741826, "metric": 0, "routes": True, "mtu": True}
+
+
+# --- what is requested --------------------------------------------------------------------------------
+
+
+def protocols(found):
+    return {
+        text: json.loads(request).get("protocol") for text, request in found.want.clients.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"dhcp4": True}, {NIC: None}),
+        ({"dhcp6": True}, {f"{NIC}:dhcp6": "dhcp6", f"{NIC}:ra": "ra"}),
+        ({"dhcp6": True, "accept-ra": False}, {f"{NIC}:dhcp6": "dhcp6"}),
+        ({"accept-ra": True}, {f"{NIC}:ra": "ra"}),
+        ({"dhcp4": True, "accept-ra": True}, {NIC: None, f"{NIC}:ra": "ra"}),
+    ],
+)
+def test_a_link_has_one_client_for_each_protocol(keys, expected):
+    found = decided(plain(), netplan(**keys))
+    assert protocols(found) == expected
+
+
+def test_where_a_client_hears_routers_the_kernel_does_not():
+    for keys in ({"dhcp6": True}, {"accept-ra": True}, {"dhcp4": True, "accept-ra": True}):
+        found = decided(plain(accept_ra="1"), netplan(**keys))
+        assert found.want.links[key(2)].sysctls[ACCEPT_RA] == "0"
+        assert key(2) in found.resolution.quiet
+    without = decided(plain(accept_ra="1", own_clients=type(OWN)()), netplan(**{"accept-ra": True}))
+    assert without.want.links[key(2)].sysctls[ACCEPT_RA] == "1"
+
+
+def test_only_one_client_of_a_link_sets_its_mtu_and_none_sends_a_host_name_over_ipv6():
+    found = decided(plain(), document("dhcp4 = yes", "dhcp6 = yes")).want.clients
+    told = {text: json.loads(request) for text, request in found.items()}
+    assert {text: one["mtu"] for text, one in told.items()} == {
+        NIC: True,
+        f"{NIC}:dhcp6": False,
+        f"{NIC}:ra": False,
+    }
+    assert told[f"{NIC}:dhcp6"]["hostname"] == "-"
+
+
+def test_an_operation_names_the_protocol():
+    look = plain()
+    first = decided(look, document("dhcp6 = yes"))
+    started = [one.text for one in first.plan() if one.kind == "start-dhcp"]
+    assert started == ["start the DHCPv6 client of eth2", "start the autoconfiguration of eth2"]
+    requests = dict(first.want.clients)
+    own = type(OWN)(**{**OWN.__dict__, "requests": requests, "alive": frozenset(requests)})
+    again = decided(plain(own), document())
+    assert [one.text for one in again.plan() if one.kind == "stop-dhcp"] == [
+        f"stop the DHCPv6 client of {mac(2)}, and give up its lease",
+        f"stop the autoconfiguration of {mac(2)}, and remove its addresses",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("to", "is_used"),
+    [
+        ("2a00:1::/64", True),
+        ("2a00:1::/72", True),
+        ("2a00:1::/56", False),
+        ("2a00:2::/64", False),
+    ],
+)
+def test_the_subnet_of_an_address_from_dhcpv6_is_on_the_link(to, is_used):
+    subnet = offered(to, source=None, protocol=RA)
+    look = seen(subnet, lease="2a00:1::51/128")
+    assert main_routes(solve(look, dhcp6=True)) == ({(to, None)} if is_used else set())
+    static = seen(subnet, lease="2a00:1::51/128", leased=frozenset())
+    assert main_routes(solve(static, dhcp6=True)) == set()
+
+
+# --- DHCPv6 -------------------------------------------------------------------------------------------
+
+DHCLIENT = {
+    "new_ip6_address": "fd00:9::51",
+    "new_ip6_prefixlen": "64",
+    "new_max_life": "600",
+    "new_preferred_life": "300",
+    "new_life_starts": "1000",
+    "new_dhcp6_server_id": "0:3:0:1:2:0:0:0:0:9",
+}
+DHCPCD = {
+    "new_dhcp6_ia_na1_ia_addr1": "fd00:9::51",
+    "new_dhcp6_ia_na1_ia_addr1_vltime": "600",
+    "new_dhcp6_ia_na1_ia_addr1_pltime": "300",
+    "new_dhcp6_server_id": "00030001020000000009",
+}
+
+
+@pytest.mark.parametrize("environment", [DHCLIENT, DHCPCD])
+def test_a_dhcpv6_lease_as_both_clients_report_it(environment):
+    found = dhcp6.given(environment, 1000.0)
+    assert found.addresses == (Timed(IPv6Interface("fd00:9::51/128"), 600, 300),)
+    assert (found.server, found.routes, found.mtu) == ("00:03:00:01:02:00:00:00:00:09", (), 0)
+
+
+def test_a_lease_that_was_only_confirmed_ends_when_it_would_have_ended():
+    ((_, valid, preferred),) = dhcp6.given(DHCLIENT, 1400.0).addresses
+    assert (valid, preferred) == (200, 0)
+    assert dhcp6.given(DHCLIENT, 1600.0) is None
+
+
+@pytest.mark.parametrize(
+    "address", ["", "x", "::", "::1", "ff02::1", "::ffff:10.0.0.1", "10.0.0.1", "$(reboot)"]
+)
+def test_an_ipv6_address_that_no_host_can_have_is_no_lease(address):
+    assert dhcp6.given({**DHCLIENT, "new_ip6_address": address}, 1000.0) is None
+
+
+def test_a_lease_without_an_end_has_one_nevertheless_to_be_known_as_a_lease():
+    ever = {**DHCLIENT, "new_max_life": str(FOR_EVER), "new_preferred_life": str(FOR_EVER)}
+    ((_, valid, preferred),) = dhcp6.given(ever, 1000.0).addresses
+    assert valid == preferred == FOR_EVER - 1
+
+
+def test_link_local_and_platform_addresses_are_refused():
+    look = plain()
+    for text in ("fd00:ec2::254", "fd00:ec2::253", "fd20:ce::254"):
+        reason = f"it would take over {text}, which is reached through the management NIC"
+        assert dhcplease.refusal(ip_interface(f"{text}/128"), 2, look) == reason
+    reason = "it is link-local, which none from a server is (RFC 4862, 5.3)"
+    assert dhcplease.refusal(ip_interface("fe80::9/128"), 2, look) == reason
+
+
+@pytest.mark.parametrize(("old", "is_dropped"), [("fd00:9::51", True), ("fd00:9::52", False)])
+def test_only_the_end_of_its_own_address_ends_a_lease(tmp_path, old, is_dropped):
+    path = tmp_path / f"{NIC}:dhcp6.json"
+    path.write_text("{}")
+    lease = path.with_suffix(".lease")
+    lease.write_text(json.dumps({"index": 9999, "address": "fd00:9::51/128", "until": 1}))
+    dhcp_helper.hear({"NEUCA_DHCP": str(path), "reason": "EXPIRE6", "old_ip6_address": old})
+    assert lease.exists() is not is_dropped
+
+
+@pytest.mark.parametrize("program", ["dhclient", "dhcpcd"])
+def test_what_the_clients_for_ipv6_are_told(tmp_path, program):
+    path = tmp_path / f"{NIC}:dhcp6.json"
+    told = {
+        "program": f"/sbin/{program}",
+        "interface": "eth2",
+        "helper": "/helper",
+        "hostname": "-",
+    }
+    words = dhcp_helper._prepared(path, {**told, "protocol": "dhcp6"})
+    assert words[:2] == [f"/sbin/{program}", "-6"]
+    conf = path.with_suffix(".conf").read_text().splitlines()
+    if program == "dhclient":
+        assert words[-5:-3] == ["-D", "LL"]
+        assert conf[0] == "request;"
+    else:
+        assert {"ia_na", "noipv6rs", "duid ll", "nogateway"} <= set(conf)
+
+
+# --- router advertisements ----------------------------------------------------------------------------
+
+
+def message(*options, lifetime=1800, flags=0):
+    return struct.pack("!BBHBBHII", 134, 0, 0, 64, flags, lifetime, 0, 0) + b"".join(options)
+
+
+def prefix(network, flags=0xC0, valid=7200, preferred=3600):
+    network = IPv6Network(network)
+    body = struct.pack("!BBBBIII", 3, 4, network.prefixlen, flags, valid, preferred, 0)
+    return body + network.network_address.packed
+
+
+def test_an_advertisement_is_read():
+    data = message(prefix(NETWORK), struct.pack("!BBHI", 5, 1, 0, 1400), flags=0x08)
+    expected = Prefix(NETWORK, True, True, 7200, 3600)
+    assert parse(ROUTER, data) == Advertisement(ROUTER, 1800, 1, 1400, (expected,))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        message()[:-1],
+        message(b"\x03\x00"),
+        message(b"\x03"),
+        message(prefix(NETWORK)[:-1]),
+        b"\x85" + message()[1:],
+        b"\x86\x01" + message()[2:],
+    ],
+)
+def test_an_invalid_advertisement_is_none(data):
+    assert parse(ROUTER, data) is None
+
+
+def test_no_router_has_an_address_that_is_not_link_local():
+    assert parse(IPv6Address("fd00::1"), message()) is None
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        prefix("fe80::/64"),
+        prefix("ff02::/64"),
+        prefix("::/0"),
+        prefix(NETWORK, valid=1, preferred=2),
+        prefix("::/64")[:2] + b"\xff" + prefix("::/64")[3:],
+    ],
+)
+def test_a_prefix_that_no_network_has_does_not_count(option):
+    assert parse(ROUTER, message(option)).prefixes == ()
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_no_message_breaks_the_reader(data):
+    parse(ROUTER, data)
+    parse(ROUTER, message(data))
+
+
+def said(state, now, request=REQUEST):
+    return state.given(mac(2), request, now)
+
+
+def advertisement(*prefixes, lifetime=1800, router=ROUTER, preference=0):
+    return Advertisement(router, lifetime, preference, 1400, prefixes)
+
+
+USUAL = Prefix(NETWORK, True, True, 10000, 5000)
+
+
+def test_a_link_has_an_address_in_each_prefix_and_the_routes_in_its_own_table():
+    state = State({}, 0.0, 0.0)
+    state.hear(advertisement(USUAL), 0.0)
+    found = said(state, 100.0)
+    assert found.addresses == (Timed(ADDRESS, 9900, 4900),)
+    assert (found.mtu, found.family) == (1400, 6)
+    assert [(str(one.to), one.via, one.traits.table) for one in found.routes] == [
+        ("fd00:9::/64", None, 1073741826),
+        ("::/0", ROUTER, 1073741826),
+    ]
+    assert said(state, 100.0, {**REQUEST, "routes": False}).routes == ()
+
+
+def test_a_prefix_of_another_length_or_not_for_autoconfiguration_gives_no_address():
+    state = State({}, 0.0, 0.0)
+    odd = Prefix(IPv6Network("fd00:8::/56"), True, True, 10000, 5000)
+    state.hear(advertisement(odd, USUAL._replace(autonomous=False)), 0.0)
+    assert said(state, 0.0).addresses == ()
+
+
+def test_no_router_ends_an_address_at_once():
+    """RFC 4862, 5.5.3, e."""
+    state = State({}, 0.0, 0.0)
+    state.hear(advertisement(USUAL), 0.0)
+    state.hear(advertisement(USUAL._replace(valid=0, preferred=0)), 1000.0)
+    assert said(state, 1000.0).addresses == (Timed(ADDRESS, 7200, 0),)
+    state.hear(advertisement(USUAL._replace(valid=1, preferred=1)), 7200.0)
+    assert said(state, 7200.0).addresses[0].valid == 1000
+    assert said(state, 8300.0).addresses == ()
+
+
+def test_an_address_from_before_a_restart_stays_until_its_end():
+    state = State({str(ADDRESS): 5500}, 0.0, 5000.0)
+    other = Prefix(IPv6Network("fd00:8::/64"), True, True, 10000, 5000)
+    state.hear(advertisement(other), 0.0)
+    assert [str(one.address.network) for one in said(state, 10.0).addresses] == [
+        "fd00:9::/64",
+        "fd00:8::/64",
+    ]
+    assert len(said(state, 501.0).addresses) == 1
+
+
+def test_the_preferred_router_is_the_default_router_until_it_ends():
+    state, other = State({}, 0.0, 0.0), IPv6Address("fe80::2")
+    state.hear(advertisement(), 0.0)
+    state.hear(advertisement(router=other, preference=1, lifetime=60), 0.0)
+    assert [one.via for one in said(state, 0.0).routes] == [other]
+    assert state.next_end() == 60
+    assert [one.via for one in said(state, 61.0).routes] == [ROUTER]
+    state.hear(advertisement(lifetime=0), 62.0)
+    assert said(state, 62.0).routes == ()
+
+
+def test_routers_cannot_fill_the_memory_or_the_link():
+    state = State({}, 0.0, 0.0)
+    for number in range(100):
+        network = IPv6Network(f"fd00:{number:x}::/64")
+        router = IPv6Address(f"fe80::{number + 1:x}")
+        state.hear(advertisement(USUAL._replace(network=network), router=router), 0.0)
+    assert len(said(state, 0.0).addresses) == 16
+    assert len(state._routers) == 8
+    many = message(*(prefix(f"fd00:{number:x}::/64") for number in range(100)))
+    assert len(parse(ROUTER, many).prefixes) == advertisements.MOST_PREFIXES
+
+
+def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):
+    table = tmp_path / "if_inet6"
+    row = "fe80000000000000000000fffe000002 02 40 20 {} eth2\n"
+    for flags, expected in (("c0", False), ("88", False), ("80", True)):
+        table.write_text(row.format(flags))
+        assert linkwatch._has_link_local(2, table) is expected
+        assert not linkwatch._has_link_local(3, table)
+    assert not linkwatch._has_link_local(2, tmp_path / "none")
+
+
+class Flood:
+    """A link on which a router is heard ten times a second, on a clock of its own; it ends after a minute."""
+
+    def __init__(self):
+        self.now, self.solicited, self.silent_until = 1000.0, [], 1010.0
+
+    def monotonic(self):
+        return self.now
+
+    def solicit(self):
+        self.solicited.append(self.now - 1000)
+
+    def wait(self, seconds):
+        self.now += max(0.01, min(seconds, 0.1))
+        if self.now > 1060:
+            raise OSError("the link is gone")
+
+    def received(self):
+        return advertisement(USUAL) if self.now >= self.silent_until else None
+
+
+def test_a_flood_of_advertisements_changes_the_link_now_and_then(monkeypatch):
+    flood, changes = Flood(), []
+    monkeypatch.setattr(autoconfiguration.time, "monotonic", flood.monotonic)
+
+    def change():
+        changes.append(flood.now)
+        raise ApplyError("the kernel refuses it")
+
+    with pytest.raises(OSError, match="the link is gone"):
+        autoconfiguration._listen(flood, State({}, 1000.0, 0.0), change)
+    assert flood.solicited == pytest.approx([0, 4], abs=0.2)
+    assert changes[0] == pytest.approx(1010.0, abs=0.2)
+    assert 15 <= len(changes) <= 17
