@@ -167,7 +167,7 @@ def _a_nic_that_is_up_is_renamed(guest, before):
         assert dataplane_of(guest) == ADDRESSES
 
 
-PORT = ("-machine", "q35", "-device", "pcie-root-port,id=port,chassis=1,addr=0x1e")
+PORT = ("-machine", "q35", "-device", "pcie-root-port,id=root-port,chassis=1,addr=0x1e")
 
 
 @pytest.mark.long
@@ -183,7 +183,7 @@ def test_a_function_that_virtio_s_failover_adds_is_not_touched(guests, image):
     in_force(guest, document)
     (master,) = [name for name, of in devices(guest, mac(2)).items() if of is None]
     before = devices(guest, mac(2))
-    guest.plug_pair(standby, "port", "vmxnet3")
+    guest.plug_pair(standby, "root-port", "vmxnet3")
     guest.eventually("true", lambda _: len(devices(guest, mac(2))) == len(before) + 1)
     for again_ in (False, True):
         if again_:

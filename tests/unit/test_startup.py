@@ -30,7 +30,7 @@ COMMANDS = {
 }
 # Each takes as long as starting Python, or half of it.
 HEAVY = set(
-    "ast asyncio concurrent configparser ctypes dataclasses datetime decimal dis email hashlib html http inspect logging pickle shutil"
+    "ast asyncio concurrent ctypes dataclasses datetime decimal dis email hashlib html http inspect logging pickle shutil"
     " ssl subprocess threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
 )
 MOST_MODULES = 250  # of them, 164 are ours
