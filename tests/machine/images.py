@@ -131,7 +131,8 @@ RECIPES = {recipe.name: recipe for recipe in (
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
            machine=("-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
     # What a document asks of the host itself, with systemd and without.
-    Recipe("G", "bookworm", ("systemd-sysv", *_LOGINS), (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
+    Recipe("G", "bookworm", ("systemd-sysv", "isc-dhcp-client", *_LOGINS),
+           (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("H", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client", *_LOGINS),
            (("etc/network/interfaces", f"{INTERFACES}    up echo 2 > /proc/sys/net/ipv6/conf/eth0/accept_ra\n"),), _SERIAL,

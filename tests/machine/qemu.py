@@ -39,7 +39,8 @@ class GuestError(Exception):
 class Nic:
     """One NIC. `link`: None for a cable to nowhere, else one end of `link()`; `slot`: of the PCI bus.
 
-    `dhcp`: its cable leads to a DHCP server of QEMU's own, in a network of its own, which offers an address and a default route.
+    `dhcp`: its cable leads to a DHCP server of QEMU's own, in a network of its own, which offers an address and a default route;
+    with `ipv6`, to its router advertisements as well, which have the prefix fd00:99:N::/64.
     `service`: the address of the metadata service, for the management NIC, whose network is around it.
     `failover`: a paravirtual NIC that stands by for another one with its MAC; guests have a driver of `vmxnet3` for that one.
     """
@@ -50,6 +51,7 @@ class Nic:
     link: socket.socket | None = None
     host_mtu: int = 0
     dhcp: bool = False
+    ipv6: bool = False
     driver: str = "virtio-net-pci"
     failover: bool = False
     service: str = "169.254.169.254"
@@ -67,7 +69,10 @@ class Nic:
             return f"dgram,id={self.id},local.type=fd,local.str={self.link.fileno()}"
         if self.dhcp:  # without restrict=on, which offers no router
             net = f"10.99.{int(self.mac[-2:], 16)}"
-            return f"user,id={self.id},ipv6=off,net={net}.0/24,host={net}.2,dns={net}.3,dhcpstart={net}.16"
+            ipv6 = "ipv6=off"
+            if self.ipv6:
+                ipv6 = f"ipv6-net=fd00:99:{self.mac[-2:]}::/64"
+            return f"user,id={self.id},{ipv6},net={net}.0/24,host={net}.2,dns={net}.3,dhcpstart={net}.16"
         return f"hubport,id={self.id},hubid={int(self.mac.replace(':', '')[-4:], 16) + 1}"
 
     def device(self) -> dict[str, object]:

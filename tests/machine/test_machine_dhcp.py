@@ -25,10 +25,12 @@ def tempted():
     return [replace(nic, dhcp=not nic.management) for nic in nics(3)]
 
 
-def network_data(leased):
+def network_data(leased, kinds=("ipv4_dhcp",)):
     links = (MANAGEMENT, *(mac(number) for number in (1, 2, 3)))
     networks = [{"id": "m", "link": MANAGEMENT, "type": "ipv4_dhcp"}]
-    networks += [{"id": f"d{nic}", "link": nic, "type": "ipv4_dhcp"} for nic in leased]
+    networks += [
+        {"id": f"{kind} {nic}", "link": nic, "type": kind} for nic in leased for kind in kinds
+    ]
     for nic, some in STATIC.items():
         for address in some:
             ip, length = address.split("/")
@@ -44,9 +46,9 @@ def network_data(leased):
     )
 
 
-def write(guest, leased):
+def write(guest, leased, *kinds):
     for name, text in (
-        ("network_data.json", network_data(leased)),
+        ("network_data.json", network_data(leased, kinds or ("ipv4_dhcp",))),
         ("meta_data.json", json.dumps({"uuid": "i"})),
     ):
         encoded = base64.b64encode(text.encode()).decode()
@@ -143,3 +145,53 @@ def test_the_manager_does_dhcp_and_the_agent_policy_routing_without_a_default_ro
     files = guest.check(f"ls {FILES} 2> /dev/null | grep neuca-dhcp || true").split()
     assert [mac(2).replace(":", "") in name for name in files] == [True]
     assert guest.reachable()
+
+
+@pytest.mark.long
+def test_clients_of_our_own_run_in_the_sandbox_of_their_units_and_survive_the_agent(guests):
+    """Although systemd-networkd runs: `dhcp-client` in neuca-config(5)."""
+    guest = guests("G", [replace(nic, ipv6=nic.dhcp) for nic in tempted()])
+    guest.boot()
+    guest.check(f"systemctl stop {AGENT}")
+    settings = f"[metadata]\\nsources = configdrive={SOURCE}\\n[linux]\\ndhcp-client = dhclient\\n"
+    guest.check(f"printf '{settings}' > /etc/neuca/config.d/lab.conf")
+    write(guest, LEASES, "ipv4_dhcp", "ipv6_slaac")
+    guest.check(f"systemctl start {AGENT}", 120)
+    assert_served_by_units(guest)
+    before = lost(guest, mac(1))
+    guest.check(f"systemctl restart {AGENT}", 120)
+    assert_served_by_units(guest)
+    assert lost(guest, mac(1)) == before
+    guest.reboot()
+    assert_served_by_units(guest)
+    assert defaults_seen(guest) == []
+    write(guest, [mac(2)])
+    guest.check("neuca apply", 300)
+    guest.eventually("ip -br address", lambda done: "10.99.1.16" not in done.output, 60)
+    assert len(units(guest)) == 1
+    assert guest.reachable()
+
+
+def units(guest):
+    words = "systemctl list-units --plain --no-legend --state=running 'neuca-dhcp@*'"
+    return guest.check(words).splitlines()
+
+
+def assert_served_by_units(guest):
+    """Each NIC has its lease and its address of a router advertisement, and nobody the default route."""
+    called = names(guest)
+
+    def is_served(_):
+        seen = addresses(guest)
+        return all(
+            lease in seen[called[nic]]
+            and any(one.startswith(f"fd00:99:{nic[-1]}:") for one in seen[called[nic]])
+            for nic, lease in LEASES.items()
+        )
+
+    guest.eventually("true", is_served, 400)
+    assert len(units(guest)) == 4
+    guest.eventually(STATUS, lambda done: done.json["state"] == "ok", 200)
+    for family in ("-4", "-6"):
+        routes = guest.check(f"ip {family} route show default").splitlines()
+        assert [line for line in routes if called[MANAGEMENT] not in line] == []

@@ -33,7 +33,7 @@ HEAVY = set(
     "ast asyncio concurrent ctypes dataclasses datetime decimal dis email hashlib html http inspect logging pickle shutil"
     " ssl subprocess threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
 )
-MOST_MODULES = 250  # of them, 164 are ours
+MOST_MODULES = 255  # of them, 164 are ours; the library's differ with its version
 # Of a pass: only the children of the daemon have them.
 OF_A_PASS = {"apply", "guest", "plan", "status"}
 MESH = "neuca_tools.commands.selftest, neuca_tools.commands.selftest_mesh"
