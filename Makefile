@@ -1,5 +1,8 @@
 # Every target does its own set-up on a fresh Debian or Ubuntu machine, as root or with sudo. `make` alone lists them.
 
+# Of a user's programs: tc, mkfs and others are not on Debian's path of ordinary users.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 # The product runs on the distribution's interpreter with the distribution's libraries; so do its tests.
 PYTHON ?= /usr/bin/python3
 PYTEST  = $(PYTHON) -m pytest

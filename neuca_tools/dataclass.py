@@ -135,6 +135,7 @@ def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, 
             for name, value in values.items():  # update() would unshare the keys
                 own[name] = value
 
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     wanted: dict[str, Any] = {"__init__": __init__, "__repr__": _repr, "__eq__": _eq}
     methods = {name: method for name, method in wanted.items() if name not in cls.__dict__}
     # A class that defines __eq__ alone has None there.

@@ -87,6 +87,9 @@ def number(environment: Mapping[str, str], name: str) -> int:
 
 def is_unicast(host: Host) -> bool:
     """Whether a host can have this address."""
+    # Python 3.13 takes an IPv4-mapped one (RFC 4291, 2.5.5.2) for the IPv4 address in it.
+    if host.version == 6 and host.ipv4_mapped:
+        return False
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 

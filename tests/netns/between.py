@@ -109,6 +109,8 @@ class Between:
         self._started.append(process)
         if first:
             line = process.stdout.readline()
+            if "BPF: Operation not permitted" in line:  # in a user namespace
+                line = process.stdout.readline()
             assert first in line, line
         return process
 

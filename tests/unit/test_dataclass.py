@@ -287,4 +287,6 @@ def test_what_a_tuple_of_the_library_refuses_ours_refuses(wrong):
         with pytest.raises((TypeError, ValueError, AttributeError)) as error:
             wrong(made)
         raised.append(error.type)
-    assert raised[0] is raised[1] is raised[2]
+    # Python 3.13 has another one for _replace() (gh-issue 114198).
+    assert raised[0] in (raised[1], TypeError)
+    assert raised[1] is raised[2]

@@ -217,7 +217,9 @@ def test_a_pure_stage_meets_no_clock_no_file_and_no_log(module):
 
 @each_module
 def test_each_library_is_imported_in_its_one_home(module):
-    libraries = foreign(imported(module)) - sys.stdlib_module_names - {"_typeshed", "_sha2"}
+    # Of the library as well, of other versions of Python.
+    versions = {"_typeshed", "_sha2", "_sha256"}
+    libraries = foreign(imported(module)) - sys.stdlib_module_names - versions
     assert {
         library for library in libraries if HOMES.get(library) != module.partition(".")[2]
     } == set()
