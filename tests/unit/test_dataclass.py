@@ -249,7 +249,12 @@ def said_of(made):
     return (
         (repr(one), repr(other), str(other), left, right, other[1], len(other), other.whole),
         (made.__doc__, made.__name__, type(made), made.__mro__[1:], made._fields),
-        (made._field_defaults, made.__match_args__, hasattr(one, "__dict__"), hash(one)),
+        (
+            made._field_defaults,
+            getattr(made, "__match_args__", made._fields),
+            hasattr(one, "__dict__"),
+            hash(one),
+        ),
         (one._replace(left=3), other._asdict(), made._make([5, ()]), sorted([other, one])),
         (one == (1, ()), one != other, one < other, copy.copy(other), copy.deepcopy(other)),
         made.left.__get__(other),

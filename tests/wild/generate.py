@@ -321,8 +321,12 @@ class Generator:
         if kind not in ("ipv4", "ipv6"):
             return {**network, "type": "ipv6_slaac"} if self.unknown else network
         version = int(kind[-1])
-        routes = [
-            {**self._length("network", version), "gateway": self.host(version)}
-            for _ in range(self.random.randrange(3))
-        ]
+        routes = [self._openstack_route(version) for _ in range(self.random.randrange(3))]
         return {**network, **self._length("ip_address", version), "routes": routes}
+
+    def _openstack_route(self, version):
+        """OpenStack's schema has no `prefix` for a route, and cloud-init 24 does not read it there."""
+        route = {**self._length("network", version), "gateway": self.host(version)}
+        if "prefix" in route:
+            route["network"] += f"/{route.pop('prefix')}"
+        return route
