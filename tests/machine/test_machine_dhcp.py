@@ -18,6 +18,9 @@ PLACE = f"{SOURCE}/openstack/latest"
 LEASES = {mac(1): "10.99.1.16/24", mac(2): "10.99.2.16/24"}
 STATIC = {mac(1): {"172.16.0.1/24"}, mac(3): {"172.18.0.1/24"}}
 AGENT = "neuca-guest-tools"
+KEPT_OFF = f"""sed -i s/Type=ether/MACAddress={MANAGEMENT}/ /etc/systemd/network/80-dhcp.network
+systemctl restart systemd-networkd.service
+for name in eth1 eth2 eth3; do ip address flush dev $name; done"""
 FILES = "/etc/systemd/network /etc/NetworkManager/system-connections"
 
 
@@ -153,6 +156,8 @@ def test_clients_of_our_own_run_in_the_sandbox_of_their_units_and_survive_the_ag
     guest = guests("G", [replace(nic, ipv6=nic.dhcp) for nic in tempted()])
     guest.boot()
     guest.check(f"systemctl stop {AGENT}")
+    # A NIC that has a lease of another program would be left to it.
+    guest.check(KEPT_OFF)
     settings = f"[metadata]\\nsources = configdrive={SOURCE}\\n[linux]\\ndhcp-client = dhclient\\n"
     guest.check(f"printf '{settings}' > /etc/neuca/config.d/lab.conf")
     write(guest, LEASES, "ipv4_dhcp", "ipv6_slaac")

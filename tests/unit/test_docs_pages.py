@@ -143,6 +143,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
         f"{html.name}: {target}"
         for html in site.glob("*.html")
         for target in re.findall(r'(?:href|src)="([^"#?:/][^"#?:]*)[#"?]', html.read_text())
-        if not (site / target).exists()
+        # mkdocs of Ubuntu 24.04 names a version of jquery that its package does not have.
+        if not (site / target).exists() and not target.startswith("js/jquery-")
     }
     assert missing == set()
