@@ -70,7 +70,7 @@ READERS = {"neuca": read_neuca, **{kind: read_platform(kind) for kind in PLATFOR
 
 
 def yardstick():
-    """Processor seconds for a million short strings, now, on this machine: 0.25 s on the one it was chosen on."""
+    """Processor seconds for a million short strings, now, on this machine: 0.04 to 0.25 s on those that it ran on."""
     began = time.process_time()
     for number in range(1_000_000):
         len(str(number))
@@ -80,12 +80,13 @@ def yardstick():
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 @pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY)
 def test_no_document_is_costly_to_read(text, reader):
-    """The dearest takes three yardsticks; one whose cost grows with the square of its size takes hundreds."""
+    """The dearest takes seven yardsticks; one whose cost grows with the square of its size takes hundreds."""
     unit = yardstick()
     began = time.process_time()
     with contextlib.suppress(DocumentError):
         reader(text.encode())
-    assert time.process_time() - began < 15 * max(unit, yardstick())
+    # A neighbour on the same core can make processor time several times as long.
+    assert time.process_time() - began < 50 * max(unit, yardstick())
 
 
 LONG_NUMBER = "9" * 5000  # Python raises ValueError for one with more than 4300 digits
