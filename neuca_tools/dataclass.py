@@ -118,15 +118,10 @@ def _getter(names: list[str]) -> Callable[[object], object]:
 def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, Any]:
     """Those that the class does not define itself."""
 
-    countdown = iter(range(FEW))
-
-    def default_of(name: str) -> Any:
-        return fields[name].default_value()
+    values_of = _first_values(fields.keys(), lambda name: fields[name].default_value())
 
     def __init__(self: Any, *args: Any, **keywords: Any) -> None:
-        values = None
-        if next(countdown, None) is not None:
-            values = _values(fields.keys(), default_of, args, keywords)
+        values = values_of(args, keywords)
         if values is None:
             _complete(cls)
             cls.__init__(self, *args, **keywords)  # type: ignore[misc]
@@ -144,6 +139,20 @@ def _methods(cls: type, fields: Mapping[str, Field], frozen: bool) -> dict[str, 
     if frozen:
         methods.update(__setattr__=_refuse_to_set, __delattr__=_refuse_to_delete)
     return methods
+
+
+def _first_values(
+    names: Collection[str], default: Callable[[str], Any]
+) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Optional[dict[str, Any]]]:
+    """A function that gives the values (see `_values`) of the first FEW instances, then None."""
+    countdown = iter(range(FEW))
+
+    def values_of(args: tuple[Any, ...], given: Mapping[str, Any]) -> Optional[dict[str, Any]]:
+        if next(countdown, None) is None:
+            return None
+        return _values(names, default, args, given)
+
+    return values_of
 
 
 def _values(
@@ -287,15 +296,10 @@ class _TupleMaker(type):
         defaults = {field: given.pop(field) for field in fields if field in given}
         places = {field: property(operator.itemgetter(i)) for i, field in enumerate(fields)}
 
-        countdown = iter(range(FEW))
-
-        def default_of(name: str) -> Any:
-            return defaults.get(name, ABSENT)
+        values_of = _first_values(fields, lambda name: defaults.get(name, ABSENT))
 
         def __new__(made_of: Any, *args: Any, **keywords: Any) -> Any:
-            values = None
-            if next(countdown, None) is not None:
-                values = _values(fields, default_of, args, keywords)
+            values = values_of(args, keywords)
             if values is None:
                 made.__new__ = _maker(fields, defaults)
                 return made.__new__(made_of, *args, **keywords)

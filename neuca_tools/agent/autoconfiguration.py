@@ -14,13 +14,14 @@ from typing import Any, Callable, NoReturn
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
-from neuca_tools.backends.dhcplease import DHCP, EVERYTHING6, FOR_EVER, Given, Timed
+from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, Given, Timed
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Route
 from neuca_tools.model.routing import Traits
+from neuca_tools.model.topology import DHCP
 
 FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
 CALM = 3.0  # seconds between two changes, however many advertisements arrive

@@ -161,9 +161,9 @@ def _mode(request: Mapping[str, Any]) -> str:
 
 
 def _keep_mode(path: Path, request: Mapping[str, Any]) -> None:
-    """Note how the link gets its link-local address: dhcpcd sets that to "not at all".
+    """Save addr_gen_mode, which dhcpcd sets to "none". Raises ApplyError.
 
-    The link would have none once it has been down. Raises ApplyError.
+    Otherwise the link would have no link-local address after it has been down.
     """
     mode = _mode(request)
     if _protocol(request) and mode not in ("", NO_ADDRESS):

@@ -10,7 +10,6 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, Optional
 
 from neuca_tools.backends.dhcplease import (
-    DHCP,
     EVERYTHING,
     FOR_EVER,
     Given,
@@ -21,6 +20,7 @@ from neuca_tools.backends.dhcplease import (
 from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Route
 from neuca_tools.model.routing import Traits
+from neuca_tools.model.topology import DHCP
 
 MOST_ROUTES = 64
 

@@ -29,11 +29,10 @@ from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Host, Route, World
-from neuca_tools.model.topology import METADATA_HOSTS
+from neuca_tools.model.topology import DHCP, METADATA_HOSTS
 
 LEASE = ".lease"
 DHCP6, ADVERTISEMENTS = "dhcp6", "ra"  # the protocols of a request; one without has DHCPv4
-DHCP = 16  # RTPROT_DHCP
 FOR_EVER = 0xFFFFFFFF  # RFC 2131, 3.3; the kernel's INFINITY_LIFE_TIME too
 # RFC 2132, 5.1 allows 68; with less than 1280 the kernel takes IPv6 from a link (RFC 8200, 5).
 SMALLEST_MTU, LARGEST_MTU = 1280, 65535

@@ -122,7 +122,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._change_link(link_changes.settings(index, txqueuelen=packets))
 
     def set_address_generation(self, index: int, mode: int) -> None:
-        """Set addr_gen_mode (ip-sysctl.rst), which a sandbox may keep from being written there."""
+        """Set addr_gen_mode (ip-sysctl.rst), whose sysctl is read-only in a sandbox."""
         self._change_link(link_changes.address_generation(index, mode))
 
     def set_up(self, index: int, up: bool) -> None:

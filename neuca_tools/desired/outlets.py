@@ -19,9 +19,8 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import forms
-from neuca_tools.model.topology import below, identity, is_nic
+from neuca_tools.model.topology import RA, below, identity, is_nic
 
-RA = 9  # RTPROT_RA (linux/rtnetlink.h)
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 LINK_LOCAL = ip_network("fe80::/64")
 SERVICE = ip_address("169.254.169.254")

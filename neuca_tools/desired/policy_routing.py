@@ -47,6 +47,7 @@ from neuca_tools.model.routing import (
     Rule,
     Traits,
 )
+from neuca_tools.model.topology import RA
 
 SETTING = "policy-routing"
 # Behind the rules of everybody else: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -56,7 +57,6 @@ OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
-RTPROT_RA = 9
 MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
@@ -116,7 +116,7 @@ def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]
     announced = (
         route.via
         for route in sorted(world.routes, key=lambda route: route.metric)
-        if (route.index, route.protocol, route.to.prefixlen) == (index, RTPROT_RA, 0)
+        if (route.index, route.protocol, route.to.prefixlen) == (index, RA, 0)
     )
     for via in announced:
         if via is not None:

@@ -292,11 +292,12 @@ def _by_mac(
     known = {identity(device): device for device in filter(is_nic, world.devices.values())}
     present = {mac: _own_mac(device, ours) for mac, device in known.items()}
     roles: dict[str, Role] = {}
+    barred, chosen = {*ignored}, {*reasons}
     for mac in sorted({*known, *named, *reasons}):
         both = {mac, present.get(mac, mac)}
-        if both & {*ignored}:
+        if both & barred:
             roles[mac] = "ignored"
-        elif both & {*reasons}:
+        elif both & chosen:
             roles[mac] = "management"
         else:
             roles[mac] = "dataplane" if mac in named else "unlisted"

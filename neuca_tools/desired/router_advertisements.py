@@ -27,8 +27,9 @@ from neuca_tools.model import (
     Route,
     World,
 )
+from neuca_tools.model.topology import RA
 
-RA, KERNEL = 9, 2  # RTPROT_RA, RTPROT_KERNEL (linux/rtnetlink.h)
+KERNEL = 2  # RTPROT_KERNEL (linux/rtnetlink.h)
 
 
 def is_advertised(route: Route, world: World) -> bool:

@@ -78,12 +78,7 @@ def removable(
 
 def untold(record: Record) -> Record:
     """The record after a manager was not told of files: it is told of all dataplane NICs again."""
-    nics = {
-        mac: replace(nic, unheard=True)
-        for mac, nic in record.nics.items()
-        if nic.role == "dataplane"
-    }
-    return replace(record, nics={**record.nics, **nics})
+    return unserved(record, {mac for mac, nic in record.nics.items() if nic.role == "dataplane"})
 
 
 def unserved(record: Record, macs: Collection[str]) -> Record:
@@ -92,7 +87,7 @@ def unserved(record: Record, macs: Collection[str]) -> Record:
     It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
     """
     nics = {mac: replace(nic, unheard=True) for mac, nic in record.nics.items() if mac in macs}
-    return replace(record, nics={**record.nics, **nics}) if nics else record
+    return replace(record, nics={**record.nics, **nics})
 
 
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
