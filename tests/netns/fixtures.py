@@ -27,6 +27,16 @@ def warm():
 
 
 @pytest.fixture
+def daemons():
+    """They end after the laboratory, which makes a last pass."""
+    started = []
+    yield started
+    for one in started:
+        one.stop()
+        getattr(one, "close", int)()
+
+
+@pytest.fixture
 def lab(request, tmp_path, warm):
     made = Lab(tmp_path, warm)
     try:

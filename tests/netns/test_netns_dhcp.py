@@ -68,15 +68,6 @@ HOSTILE = (
 
 
 @pytest.fixture
-def daemons():
-    """They end after the laboratory, which makes a last pass."""
-    started = []
-    yield started
-    for one in started:
-        one.stop()
-
-
-@pytest.fixture
 def cloud(daemons, lab, tmp_path):
     """A guest whose second NIC leads to a DHCP server; the agent has chosen networkd as the client at an earlier boot."""
     lab.management()

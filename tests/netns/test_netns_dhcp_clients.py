@@ -46,22 +46,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def parts():
-    """What ends after the laboratory, which makes a last pass."""
-    started = []
-    yield started
-    for one in started:
-        one.stop()
-
-
 @pytest.fixture(params=["dhclient", pytest.param("dhcpcd", marks=pytest.mark.long)])
 def kind(request):
     return request.param
 
 
 @pytest.fixture
-def plain(parts, lab, tmp_path, kind):
+def plain(daemons, lab, tmp_path, kind):
     """A guest without a network manager, whose second NIC leads to a DHCP server."""
     lab.management()
     lab.veth("dp1", 1)
@@ -69,7 +60,7 @@ def plain(parts, lab, tmp_path, kind):
     lab.server = Networkd(lab.outside, tmp_path / "server")
     lab.clients = Clients(lab, kind)
     lab.configure(lab.clients.options())
-    parts += [lab.clients, lab.server]
+    daemons += [lab.clients, lab.server]
     return lab
 
 

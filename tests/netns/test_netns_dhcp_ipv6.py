@@ -32,22 +32,13 @@ SLAAC = ("dhcp-range=fd00:9::,ra-only,64,600",)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="it needs root")
 
 
-@pytest.fixture
-def parts():
-    """What ends after the laboratory, which makes a last pass."""
-    started = []
-    yield started
-    for one in started:
-        one.stop()
-
-
 @pytest.fixture(params=["dhclient", "dhcpcd"])
 def kind(request):
     return request.param
 
 
 @pytest.fixture
-def plain(parts, lab, tmp_path_factory, kind):
+def plain(daemons, lab, tmp_path_factory, kind):
     """A guest without a network manager, whose second NIC leads to a router that is a DHCPv6 server too."""
     lab.management()
     lab.veth("dp1", 1)
@@ -56,7 +47,7 @@ def plain(parts, lab, tmp_path_factory, kind):
     lab.server = Dnsmasq(lab.outside, tmp_path_factory.mktemp("server"))
     lab.clients = Clients(lab, kind)
     lab.configure(lab.clients.options())
-    parts += [lab.clients, lab.server]
+    daemons += [lab.clients, lab.server]
     return lab
 
 

@@ -41,16 +41,6 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def daemons():
-    """They end after the laboratory, which makes a last pass."""
-    started = []
-    yield started
-    for one in started:
-        one.stop()
-        getattr(one, "close", int)()
-
-
-@pytest.fixture
 def cloud(daemons, lab, tmp_path):
     """A guest with NetworkManager, whose second NIC leads to a DHCP server."""
     lab.management()
