@@ -159,10 +159,11 @@ class MeshLab:
         assert out, err
         return code, json.loads(out), err
 
-    def start(self, plan):
+    def start(self, plan, *words):
         """Run a plan, and do not wait."""
+        run = self.words(plan)
         process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "mesh", *map(str, self.words(plan))],
+            [sys.executable, "-c", MAIN, "mesh", *map(str, [*run[:1], *words, *run[1:]])],
             env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._started.append(process)

@@ -7,6 +7,7 @@ Rates are far below what a busy machine carries, and a fault is far below the ra
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -187,3 +188,22 @@ head -c 20000 /dev/zero | tr '\\0' '\\n'
 yes '{"mesh":1,"ready":"n3","clock":0}' | head -c 300000
 exec cat >/dev/null
 """
+
+
+@pytest.mark.long
+def test_many_hosts_start_and_report(made):
+    """`make test-netns ARGS='-k many_hosts -m long -s' NEUCA_HOSTS=200` prints how long it takes until all hosts are ready."""
+    lab = made(HOSTS, max(3, HOSTS // 8))
+    plan = lab.plan("--rounds", "2", rate="1M")
+    began = time.monotonic()
+    process = lab.start(plan, "--patience", "900")
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        print(f"{time.monotonic() - began:6.1f} s {line.strip()}")
+    report = json.loads(process.stdout.read())
+    process.wait(PATIENCE)
+    print(f"{time.monotonic() - began:6.1f} s the end")
+    assert f"neuca-selftest: {HOSTS} of {HOSTS} hosts are ready\n" in said
+    assert (process.returncode, report["silent"], report["findings"]) == (0, [], []), said
+    assert report["tested"] == report["planned"]
