@@ -120,6 +120,16 @@ class Ends:
             check=False,
         )
 
+    def begin(self, *words, seconds=20, steps="tcp"):
+        """A slow test from the guest, which goes on for so long or until it is ended."""
+        limits = ("--only", steps, "--time", seconds, "--rate", "1M")
+        command = (sys.executable, "-c", MAIN, "--config", self.lab.config_file)
+        return self.start(*command, *words, *limits, FAR, where=self.lab.guest)
+
+    def transferring(self):
+        """Wait until a test has its control connection and its first stream (state 01 is ESTABLISHED)."""
+        self.until(lambda: self.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+
     def report(self, *words, peer=FAR):
         """A test from the guest, as its exit code and its report."""
         done = self.test("--json", *words, peer=peer)

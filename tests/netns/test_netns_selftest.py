@@ -351,23 +351,7 @@ def test_somebody_else_is_being_served(ends):
 
 def test_the_helper_is_busy(ends):
     ends.serve()
-    first = ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--secret-file",
-        ends.secret,
-        "--only",
-        "tcp",
-        "--time",
-        "60",
-        "--rate",
-        "1M",
-        FAR,
-        where=ends.lab.guest,
-    )
+    first = ends.begin("--secret-file", ends.secret, seconds=60)
     assert first.stdout.readline().startswith("reach ")
     code, report = ends.helped(*TCP)
     assert (code, report["verdict"]) == (9, "peer busy")
@@ -376,23 +360,8 @@ def test_the_helper_is_busy(ends):
 
 def test_a_server_that_dies_in_the_midst(ends):
     server = ends.iperf("-1")
-    test = ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--json",
-        "--only",
-        "tcp",
-        "--time",
-        "20",
-        "--rate",
-        "1M",
-        FAR,
-        where=ends.lab.guest,
-    )
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    test = ends.begin("--json")
+    ends.transferring()
     server.kill()
     out = test.communicate(timeout=LONG)[0]
     assert (test.returncode, json.loads(out)["verdict"]) == (6, "inconclusive"), out
@@ -401,23 +370,8 @@ def test_a_server_that_dies_in_the_midst(ends):
 
 def test_a_client_that_is_killed_in_the_midst(ends):
     ends.iperf("-1")
-    test = ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--json",
-        "--only",
-        "tcp",
-        "--time",
-        "20",
-        "--rate",
-        "1M",
-        FAR,
-        where=ends.lab.guest,
-    )
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    test = ends.begin("--json")
+    ends.transferring()
     (client,) = Path(f"/proc/{test.pid}/task/{test.pid}/children").read_text().split()
     os.kill(int(client), signal.SIGKILL)
     report = json.loads(test.communicate(timeout=LONG)[0])
@@ -464,7 +418,7 @@ def test_a_server_that_hangs(ends):
         "print(conduct.conduct('tcp', test, grace=1.0)[0].run.error)"
     )
     test = ends.start(sys.executable, "-c", script, where=ends.lab.guest)
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    ends.transferring()
     server.send_signal(signal.SIGSTOP)
     out = test.communicate(timeout=LONG)[0]
     assert (
@@ -475,25 +429,8 @@ def test_a_server_that_hangs(ends):
 
 def test_a_helper_that_dies_leaves_nothing(ends):
     helper = ends.serve()
-    test = ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--secret-file",
-        ends.secret,
-        "--json",
-        "--only",
-        "tcp,tcp-reverse",
-        "--time",
-        "20",
-        "--rate",
-        "1M",
-        FAR,
-        where=ends.lab.guest,
-    )
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    test = ends.begin("--secret-file", ends.secret, "--json", steps="tcp,tcp-reverse")
+    ends.transferring()
     helper.kill()
     out = test.communicate(timeout=LONG)[0]
     report = json.loads(out)
@@ -504,24 +441,8 @@ def test_a_helper_that_dies_leaves_nothing(ends):
 
 def test_a_client_that_dies_leaves_nothing(ends):
     helper = ends.serve()
-    test = ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--secret-file",
-        ends.secret,
-        "--only",
-        "tcp",
-        "--time",
-        "30",
-        "--rate",
-        "1M",
-        FAR,
-        where=ends.lab.guest,
-    )
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    test = ends.begin("--secret-file", ends.secret, seconds=30)
+    ends.transferring()
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
         f"neuca-selftest: {NEAR}: a test begins\n",

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ends import FAR, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
+from ends import FAR, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
 from lab import OUTSIDE, Namespace
 
 HOSTILE = Path(__file__).with_name("hostile_peer.py")
@@ -50,26 +50,9 @@ def hostile(ends, *words, where):
     return ends.start(sys.executable, HOSTILE, *words, where=where)
 
 
-def long_test(ends, *words):
+def long_test(ends):
     """A test from the guest that goes on until it is ended."""
-    return ends.start(
-        sys.executable,
-        "-c",
-        MAIN,
-        "--config",
-        ends.lab.config_file,
-        "--secret-file",
-        ends.secret,
-        "--only",
-        "tcp",
-        "--time",
-        "60",
-        "--rate",
-        "1M",
-        *words,
-        FAR,
-        where=ends.lab.guest,
-    )
+    return ends.begin("--secret-file", ends.secret, seconds=60)
 
 
 def iperf3s(parent):
@@ -135,7 +118,7 @@ def test_iperf3_accepts_its_peer_alone(ends, third):
         pytest.skip("the kernel filters for root alone")
     ends.serve()
     test = long_test(ends)
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    ends.transferring()
     stranger = hostile(ends, "connect", FAR, PORT, where=third)
     assert stranger.stdout.readline() == "timed out\n"
     assert test.poll() is None
@@ -146,7 +129,7 @@ def test_iperf3_is_nobody_on_both_hosts(ends):
         pytest.skip("there is no other user here than the one of the test")
     helper = ends.serve()
     test = long_test(ends)
-    ends.until(lambda: ends.lab.run("cat", "/proc/net/tcp").out.count(f":{PORT:04X} 01") >= 2)
+    ends.transferring()
     for parent in (helper, test):
         (found,) = iperf3s(parent)
         seen = status(found)
