@@ -30,6 +30,10 @@ for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_dad; don
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_ra; done
 for place in /etc /var /run; do mount --bind $place $place && mount -o remount,ro,bind $place; done 2>/dev/null
 echo ready; exec cat"""
+# Settings for IPv4 are those of the machine, and distributions differ: those of the kernel.
+NEW = """for setting in rp_filter promote_secondaries; do
+for key in all default; do echo 0 > /proc/sys/net/ipv4/conf/$key/$setting; done; done
+"""
 OUTSIDE = "ip link set lo up; echo ready; exec cat"
 
 
@@ -64,7 +68,7 @@ class Namespace:
     def __init__(self, script, within=()):
         user = ["--user", "--map-root-user"] if os.geteuid() and not within else []
         self._holder = subprocess.Popen(
-            [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", script],
+            [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", NEW + script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")  # fmt: skip
         if self._holder.stdout.readline() != "ready\n":
             pytest.fail(f"no network namespace can be made here{_chrooted()}", pytrace=False)
