@@ -8,22 +8,22 @@ product=(python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus pytho
 
 packages_of() {
     case $1 in
-        demo) echo "${product[@]}" iproute2 procps ;;
+        demo) echo "${product[@]}" iproute2 procps mount ;;
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc \
                 python3-jsonschema python3-prometheus-client; packages_of docs ;;
         docs) echo python3 mkdocs mandoc ;;
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
-        netns) echo "${product[@]}" python3-pytest python3-hypothesis iproute2 procps iperf3 openssh-client dropbear-bin \
+        netns) echo "${product[@]}" python3-pytest python3-hypothesis mount iproute2 procps iperf3 openssh-client dropbear-bin \
                   python3-jsonschema dbus clustershell ;;
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
-                 rpmlint shellcheck systemd util-linux openssh-client sudo make python3-setuptools python3-wheel iproute2 acl xz-utils ;;
+                 rpmlint shellcheck systemd util-linux openssh-client sudo make python3-setuptools python3-wheel iproute2 mount acl xz-utils ;;
         machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
-        fleet) echo "${product[@]}" python3-pytest python3-venv python3-pip python3-apt git ca-certificates util-linux iproute2 procps \
+        fleet) echo "${product[@]}" python3-pytest python3-venv python3-pip python3-apt git ca-certificates util-linux mount iproute2 procps \
                  iperf3 coreutils dpkg-dev debhelper dh-python fakeroot ;;
         # Ubuntu's chromium is a snap, which cannot be used here: the tests are skipped there.
         browser) if apt-cache show chromium >/dev/null 2>&1; then echo chromium poppler-utils fonts-dejavu-core util-linux; fi ;;

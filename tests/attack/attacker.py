@@ -9,7 +9,6 @@ Everything that it sends goes through one packet socket, made in its own network
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import socket
 import subprocess
@@ -18,7 +17,7 @@ import threading
 import time
 
 import frames
-from lab import OUTSIDE, PATIENCE, SERVICE, Namespace
+from lab import PATIENCE, SERVICE
 from metadata import Metadata, listener
 
 OPENSTACK = "/openstack/latest/"
@@ -65,8 +64,7 @@ class Attacker:
     def __init__(self, lab, nic="eth0"):
         self.lab, self.nic, self.mac, self.link_local = lab, nic, MAC, LINK_LOCAL
         self.name = ""  # of the guest's NIC on the same network
-        self.host = Namespace(OUTSIDE, lab.guest.enter if os.geteuid() else ())
-        lab.hosts.append(self.host)  # its end of a NIC stays until the laws have been checked
+        self.host = lab.host()  # its end of a NIC stays until the laws have been checked
         self.services, self._threads = [], []
         self._stop = threading.Event()
         self._packets = None

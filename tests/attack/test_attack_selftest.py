@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import sys
 from pathlib import Path
@@ -107,6 +108,8 @@ def test_a_captured_broadcast_is_answered_neither_twice_nor_to_a_third_host(ends
 
 def test_iperf3_of_a_helper_runs_without_privileges_and_takes_nobody_else(ends):
     """While a test is under way a third host connects to iperf3's port."""
+    if os.geteuid():
+        pytest.skip("a user namespace may not be left by iperf3")
     ends.serve("--for", "120")
     lab = ends.lab
     lab.run("ip", "address", "add", f"{THIRD}/24", "dev", "dp1", where=lab.outside)

@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 import middlebox
+from firstline import first_line
 from lab import ROOT, Namespace
 from middlebox import Tally, Way
 
@@ -108,9 +109,7 @@ class Between:
         )
         self._started.append(process)
         if first:
-            line = process.stdout.readline()
-            if "BPF: Operation not permitted" in line:  # in a user namespace
-                line = process.stdout.readline()
+            line = first_line(process.stdout)
             assert first in line, line
         return process
 

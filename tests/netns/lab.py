@@ -30,6 +30,10 @@ for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_dad; don
 for key in all default; do echo 0 > /proc/sys/net/ipv6/conf/$key/accept_ra; done
 for place in /etc /var /run; do mount --bind $place $place && mount -o remount,ro,bind $place; done 2>/dev/null
 echo ready; exec cat"""
+# Settings for IPv4 are those of the machine, and distributions differ: those of the kernel.
+NEW = """for setting in rp_filter promote_secondaries; do
+for key in all default; do echo 0 > /proc/sys/net/ipv4/conf/$key/$setting; done; done
+"""
 OUTSIDE = "ip link set lo up; echo ready; exec cat"
 
 
@@ -64,23 +68,18 @@ class Namespace:
     def __init__(self, script, within=()):
         user = ["--user", "--map-root-user"] if os.geteuid() and not within else []
         self._holder = subprocess.Popen(
-            [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", script],
+            [*within, "unshare", *user, "--net", "--mount", "--propagation", "private", "sh", "-c", NEW + script],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")  # fmt: skip
         if self._holder.stdout.readline() != "ready\n":
             pytest.fail(f"no network namespace can be made here{_chrooted()}", pytrace=False)
         self.pid = self._holder.pid
         entry = ["--user", "--preserve-credentials"] if os.geteuid() else []
+        target = ["nsenter", "--target", str(self.pid)]
         # A mount namespace is entered at its own root: in a chroot, back to that of the holder.
-        self.enter = [
-            "nsenter",
-            "--target",
-            str(self.pid),
-            *entry,
-            "--net",
-            "--mount",
-            "--root",
-            "--wd",
-        ]
+        spaces = ["--net", "--mount", "--root", "--wd"]
+        self.enter = [*target, *entry, *spaces]
+        # From another namespace of the laboratory: its user namespace is the same one, which cannot be entered again.
+        self.enter_from_inside = [*target, *spaces]
 
     def close(self):
         self._holder.stdin.close()
@@ -94,7 +93,9 @@ class Lab:
     def __init__(self, folder: Path, warm=None):
         self.folder, self.warm = folder, warm
         self.guest = Namespace(GUEST)
-        self.outside = Namespace(OUTSIDE, self.guest.enter if os.geteuid() else ())
+        # A user's namespaces share one user namespace: only then may one move a device to another.
+        self._within = self.guest.enter if os.geteuid() else ()
+        self.outside = Namespace(OUTSIDE, self._within)
         self.hosts = []  # more namespaces, closed with the laboratory
         self.foreign = Foreign(self)
         self.metadata = self.daemon = None
@@ -102,6 +103,12 @@ class Lab:
         self.config_file, self.document_file = folder / "config", folder / "user-data"
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.configure()
+
+    def host(self):
+        """One more host around the guest, which ends with the laboratory."""
+        host = Namespace(OUTSIDE, self._within)
+        self.hosts.append(host)
+        return host
 
     def let_others_read_the_code(self):
         """A checkout below /root is out of reach for other users: they get a copy."""
@@ -187,6 +194,8 @@ class Lab:
 
     def tap(self, name, number, foreign=False):
         """A tap device, which never has a carrier here."""
+        if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+            pytest.skip("no tap devices for this user (/dev/net/tun)")
         self.ip(f"tuntap add mode tap name {name}")
         self.ip(f"link set {name} address {mac(number)}")
         if not foreign:

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
-from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, OUTSIDE, PATIENCE, ROOT, Namespace, mac
+from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, PATIENCE, ROOT, mac
 
 # A host in the internet, reached through every NIC.
 FAR, FAR6 = "203.0.113.1", "2001:db8:cafe::1"
@@ -277,8 +276,7 @@ def test_no_removes_everything_at_the_next_pass(cloud):
 @pytest.fixture
 def docker(cloud):
     """The same guest with a container behind docker0."""
-    host = Namespace(OUTSIDE, cloud.guest.enter if os.geteuid() else ())
-    cloud.hosts.append(host)
+    host = cloud.host()
     cloud.ip(f"link add docker0 type veth peer name eth0 netns {host.pid}")
     for words in ("address add 172.18.0.1/24 dev docker0", "link set docker0 up"):
         cloud.ip(words)

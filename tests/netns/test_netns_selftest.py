@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from ends import DOCUMENT, FAR, FAR6, LONG, MAIN, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
+from firstline import first_line
 from lab import PATIENCE, ROOT
 
 # --- What a test finds ----------------------------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_ipv6(ends):
 
 def test_the_other_end_by_ssh(ends):
     """ssh itself is a shell script here: it starts what it is told in the other namespace."""
-    enter = " ".join(ends.lab.outside.enter)
+    enter = " ".join(ends.lab.outside.enter_from_inside)
     folder = ends.lab.folder / "bin"
     folder.mkdir()
     (folder / "ssh").write_text(
@@ -508,6 +509,6 @@ def test_a_helper_serves_the_dataplane_alone(ends):
         "1",
         where=ends.lab.guest,
     )
-    assert helper.stdout.readline() == (
+    assert first_line(helper.stdout) == (
         f"neuca-selftest: serving tests for 1 s at {NEAR}, {NEAR6}, ports 45678 to 45680\n"
     )

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
 from ends import FAR, FAR6, findings, steps
-from lab import OUTSIDE, Namespace
 
 RESPONDERS = (("172.16.0.11", "fd00:16::11"), ("172.16.0.12", "fd00:16::12"))
 ONLY = ("--only", "broadcast")
@@ -27,22 +24,19 @@ def bridge(ends):
         f"ip address add {FAR6}/64 dev br0 nodad",
     ]
     lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
-    with contextlib.ExitStack() as stack:
-        hosts = [stack.enter_context(contextlib.closing(Namespace(OUTSIDE))) for _ in RESPONDERS]
-        for number, (host, (ours, ours6)) in enumerate(zip(hosts, RESPONDERS)):
-            words = (
-                f"ip link add name p{number} master br0 type veth peer name eth0 netns {host.pid}"
-            )
-            lab.run(*words.split(), where=lab.outside)
-            lab.run("ip", "link", "set", f"p{number}", "up", where=lab.outside)
-            lab.run(
-                "sh",
-                "-ec",
-                f"ip address add {ours}/24 dev eth0; ip address add {ours6}/64 dev eth0 nodad; "
-                "ip link set eth0 up",
-                where=host,
-            )
-        yield ends, hosts
+    hosts = [lab.host() for _ in RESPONDERS]
+    for number, (host, (ours, ours6)) in enumerate(zip(hosts, RESPONDERS)):
+        words = f"ip link add name p{number} master br0 type veth peer name eth0 netns {host.pid}"
+        lab.run(*words.split(), where=lab.outside)
+        lab.run("ip", "link", "set", f"p{number}", "up", where=lab.outside)
+        lab.run(
+            "sh",
+            "-ec",
+            f"ip address add {ours}/24 dev eth0; ip address add {ours6}/64 dev eth0 nodad; "
+            "ip link set eth0 up",
+            where=host,
+        )
+    return ends, hosts
 
 
 def test_everybody_answers_over_both_families(bridge):

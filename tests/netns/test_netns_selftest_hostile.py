@@ -7,7 +7,6 @@ What they do is in `hostile_peer`, which knows the protocol from its description
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from ends import FAR, NEAR, NEAR6, PORT, SECRET, TCP, findings, steps
-from lab import OUTSIDE, Namespace
 
 HOSTILE = Path(__file__).with_name("hostile_peer.py")
 THIRD = "172.16.0.66"
@@ -31,19 +29,19 @@ SURROGATE = rb'{"nonce":"\ud800","proof":"x"}' + b"\n"
 def third(ends):
     """A host of its own on the same network, which does not know the secret."""
     lab = ends.lab
-    with contextlib.closing(Namespace(OUTSIDE)) as host:
-        script = [
-            "ip link add br0 type bridge mcast_snooping 0",
-            "ip link set dp1 master br0",
-            "ip address flush dev dp1",
-            "ip link set br0 up",
-            f"ip address add {FAR}/24 dev br0",
-            f"ip link add name p0 master br0 type veth peer name eth0 netns {host.pid}",
-            "ip link set p0 up",
-        ]
-        lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
-        lab.run("sh", "-ec", f"ip address add {THIRD}/24 dev eth0; ip link set eth0 up", where=host)
-        yield host
+    host = lab.host()
+    script = [
+        "ip link add br0 type bridge mcast_snooping 0",
+        "ip link set dp1 master br0",
+        "ip address flush dev dp1",
+        "ip link set br0 up",
+        f"ip address add {FAR}/24 dev br0",
+        f"ip link add name p0 master br0 type veth peer name eth0 netns {host.pid}",
+        "ip link set p0 up",
+    ]
+    lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
+    lab.run("sh", "-ec", f"ip address add {THIRD}/24 dev eth0; ip link set eth0 up", where=host)
+    return host
 
 
 def hostile(ends, *words, where):

@@ -8,12 +8,10 @@ guest 172.16.0.1 – 172.16.0.2 outside – left or right – last – 10.9.0.2 
 from __future__ import annotations
 
 import json
-import os
 import sys
 
 import pytest
 from ends import FAR, FAR6, NEAR
-from lab import OUTSIDE, Namespace
 
 TARGET, TARGET6 = "10.9.0.2", "fd00:9::2"
 # A link: the device at its near and at its far end, with their addresses.
@@ -41,8 +39,7 @@ class Routed:
         self.ends, self.lab = ends, ends.lab
         self.places = {"outside": self.lab.outside}
         for name in ("left", "right", "last", "target"):
-            self.places[name] = Namespace(OUTSIDE, self.lab.guest.enter if os.geteuid() else ())
-            self.lab.hosts.append(self.places[name])
+            self.places[name] = self.lab.host()
         for near, far, number in LINKS:
             self._link(near, far, number)
         self._routes()

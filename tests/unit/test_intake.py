@@ -25,6 +25,8 @@ from neuca_tools.state.active_document import (
 from neuca_tools.state.records import TRIAL, load_document, save_document, save_machine
 from neuca_tools.state.store import read, save
 
+PATIENCE = 60.0  # seconds: an EC2 service has a share of it for each of its answers
+
 TEXT = "[global]\nhost_name = Node0\n[users]\njoe = yes:ssh-rsa AAAA\n[storage]\nsda = iscsi:10.0.0.5:3260:1:joe:hush:yes\n"
 OTHER = "[global]\nhost_name = Node1\n"
 
@@ -39,7 +41,7 @@ class Place:
         """One look; `content` None: the file is as it was."""
         if content is not None:
             self.file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return fetch([parse_source(f"file:{self.file}")], 5.0, Session(), self.state)
+        return fetch([parse_source(f"file:{self.file}")], PATIENCE, Session(), self.state)
 
     def take(self, content=None):
         intake = self.ask(content)
@@ -286,7 +288,7 @@ class Drive(Place):
                 (folder / name).write_text(content)
         return fetch(
             [parse_source(f"configdrive={self.file}")],
-            5.0,
+            PATIENCE,
             Session(),
             self.state,
             Surroundings(self.run),
@@ -401,7 +403,7 @@ def test_a_service_that_flips_between_two_documents_is_not_followed(tmp_path):
         for _ in range(4):
             around = Surroundings(tmp_path / "run")
             intake = fetch(
-                [parse_source(f"ec2={server.url}")], 5.0, Session(), tmp_path / "state", around
+                [parse_source(f"ec2={server.url}")], PATIENCE, Session(), tmp_path / "state", around
             )
             keep(intake, tmp_path / "state", tmp_path / "run")
             looks.append((intake.document.hostname, intake.reason))
@@ -428,12 +430,12 @@ def test_a_source_further_down_is_followed_while_the_one_above_fails_and_no_long
         ]
         names = []
         for well in (True, False, False, True):  # noqa: B007 (`above` reads it)
-            intake = fetch(specs, 5.0, Session(), state, around)
+            intake = fetch(specs, PATIENCE, Session(), state, around)
             keep(intake, state, around.run_directory)
             names.append((intake.document.hostname, intake.stale, intake.unanswered))
         below.unlink()
         well = False
-        silent = fetch(specs, 5.0, Session(), state, around)
+        silent = fetch(specs, PATIENCE, Session(), state, around)
     assert names == [(name, False, False) for name in ("above", "below", "below", "above")]
     assert (silent.document.hostname, silent.stale, silent.unanswered) == ("above", True, True)
 
@@ -489,7 +491,7 @@ def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document
     with Server(Instances(document, "i-2")) as server:
         intake = fetch(
             [parse_source(f"ec2={server.url}")],
-            5.0,
+            PATIENCE,
             Session(),
             tmp_path,
             Surroundings(tmp_path / "run"),
@@ -506,7 +508,7 @@ def test_an_instance_id_that_the_next_look_takes_back_is_not_believed(tmp_path):
     with Server(Instances(TEXT.encode(), "i-2", "i-1")) as server:
         intake = fetch(
             [parse_source(f"ec2={server.url}")],
-            5.0,
+            PATIENCE,
             Session(),
             tmp_path,
             Surroundings(tmp_path / "run"),
@@ -520,7 +522,7 @@ def test_a_service_that_does_not_answer_says_nothing_of_the_instance(tmp_path):
     save_machine(tmp_path, Machine(instances={"ec2": "i-1"}))
     intake = fetch(
         [parse_source("ec2=http://127.0.0.1:9")],
-        5.0,
+        PATIENCE,
         Session(),
         tmp_path,
         Surroundings(tmp_path / "run"),
@@ -543,7 +545,7 @@ def test_what_was_read_from_a_volume_counts_until_a_metadata_service_has_answere
 
     def ask(text):
         state = tmp_path / "state"
-        found = fetch([parse_source(text)], 5.0, Session(), state, around)
+        found = fetch([parse_source(text)], PATIENCE, Session(), state, around)
         return found.stored.source if found.stored else ""
 
     assert ask(source) != ""
