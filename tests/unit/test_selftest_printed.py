@@ -217,7 +217,7 @@ CAUSES = {
     "heavy loss, without windows": ("D05", text(UNEVEN, ends=WAN, total=4200)),
     "a loss rate that keeps the window at some segments": (
         "D05",
-        text([8.1, 8.4, 8.0, 8.3, 8.2, 8.1], [14, 10, 14, 11, 14, 10], [31, 28, 30, 29, 31, 28]),
+        text([7.2, 9.1, 8.0, 8.8, 7.5, 8.3], [14, 10, 14, 11, 14, 10], [39, 22, 33, 25, 36, 27]),
     ),
     "a receive buffer of 4 MiB at 180 ms": (
         "D01",
@@ -379,6 +379,54 @@ CAUSES = {
             WAN,
         ),
     ),
+    "a limiter that drops as regularly as its queue fills, in a short test": (
+        "D18",
+        text([39.1, 37.9, 38.2, 37.7, 38.1], [21, 15, 20, 17, 18], [19, 21, 20, 20, 21], WAN),
+    ),
+    "a queue that slow start overflows and the window then fills": (
+        "D18",
+        text([66, 31, 39.8, 39.8, 39.8], [130, 150, 177, 199, 221], [310, 0, 0, 0, 0], WAN),
+    ),
+    "nothing but timeouts: a window of one segment": (
+        "D05",
+        text(
+            [8.4, 6.3, 0, 7.3, 9.4, 0, 5.2, 8.4],
+            [1.41] * 8,
+            [2, 31, 1, 18, 12, 1, 9, 14],
+        ),
+    ),
+    "a link that loses everything from the third second on": (
+        "D05",
+        text([870, 410, 0, 0, 0, 0, 0, 0], [460, 2.83] + [1.41] * 6, [0, 38, 1, 1, 0, 1, 0, 0]),
+    ),
+    "segments of 200 bytes": (
+        "D06",
+        text([2110, 2060, 2140, 2090], [310, 290, 330, 300], command="-c 10.20.0.9 -M 200"),
+    ),
+    "a mean that 10 Mbit/s allow, and nothing else of the run": ("D18", text([9.41])),
+    "small datagrams of which a small host drops a third": (
+        "D07",
+        "$ iperf3 -s\n" + udp([52.8] * 6, [80] * 6, size=220),
+    ),
+    "both ends of a test of small datagrams, each of which counted": (
+        "D07",
+        "$ iperf3 -c 10.20.0.9 -u -l 132 -b 60M\n"
+        + _row(0, 8, 57, "0.050 ms  120300/431700 (28%)")
+        + "\n$ iperf3 -s\n"
+        + udp([41.1] * 8, [57] * 8, size=132),
+    ),
+    "a window that grows for some seconds and then stays, far away": (
+        "D01",
+        text(
+            [18, 61, 128, 171, 172, 170, 171, 172, 171, 170],
+            [400, 1300, 2600, 3400, 3410] + [3410] * 5,
+            ends=WAN,
+        ),
+    ),
+    "both directions of a loopback, which one thread serves": (
+        "D09",
+        BIDIR.format(there=61000, back=7000).replace("10.20.0.", "127.0.0."),
+    ),
 }
 
 
@@ -504,6 +552,15 @@ HEALTHY = {
     "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
     "refused\n" + text([941] * 6, [480] * 6),
     "datagrams of the first second, of which the first are lost": scattered([15], sent=593),
+    "loopback, of which the command alone tells": "$ iperf3 --client 127.0.0.1\n"
+    "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd\n"
+    + "".join(_row(at, at + 1, r * 30_000, "0   1.2 MBytes") for at, r in enumerate(EVEN)),
+    "a window that stays in a local network, with a radio": text(
+        [60, 71, 69, 73, 63, 73, 73, 63, 73, 73], [330, 700, 980] + [1580] * 7
+    ),
+    "both directions of a loopback, by threads of their own": BIDIR.format(there=61000, back=7000)
+    .replace("10.20.0.", "127.0.0.")
+    .replace("Connecting", "iperf 3.17\nConnecting"),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
@@ -37,6 +38,9 @@ LOSSY = 0.001
 RENO, CUBIC = 1.22, 1.054
 REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
 WITHIN = 2  # a response function is that of an average
+# Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
+# by chance in each interval leaves of it; of more losses the square root.
+EVEN, BY_CHANCE = 0.03, 0.2
 
 
 def link_filled(one: Printed) -> Optional[float]:
@@ -107,7 +111,7 @@ def loss_explains(one: Printed) -> bool:
         return False
     if is_limited(one):
         return False
-    if one.share >= HEAVY and not one.is_flat:
+    if one.late_share >= HEAVY and (one.is_collapsed or not one.is_flat):
         return True
     if link_filled(one) is not None:
         return False
@@ -122,8 +126,19 @@ def is_limited(one: Printed) -> bool:
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    is_lossy = one.share >= LOSSY and 2 * one.events >= len(one.every)
-    return is_lossy and len(one.rates) >= 4 and is_constant(one, VERY_STEADY)
+    if one.share < LOSSY or 2 * one.events < len(one.every):
+        return False
+    rates = one.rates
+    if len(rates) < 4:
+        rates = [each.rate for each in one.every[1:] if each.rate is not None]
+    if len(rates) < 4 or mean(rates) <= 0:
+        return False
+    losses = (one.retransmits or 0) / len(one.every)
+    # What so many losses by chance leave of the rate varies more.
+    by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
+    return pstdev(rates) / mean(rates) < max(VERY_STEADY, by_chance) or is_constant(
+        one, VERY_STEADY
+    )
 
 
 def _is_answered(one: Printed) -> bool:

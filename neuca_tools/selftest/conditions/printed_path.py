@@ -1,4 +1,4 @@
-"""D18, D21: a rate that the path gives, where iperf's own figures are all that is known."""
+"""D18, D19: a rate that the path gives, where iperf's own figures are all that is known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
     LOSSY,
@@ -36,6 +36,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
+    VERY_FEW,
     WHOLE,
     is_gentle,
     is_losing,
@@ -43,10 +44,11 @@ from neuca_tools.selftest.conditions.udp import (
     payload,
 )
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
+from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
 SLOWEST_LINK = 10e6  # bit/s
+MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
@@ -65,8 +67,8 @@ MUCH, MOST = 0.05, 0.9
 NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 SURELY = 20  # datagrams
 DISPERSION = (0.4, 4.0)  # variance over mean
-BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+SMALL = 512  # bytes of a datagram
 
 
 def given_rate(look: Look) -> Optional[Hit]:
@@ -99,8 +101,13 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
 
 
 def _is_shaper(one: Printed, speed: float) -> bool:
-    """Whether a shaper of this constant rate is likelier than Ethernet so slow."""
-    return speed <= SLOWEST_LINK and one.spread is not None
+    """Whether a shaper of this rate is likelier than Ethernet so slow.
+
+    Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
+    """
+    if speed > SLOWEST_LINK:
+        return False
+    return one.spread is not None or abs(one.rate / goodput(speed) - 1) <= MEAN
 
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
@@ -170,7 +177,7 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if (one.share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
+    if (one.late_share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
         return None
     if stated_window(look) is not None:
         return None
@@ -236,7 +243,8 @@ def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
     if is_of_a_host(one):
         return 0.0
-    if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
+    enough = 3 if one.is_queueing else 4
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < CORE:
         return 0.75
     if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0
@@ -254,7 +262,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     arrived = mean(one.arrivals) if len(one.arrivals) >= 3 else one.rate
-    if not _are_few(one, arrived):
+    if not _are_few(look, arrived):
         return None
     if not _is_level(one.arrivals) and not _fills_line(arrived, OF_SHAPER):
         return None
@@ -348,41 +356,13 @@ def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
     return any(lowest <= rate / speed <= highest for speed in SPEEDS)
 
 
-def _are_few(one: Printed, arrived: float) -> bool:
-    """Whether any host could have received these datagrams, so that the path lost the others."""
-    return arrived / 8 / (one.run.datagram or DATAGRAM) < FEW
+def _are_few(look: Look, arrived: float) -> bool:
+    """Whether any host could have received these datagrams, so that the path lost the others.
 
-
-def stalled(look: Look) -> Optional[Hit]:
-    """The first window went out, and nothing after it."""
-    flow = look.flow
-    if look.protocol != "tcp" or flow is None or look.phase.sender or look.phase.receiver:
-        return None
-    first, last = _stall(flow)
-    if first is None or last is None:
-        return None
-    return Hit(
-        1.0,
-        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, however often it "
-        "was sent again: full-size packets vanish on the path (MTU), or all of them do",
-        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
-        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
-        "1472 tells",
-        confidence=MEDIUM,
-        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
-    )
-
-
-def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
-    """The only interval with data and the last one, if the sender kept trying in between."""
-    known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 3 or any(one.bytes for one in known[1:]):
-        return None, None
-    tries = sum(1 for one in known if one.retransmits)
-    last, is_tried = known[-1], tries > 0
-    if last.cwnd is not None:
-        is_tried = last.cwnd <= ETHERNET or tries >= BACKED_OFF
-    return (known[0], last) if is_tried else (None, None)
+    Small ones are sent to see how many a host takes, and a small host takes few.
+    """
+    size = payload(look) or DATAGRAM
+    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)
 
 
 PRINTED_PATH = (
@@ -391,5 +371,4 @@ PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, slow_path),
     Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
     Rule("D19", "random loss", FAULT, scattered),
-    Rule("D21", "path MTU black hole", FAULT, stalled),
 )
