@@ -136,6 +136,12 @@ TCP window size: 96.0 KByte (WARNING: requested 48.0 KByte)
 [  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
 [  3]  0.0-10.1 sec  14.8 MBytes  12.3 Mbits/sec
 """
+TINY_WINDOW = """$ iperf -c 203.0.113.20 -w 100
+Client connecting to 203.0.113.20, TCP port 5001
+TCP window size: 4.50 KByte (WARNING: requested  100 Byte)
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.0 sec  5.96 MBytes  5.00 Mbits/sec
+"""
 BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
 [  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
@@ -427,6 +433,35 @@ CAUSES = {
         "D09",
         BIDIR.format(there=61000, back=7000).replace("10.20.0.", "127.0.0."),
     ),
+    "a shaper whose queue slow start overflows, in a short test": (
+        "D18",
+        text([37.7, 26.2, 28.3, 28.3, 28.3], [19.8] * 5, [211, 0, 0, 0, 0], WAN),
+    ),
+    "a sawtooth of few losses on a long path": (
+        "D05",
+        text(
+            [420, 520, 430, 450, 490, 540, 590, 600, 340, 380, 430],
+            [1600, 1800, 1390, 1520, 1670, 1830, 1990, 1020, 1170, 1320, 1480],
+            [66, 0, 51, 0, 0, 0, 0, 58, 0, 0, 0],
+            WAN,
+        ),
+    ),
+    "a bucket of which only the receiver's rows and the sender's retransmits are known": (
+        "D18",
+        text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
+    ),
+    "a limiter of which iperf counts four or five steps": (
+        "D18",
+        text([62.9, 52.4] * 5, [240, 236, 230, 246, 250, 234, 240, 252, 238, 242], ends=WAN),
+    ),
+    "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
+    "two tests between the same hosts, of which the one with -w is much slower": (
+        "D01",
+        "$ iperf3 -c 10.20.0.9\n"
+        + text([6900, 7100, 7000], ends=LAN)
+        + "$ iperf3 -c 10.20.0.9 -w 1M\n"
+        + text([1900, 2000, 1950], ends=LAN),
+    ),
 }
 
 
@@ -561,6 +596,16 @@ HEALTHY = {
     "both directions of a loopback, by threads of their own": BIDIR.format(there=61000, back=7000)
     .replace("10.20.0.", "127.0.0.")
     .replace("Connecting", "iperf 3.17\nConnecting"),
+    "many streams that lose what exceeds 25 Gbit/s": ONE_THREAD.replace("34.1", "23.1").replace(
+        "    0  ", "41000  "
+    ),
+    "a host in a local network, just below a rate that is sold": text(
+        [487, 491, 486, 487, 485, 479, 486, 484, 481, 483]
+    ),
+    "two tests between the same hosts, as fast with -w": "$ iperf3 -c 10.20.0.9\n"
+    + text([691, 712, 702])
+    + "$ iperf3 -c 10.20.0.9 -w 1M\n"
+    + text([690, 705, 680]),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 

@@ -22,11 +22,13 @@ FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is ra
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE = (2.5e9, 5e9)
 BLOCK = 128 * 1024  # bytes: iperf's write over TCP, without -l
+FAST, MANY = 1e9, 4  # bit/s, streams
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
+PIECES, WHOLE = 3, 0.05  # of an interval at least; of one of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
@@ -37,6 +39,7 @@ LOSSY = 0.001
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
 RENO, CUBIC = 1.22, 1.054
 REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
+LEAST = 0.5  # events
 WITHIN = 2  # a response function is that of an average
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
@@ -111,9 +114,12 @@ def loss_explains(one: Printed) -> bool:
         return False
     if is_limited(one):
         return False
-    if one.late_share >= HEAVY and (one.is_collapsed or not one.is_flat):
+    speed = link_filled(one)
+    is_heavy = one.late_share >= HEAVY and (one.is_collapsed or not one.is_flat)
+    # Many streams that fill a fast link lose what exceeds it.
+    if is_heavy and (speed is None or speed < FAST or one.streams < MANY):
         return True
-    if link_filled(one) is not None:
+    if speed is not None:
         return False
     if one.cwnd is None:
         # A shaper, too, drops one segment in some hundreds.
@@ -157,7 +163,9 @@ def window_at_loss(one: Printed) -> float:
     Segments that are lost together are one event; an interval of iperf has one at least.
     """
     size = sum(interval.bytes or 0 for interval in one.every)
-    chance = max(one.events, 1) * one.mss / max(size, one.mss)
+    # Few events may be fewer by chance, by about the square root of their number.
+    events = max(one.events - math.sqrt(one.events), LEAST)
+    chance = events * one.mss / max(size, one.mss)
     rtt = one.rtt or (one.cwnd or 0) * 8 / one.rate
     segments = max(RENO / math.sqrt(chance), CUBIC * math.pow(rtt / chance, 0.75))
     return one.streams * segments * one.mss
@@ -170,9 +178,21 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """
     if one.spread is None:
         return False
-    if one.spread < limit:
+    if one.spread < limit or _is_in_steps(one):
         return True
     return len(one.rates) >= LONG_RUN and _is_even(one) and one.drift < VERY_STEADY
+
+
+def _is_in_steps(one: Printed) -> bool:
+    """Whether each interval has four or five pieces, or so: it is constant, and they are large."""
+    sizes = {each.bytes for each in one.late if each.bytes}
+    if len(one.rates) < LONG_RUN - 2 or len(sizes) != 2 or one.is_local_network:
+        return False
+    pieces, middle = min(sizes) / (max(sizes) - min(sizes)), len(one.rates) // 2
+    if abs(pieces - round(pieces)) >= WHOLE or pieces < PIECES:
+        return False
+    early, late = mean(one.rates[:middle]), mean(one.rates[middle:])
+    return abs(early - late) < STEADY * late
 
 
 def as_asked(look: Look) -> bool:

@@ -50,6 +50,7 @@ from neuca_tools.selftest.evidence.run import Flow, Interval
 SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
+ARRIVED, STEADY_REST = 1.5, 5  # the same of what arrived; intervals
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -116,9 +117,18 @@ def _token_bucket(one: Printed) -> Optional[Hit]:
     if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
         return _emptied_later(one)
     usual = median(rest)
-    if usual <= 0 or one.every[0].rate < BURST * usual or rest[-1] > 2 * usual:
+    if usual <= 0 or one.every[0].rate < _burst(one, rest) * usual or rest[-1] > 2 * usual:
         return _emptied_later(one)
     return _bucket_hit(one, one.every[0].rate, usual, burst(one, usual))
+
+
+def _burst(one: Printed, rest: Sequence[float]) -> float:
+    """How many times faster than the rest the first interval has to be.
+
+    What a receiver counts did arrive; a sender also counts what waits in its buffer.
+    """
+    is_even = len(rest) >= STEADY_REST and pstdev(rest) <= EVEN * mean(rest)
+    return ARRIVED if one.is_received and is_even else BURST
 
 
 def _emptied_later(one: Printed) -> Optional[Hit]:
@@ -232,7 +242,7 @@ def _ceiling(one: Printed) -> Optional[Hit]:
 
 def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    if cap is None:
+    if cap is None or (is_of_a_host(one) and not one.retransmits):
         return 0.0
     if one.spread is None:
         return 0.8 if one.share >= LOSSY else 0.0
@@ -243,7 +253,7 @@ def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
     if is_of_a_host(one):
         return 0.0
-    enough = 3 if one.is_queueing else 4
+    enough = 3 if one.is_queueing or one.is_overshot else 4
     if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < CORE:
         return 0.75
     if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:

@@ -122,6 +122,17 @@ class Printed:
         return is_lossless and len(cwnds) >= 4 and cwnds[-1] >= QUEUES * cwnds[0]
 
     @property
+    def is_overshot(self) -> bool:
+        """Whether slow start lost something, and nothing was lost after it."""
+        known = [one.retransmits for one in self.every]
+        return bool(known and known[0]) and not any(known[1:])
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the intervals are the receiver's, although the sender's count is known."""
+        return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
+
+    @property
     def tail(self) -> tuple[Interval, ...]:
         """The last intervals in which the congestion window stayed and nothing was lost."""
         stays, found = max((one.cwnd or 0.0 for one in self.every[-1:]), default=0.0), 0
