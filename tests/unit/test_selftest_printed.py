@@ -136,6 +136,27 @@ TCP window size: 96.0 KByte (WARNING: requested 48.0 KByte)
 [  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
 [  3]  0.0-10.1 sec  14.8 MBytes  12.3 Mbits/sec
 """
+BIDIR_ROWS = """Connecting to host 203.0.113.20, port 5201
+[  5] local 198.51.100.7 port 41000 connected to 203.0.113.20 port 5201
+[  7] local 198.51.100.7 port 41002 connected to 203.0.113.20 port 5201
+[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd
+{}"""
+
+
+def _role_row(at, rate) -> str:
+    """The same rate in both directions of --bidir."""
+    row = _row(at, at + 1, rate, "")
+    return (
+        row.replace("]", "][TX-C]") + "   0   3.17 MBytes\n" + row.replace("5]", "7][RX-C]") + "\n"
+    )
+
+
+TWO_LIMITERS = "$ iperf3 -c 203.0.113.20\n" + text(
+    [43, 39.9, 40.1, 40.0, 39.8, 40.2, 40.1], [700 + 160 * at for at in range(7)], ends=WAN
+)
+TWO_LIMITERS += "$ iperf3 -c 203.0.113.20 -R\n" + text(
+    [14.1, 7.35, 7.34, 7.36, 7.33, 7.35, 7.35], ends=WAN, total=640
+).replace("port 41000", "port 41002")
 TINY_WINDOW = """$ iperf -c 203.0.113.20 -w 100
 Client connecting to 203.0.113.20, TCP port 5001
 TCP window size: 4.50 KByte (WARNING: requested  100 Byte)
@@ -462,6 +483,34 @@ CAUSES = {
         + "$ iperf3 -c 10.20.0.9 -w 1M\n"
         + text([1900, 2000, 1950], ends=LAN),
     ),
+    "a policer whose drops cost TCP a timeout now and then": (
+        "D18",
+        text(
+            [88, 41.2, 31.1, 30.7, 14.9, 30.9, 31.2, 30.8, 31.0, 30.6],
+            [38, 12, 5.66, 28, 2.83, 9.9, 7.07, 4.24, 30, 8.48],
+            [700, 330, 290, 340, 210, 350, 320, 300, 330, 310],
+            WAN,
+        ),
+    ),
+    "a limiter in each direction, of different rates": ("D18", TWO_LIMITERS),
+    "the same limit of 5 Gbit/s both ways": (
+        "D18",
+        BIDIR_ROWS.format(
+            "".join(
+                _role_row(at, rate)
+                for at, rate in enumerate([4960, 4950, 4960, 4970, 4960, 4950, 4960])
+            )
+        ),
+    ),
+    "blocks of a slow limiter, one more or less": (
+        "D18",
+        text(
+            [21.8, 17.9, 18.8, 18.9, 17.8, 18.9, 18.8, 17.8, 18.9, 18.8],
+            [140, 150, 158, 166, 149, 160, 170, 150, 161, 169],
+            [1, 0, 0, 0, 4, 0, 0, 3, 0, 0],
+            WAN,
+        ),
+    ),
 }
 
 
@@ -606,6 +655,12 @@ HEALTHY = {
     + text([691, 712, 702])
     + "$ iperf3 -c 10.20.0.9 -w 1M\n"
     + text([690, 705, 680]),
+    "a radio whose window fell once, at first, and that loses now and then": text(
+        [11.5, 9.9, 11.0, 8.8, 8.8, 11.0],
+        [97, 60, 56, 49, 63, 59],
+        [0, 7, 5, 4, 0, 6],
+        WAN,
+    ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 

@@ -8,6 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
+from neuca_tools.selftest.conditions.printed_path import given_rate
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -46,9 +47,9 @@ def asymmetric(session: Session) -> Optional[Hit]:
         return None
     there, back = rates
     fast, slow = max(rates), min(rates)
-    if fast <= ratio * slow:
-        return None
     direction = "forward" if there < back else "reverse"
+    if fast <= ratio * slow or _is_limited_itself(session, direction):
+        return None
     return Hit(
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
@@ -56,6 +57,12 @@ def asymmetric(session: Session) -> Optional[Hit]:
         "compare ip route get, ethtool -k and sysctls of both ends",
         confidence=MEDIUM,
     )
+
+
+def _is_limited_itself(session: Session, direction: str) -> bool:
+    """Whether the slower direction has a limiter of its own, as far as iperf's figures tell."""
+    slow = session.named("tcp", direction)
+    return slow is not None and given_rate(slow) is not None
 
 
 def smaller_window(session: Session) -> Optional[Hit]:

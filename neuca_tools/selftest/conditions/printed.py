@@ -28,6 +28,7 @@ NEARLY = 0.9  # of what a link carries, or of what was asked for
 OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
+SOME, TIMEOUTS, MANY_BLOCKS = 5, 8, 6
 PIECES, WHOLE = 3, 0.05  # of an interval at least; of one of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
@@ -65,7 +66,9 @@ def _is_even(one: Printed) -> bool:
     if one.spread is None:
         return True
     size = one.rate * one.late[0].seconds / 8
-    return size > 0 and one.spread < STEADY + BLOCK / size
+    if size <= 0 or len(one.rates) < SOME:
+        return one.spread < STEADY
+    return one.spread < STEADY + BLOCK / size
 
 
 def _fills(rate: float, speed: float, mss: int) -> bool:
@@ -132,19 +135,25 @@ def is_limited(one: Printed) -> bool:
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    if one.share < LOSSY or 2 * one.events < len(one.every):
+    if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
         return False
-    rates = one.rates
-    if len(rates) < 4:
-        rates = [each.rate for each in one.every[1:] if each.rate is not None]
-    if len(rates) < 4 or mean(rates) <= 0:
-        return False
+    if _is_steady(one, VERY_STEADY):
+        return True
     losses = (one.retransmits or 0) / len(one.every)
     # What so many losses by chance leave of the rate varies more.
     by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
-    return pstdev(rates) / mean(rates) < max(VERY_STEADY, by_chance) or is_constant(
-        one, VERY_STEADY
-    )
+    return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+
+
+def _spread_of_most(one: Printed) -> float:
+    """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
+    rates = one.rates
+    if len(rates) < 4:
+        rates = [each.rate for each in one.every[1:] if each.rate is not None]
+    most = sorted(rates)[len(rates) // TIMEOUTS :]
+    if len(most) < 4 or mean(most) <= 0:
+        return math.inf
+    return pstdev(most) / mean(most)
 
 
 def _is_answered(one: Printed) -> bool:
@@ -178,19 +187,39 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """
     if one.spread is None:
         return False
-    if one.spread < limit or _is_in_steps(one):
-        return True
-    return len(one.rates) >= LONG_RUN and _is_even(one) and one.drift < VERY_STEADY
+    return _is_steady(one, limit) or _is_in_steps(one) or _is_within_blocks(one)
+
+
+def _is_steady(one: Printed, limit: float) -> bool:
+    """Whether the rate hardly varies, or in a long run from minute to minute hardly does."""
+    if one.spread is None:
+        return False
+    is_long = len(one.rates) >= LONG_RUN
+    return one.spread < limit or (is_long and _is_even(one) and one.drift < VERY_STEADY)
 
 
 def _is_in_steps(one: Printed) -> bool:
     """Whether each interval has four or five pieces, or so: it is constant, and they are large."""
     sizes = {each.bytes for each in one.late if each.bytes}
-    if len(one.rates) < LONG_RUN - 2 or len(sizes) != 2 or one.is_local_network:
+    if len(sizes) != 2 or one.is_local_network:
         return False
-    pieces, middle = min(sizes) / (max(sizes) - min(sizes)), len(one.rates) // 2
-    if abs(pieces - round(pieces)) >= WHOLE or pieces < PIECES:
+    pieces = min(sizes) / (max(sizes) - min(sizes))
+    return abs(pieces - round(pieces)) < WHOLE and pieces >= PIECES and _stays(one)
+
+
+def _is_within_blocks(one: Printed) -> bool:
+    """Whether the intervals differ by no more than a block of iperf at either end."""
+    sizes = [each.bytes for each in one.late if each.bytes]
+    if len(sizes) < len(one.late) or max(sizes) - min(sizes) > 2.1 * BLOCK:
         return False
+    return min(sizes) >= MANY_BLOCKS * BLOCK and not one.is_local_network and _stays(one)
+
+
+def _stays(one: Printed) -> bool:
+    """Whether the second half of a long run is as fast as the first."""
+    if len(one.rates) < LONG_RUN - 2:
+        return False
+    middle = len(one.rates) // 2
     early, late = mean(one.rates[:middle]), mean(one.rates[middle:])
     return abs(early - late) < STEADY * late
 

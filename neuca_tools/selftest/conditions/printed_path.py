@@ -81,7 +81,7 @@ def given_rate(look: Look) -> Optional[Hit]:
     if speed is not None:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
-        return None
+        return _constant_rate(one, look) if one.rate >= SLOW and _cap_kept(one) else None
     return _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
 
 
@@ -162,7 +162,7 @@ def _rates(intervals: Sequence[Interval]) -> list[float]:
 
 
 def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= send_buffer(one):
+    if excess <= send_buffer(one) and not one.is_received:
         return None
     return Hit(
         0.93,

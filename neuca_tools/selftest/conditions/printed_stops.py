@@ -48,7 +48,7 @@ def _flow_printed(look: Look) -> Optional[Flow]:
 def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     """The only interval with data and the last one, if the sender kept trying in between."""
     known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 3 or any(one.bytes for one in known[1:]):
+    if len(known) < 3 or known[0].start > 0 or any(one.bytes for one in known[1:]):
         return None, None
     tries = sum(1 for one in known if one.retransmits)
     last, is_tried = known[-1], tries > 0

@@ -182,7 +182,7 @@ class Printed:
         falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
-            return bool(falls) or self.is_recovering
+            return (bool(falls) and self.events == 1) or self.is_recovering
         if len(later) < ANSWERED * (self.events - 1):
             return False
         before, after = (sum(_known_rates(side)) for side in zip(*later))
