@@ -136,6 +136,33 @@ TCP window size: 96.0 KByte (WARNING: requested 48.0 KByte)
 [  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
 [  3]  0.0-10.1 sec  14.8 MBytes  12.3 Mbits/sec
 """
+BIDIR_ROWS = """Connecting to host 203.0.113.20, port 5201
+[  5] local 198.51.100.7 port 41000 connected to 203.0.113.20 port 5201
+[  7] local 198.51.100.7 port 41002 connected to 203.0.113.20 port 5201
+[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd
+{}"""
+
+
+def _role_row(at, rate) -> str:
+    """The same rate in both directions of --bidir."""
+    row = _row(at, at + 1, rate, "")
+    return (
+        row.replace("]", "][TX-C]") + "   0   3.17 MBytes\n" + row.replace("5]", "7][RX-C]") + "\n"
+    )
+
+
+TWO_LIMITERS = "$ iperf3 -c 203.0.113.20\n" + text(
+    [43, 39.9, 40.1, 40.0, 39.8, 40.2, 40.1], [700 + 160 * at for at in range(7)], ends=WAN
+)
+TWO_LIMITERS += "$ iperf3 -c 203.0.113.20 -R\n" + text(
+    [14.1, 7.35, 7.34, 7.36, 7.33, 7.35, 7.35], ends=WAN, total=640
+).replace("port 41000", "port 41002")
+TINY_WINDOW = """$ iperf -c 203.0.113.20 -w 100
+Client connecting to 203.0.113.20, TCP port 5001
+TCP window size: 4.50 KByte (WARNING: requested  100 Byte)
+[  3] local 198.51.100.7 port 41000 connected with 203.0.113.20 port 5001
+[  3]  0.0-10.0 sec  5.96 MBytes  5.00 Mbits/sec
+"""
 BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  5] local 10.20.0.8 port 41000 connected to 10.20.0.9 port 5201
 [  7] local 10.20.0.8 port 41002 connected to 10.20.0.9 port 5201
@@ -217,7 +244,7 @@ CAUSES = {
     "heavy loss, without windows": ("D05", text(UNEVEN, ends=WAN, total=4200)),
     "a loss rate that keeps the window at some segments": (
         "D05",
-        text([8.1, 8.4, 8.0, 8.3, 8.2, 8.1], [14, 10, 14, 11, 14, 10], [31, 28, 30, 29, 31, 28]),
+        text([7.2, 9.1, 8.0, 8.8, 7.5, 8.3], [14, 10, 14, 11, 14, 10], [39, 22, 33, 25, 36, 27]),
     ),
     "a receive buffer of 4 MiB at 180 ms": (
         "D01",
@@ -379,6 +406,111 @@ CAUSES = {
             WAN,
         ),
     ),
+    "a limiter that drops as regularly as its queue fills, in a short test": (
+        "D18",
+        text([39.1, 37.9, 38.2, 37.7, 38.1], [21, 15, 20, 17, 18], [19, 21, 20, 20, 21], WAN),
+    ),
+    "a queue that slow start overflows and the window then fills": (
+        "D18",
+        text([66, 31, 39.8, 39.8, 39.8], [130, 150, 177, 199, 221], [310, 0, 0, 0, 0], WAN),
+    ),
+    "nothing but timeouts: a window of one segment": (
+        "D05",
+        text(
+            [8.4, 6.3, 0, 7.3, 9.4, 0, 5.2, 8.4],
+            [1.41] * 8,
+            [2, 31, 1, 18, 12, 1, 9, 14],
+        ),
+    ),
+    "a link that loses everything from the third second on": (
+        "D05",
+        text([870, 410, 0, 0, 0, 0, 0, 0], [460, 2.83] + [1.41] * 6, [0, 38, 1, 1, 0, 1, 0, 0]),
+    ),
+    "segments of 200 bytes": (
+        "D06",
+        text([2110, 2060, 2140, 2090], [310, 290, 330, 300], command="-c 10.20.0.9 -M 200"),
+    ),
+    "a mean that 10 Mbit/s allow, and nothing else of the run": ("D18", text([9.41])),
+    "small datagrams of which a small host drops a third": (
+        "D07",
+        "$ iperf3 -s\n" + udp([52.8] * 6, [80] * 6, size=220),
+    ),
+    "both ends of a test of small datagrams, each of which counted": (
+        "D07",
+        "$ iperf3 -c 10.20.0.9 -u -l 132 -b 60M\n"
+        + _row(0, 8, 57, "0.050 ms  120300/431700 (28%)")
+        + "\n$ iperf3 -s\n"
+        + udp([41.1] * 8, [57] * 8, size=132),
+    ),
+    "a window that grows for some seconds and then stays, far away": (
+        "D01",
+        text(
+            [18, 61, 128, 171, 172, 170, 171, 172, 171, 170],
+            [400, 1300, 2600, 3400, 3410] + [3410] * 5,
+            ends=WAN,
+        ),
+    ),
+    "both directions of a loopback, which one thread serves": (
+        "D09",
+        BIDIR.format(there=61000, back=7000).replace("10.20.0.", "127.0.0."),
+    ),
+    "a shaper whose queue slow start overflows, in a short test": (
+        "D18",
+        text([37.7, 26.2, 28.3, 28.3, 28.3], [19.8] * 5, [211, 0, 0, 0, 0], WAN),
+    ),
+    "a sawtooth of few losses on a long path": (
+        "D05",
+        text(
+            [420, 520, 430, 450, 490, 540, 590, 600, 340, 380, 430],
+            [1600, 1800, 1390, 1520, 1670, 1830, 1990, 1020, 1170, 1320, 1480],
+            [66, 0, 51, 0, 0, 0, 0, 58, 0, 0, 0],
+            WAN,
+        ),
+    ),
+    "a bucket of which only the receiver's rows and the sender's retransmits are known": (
+        "D18",
+        text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
+    ),
+    "a limiter of which iperf counts four or five steps": (
+        "D18",
+        text([62.9, 52.4] * 5, [240, 236, 230, 246, 250, 234, 240, 252, 238, 242], ends=WAN),
+    ),
+    "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
+    "two tests between the same hosts, of which the one with -w is much slower": (
+        "D01",
+        "$ iperf3 -c 10.20.0.9\n"
+        + text([6900, 7100, 7000], ends=LAN)
+        + "$ iperf3 -c 10.20.0.9 -w 1M\n"
+        + text([1900, 2000, 1950], ends=LAN),
+    ),
+    "a policer whose drops cost TCP a timeout now and then": (
+        "D18",
+        text(
+            [88, 41.2, 31.1, 30.7, 14.9, 30.9, 31.2, 30.8, 31.0, 30.6],
+            [38, 12, 5.66, 28, 2.83, 9.9, 7.07, 4.24, 30, 8.48],
+            [700, 330, 290, 340, 210, 350, 320, 300, 330, 310],
+            WAN,
+        ),
+    ),
+    "a limiter in each direction, of different rates": ("D18", TWO_LIMITERS),
+    "the same limit of 5 Gbit/s both ways": (
+        "D18",
+        BIDIR_ROWS.format(
+            "".join(
+                _role_row(at, rate)
+                for at, rate in enumerate([4960, 4950, 4960, 4970, 4960, 4950, 4960])
+            )
+        ),
+    ),
+    "blocks of a slow limiter, one more or less": (
+        "D18",
+        text(
+            [21.8, 17.9, 18.8, 18.9, 17.8, 18.9, 18.8, 17.8, 18.9, 18.8],
+            [140, 150, 158, 166, 149, 160, 170, 150, 161, 169],
+            [1, 0, 0, 0, 4, 0, 0, 3, 0, 0],
+            WAN,
+        ),
+    ),
 }
 
 
@@ -504,6 +636,31 @@ HEALTHY = {
     "a failed attempt before a test": "iperf3: error - unable to connect to server: Connection "
     "refused\n" + text([941] * 6, [480] * 6),
     "datagrams of the first second, of which the first are lost": scattered([15], sent=593),
+    "loopback, of which the command alone tells": "$ iperf3 --client 127.0.0.1\n"
+    "[ ID] Interval           Transfer     Bitrate         Retr  Cwnd\n"
+    + "".join(_row(at, at + 1, r * 30_000, "0   1.2 MBytes") for at, r in enumerate(EVEN)),
+    "a window that stays in a local network, with a radio": text(
+        [60, 71, 69, 73, 63, 73, 73, 63, 73, 73], [330, 700, 980] + [1580] * 7
+    ),
+    "both directions of a loopback, by threads of their own": BIDIR.format(there=61000, back=7000)
+    .replace("10.20.0.", "127.0.0.")
+    .replace("Connecting", "iperf 3.17\nConnecting"),
+    "many streams that lose what exceeds 25 Gbit/s": ONE_THREAD.replace("34.1", "23.1").replace(
+        "    0  ", "41000  "
+    ),
+    "a host in a local network, just below a rate that is sold": text(
+        [487, 491, 486, 487, 485, 479, 486, 484, 481, 483]
+    ),
+    "two tests between the same hosts, as fast with -w": "$ iperf3 -c 10.20.0.9\n"
+    + text([691, 712, 702])
+    + "$ iperf3 -c 10.20.0.9 -w 1M\n"
+    + text([690, 705, 680]),
+    "a radio whose window fell once, at first, and that loses now and then": text(
+        [11.5, 9.9, 11.0, 8.8, 8.8, 11.0],
+        [97, 60, 56, 49, 63, 59],
+        [0, 7, 5, 4, 0, 6],
+        WAN,
+    ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
 }
 

@@ -660,6 +660,26 @@ def test_a_word_that_a_mail_put_on_its_own_line_belongs_to_the_row():
     assert read(wrapped.encode()).flows == read((CLIENT + SUMMARY).encode()).flows
 
 
+def test_losses_and_ports_that_a_mail_put_on_their_own_lines_belong_to_the_row():
+    lines = [
+        "[  5] local 192.0.2.2 port 5201 connected to 192.0.2.1 port 41000",
+        "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams",
+        "[  5]   0.00-1.00   sec  6.30 MBytes  52.8 Mbits/sec  0.046 ms  1381/5950 (23%)",
+        "[  5]   0.00-1.00   sec  6.30 MBytes  52.8 Mbits/sec  0.046 ms  1381/5950 (23%)  receiver",
+    ]
+    text = "\n".join(lines)
+    wrapped = "\n".join(f">> {line}" for line in lines)
+    for words in ("1381/5950", "port 41000", "Lost/Total"):
+        wrapped = wrapped.replace(f" {words}", f"\n>> {words}")
+    assert wrapped != text
+    assert read(wrapped.encode()) == read(text.encode())
+
+
+def test_the_command_names_the_peer_and_the_segments():
+    run = read(f"$ iperf3 --client 192.0.2.9 --set-mss 600\n{CLIENT.splitlines()[3]}\n".encode())
+    assert (run.peer, run.mss) == ("192.0.2.9", 600)
+
+
 def test_intervals_of_half_a_second_stay_apart():
     rows = [
         f"[  5]   {at / 2:.2f}-{at / 2 + 0.5:.2f}   sec  5.00 MBytes  83.9 Mbits/sec"

@@ -17,7 +17,9 @@ from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.path import PATH_SESSION
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
+from neuca_tools.selftest.conditions.printed_options import PRINTED_OPTIONS
 from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
+from neuca_tools.selftest.conditions.printed_stops import PRINTED_STOPS
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
 from neuca_tools.selftest.conditions.session import Rule, Session
@@ -35,6 +37,8 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *LOSS,
     *PRINTED_HOSTS,
     *PRINTED_PATH,
+    *PRINTED_OPTIONS,
+    *PRINTED_STOPS,
 )
 SESSION_RULES: tuple[Rule[Session], ...] = (
     *ERRORS_SESSION,

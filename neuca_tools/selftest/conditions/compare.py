@@ -1,4 +1,4 @@
-"""D26 to D28: one stream against many, one direction against the other, both against each alone."""
+"""D01, D26 to D28: one test against another: of a window, of streams, of directions."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,15 +8,18 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
+from neuca_tools.selftest.conditions.printed_path import given_rate
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
+from neuca_tools.selftest.evidence.run import Run
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 # The same where both send at once: it is partly chance which of them gets more.
 ASYMMETRY_TOGETHER = 1.5
+MUCH_FASTER, LARGER = 1.5, 2  # times the rate; times what -w asked for (D01)
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -44,9 +47,9 @@ def asymmetric(session: Session) -> Optional[Hit]:
         return None
     there, back = rates
     fast, slow = max(rates), min(rates)
-    if fast <= ratio * slow:
-        return None
     direction = "forward" if there < back else "reverse"
+    if fast <= ratio * slow or _is_limited_itself(session, direction):
+        return None
     return Hit(
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
@@ -54,6 +57,55 @@ def asymmetric(session: Session) -> Optional[Hit]:
         "compare ip route get, ethtool -k and sysctls of both ends",
         confidence=MEDIUM,
     )
+
+
+def _is_limited_itself(session: Session, direction: str) -> bool:
+    """Whether the slower direction has a limiter of its own, as far as iperf's figures tell."""
+    slow = session.named("tcp", direction)
+    return slow is not None and given_rate(slow) is not None
+
+
+def smaller_window(session: Session) -> Optional[Hit]:
+    """Of two tests between the same hosts, the one with -w, or with the smaller one, is slower."""
+    stated = [one for one in session.tcp if one.phase.run and one.phase.run.buffer]
+    pairs = ((one, other) for one in stated for other in session.tcp if _has_more_room(one, other))
+    slow, fast = max(pairs, key=_gap, default=(None, None))
+    if slow is None or fast is None or not slow.phase.run or _gap((slow, fast)) < MUCH_FASTER:
+        return None
+    return Hit(
+        0.85,
+        f"with -w {amounts.size(slow.phase.run.buffer or 0)} a test carries "
+        f"{amounts.rate(slow.rate or 0)}, without it or with a larger one "
+        f"{amounts.rate(fast.rate or 0)} between the same hosts",
+        (Fact("with -w and without, bit/s", slow.rate, fast.rate),),
+        "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
+        "both",
+        confidence=MEDIUM,
+        direction=slow.phase.direction,
+    )
+
+
+def _gap(pair: tuple[Look, Look]) -> float:
+    slow, fast = pair
+    return (fast.rate or 0.0) / (slow.rate or 1.0)
+
+
+def _has_more_room(one: Look, other: Look) -> bool:
+    """Whether the other test is the same but for its -w, which is larger or not given."""
+    run, against = one.phase.run, other.phase.run
+    if run is None or against is None or printed(one) is None:
+        return False
+    if not _ends(run) or _ends(run) != _ends(against):
+        return False
+    if (run.streams, one.phase.direction) != (against.streams, other.phase.direction):
+        return False
+    return not against.buffer or against.buffer > LARGER * (run.buffer or 0.0)
+
+
+def _ends(run: Run) -> frozenset[str]:
+    """The hosts of a run, by their addresses, or by what the client was told."""
+    hosts = frozenset(host for one in run.connections for host in (one.local, one.remote))
+    return hosts or frozenset(filter(None, (run.peer,)))
 
 
 def worse_direction(session: Session) -> Optional[str]:
@@ -112,6 +164,7 @@ def _rates_together(session: Session) -> Optional[tuple[float, float]]:
 
 
 COMPARE_SESSION = (
+    Rule("D01", "receive or send buffer too small", LIMIT, smaller_window),
     Rule("D26", "one stream slower than several", LIMIT, per_flow),
     Rule("D27", "the two directions differ", LIMIT, asymmetric),
     Rule("D28", "slow in both directions at once", LIMIT, collapse),

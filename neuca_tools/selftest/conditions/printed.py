@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
@@ -21,11 +22,14 @@ FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is ra
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE = (2.5e9, 5e9)
 BLOCK = 128 * 1024  # bytes: iperf's write over TCP, without -l
+FAST, MANY = 1e9, 4  # bit/s, streams
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
+SOME, TIMEOUTS, MANY_BLOCKS = 5, 8, 6
+PIECES, WHOLE = 3, 0.05  # of an interval at least; of one of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
@@ -36,7 +40,11 @@ LOSSY = 0.001
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
 RENO, CUBIC = 1.22, 1.054
 REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
+LEAST = 0.5  # events
 WITHIN = 2  # a response function is that of an average
+# Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
+# by chance in each interval leaves of it; of more losses the square root.
+EVEN, BY_CHANCE = 0.03, 0.2
 
 
 def link_filled(one: Printed) -> Optional[float]:
@@ -58,7 +66,9 @@ def _is_even(one: Printed) -> bool:
     if one.spread is None:
         return True
     size = one.rate * one.late[0].seconds / 8
-    return size > 0 and one.spread < STEADY + BLOCK / size
+    if size <= 0 or len(one.rates) < SOME:
+        return one.spread < STEADY
+    return one.spread < STEADY + BLOCK / size
 
 
 def _fills(rate: float, speed: float, mss: int) -> bool:
@@ -107,9 +117,12 @@ def loss_explains(one: Printed) -> bool:
         return False
     if is_limited(one):
         return False
-    if one.share >= HEAVY and not one.is_flat:
+    speed = link_filled(one)
+    is_heavy = one.late_share >= HEAVY and (one.is_collapsed or not one.is_flat)
+    # Many streams that fill a fast link lose what exceeds it.
+    if is_heavy and (speed is None or speed < FAST or one.streams < MANY):
         return True
-    if link_filled(one) is not None:
+    if speed is not None:
         return False
     if one.cwnd is None:
         # A shaper, too, drops one segment in some hundreds.
@@ -122,8 +135,25 @@ def is_limited(one: Printed) -> bool:
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    is_lossy = one.share >= LOSSY and 2 * one.events >= len(one.every)
-    return is_lossy and len(one.rates) >= 4 and is_constant(one, VERY_STEADY)
+    if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
+        return False
+    if _is_steady(one, VERY_STEADY):
+        return True
+    losses = (one.retransmits or 0) / len(one.every)
+    # What so many losses by chance leave of the rate varies more.
+    by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
+    return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+
+
+def _spread_of_most(one: Printed) -> float:
+    """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
+    rates = one.rates
+    if len(rates) < 4:
+        rates = [each.rate for each in one.every[1:] if each.rate is not None]
+    most = sorted(rates)[len(rates) // TIMEOUTS :]
+    if len(most) < 4 or mean(most) <= 0:
+        return math.inf
+    return pstdev(most) / mean(most)
 
 
 def _is_answered(one: Printed) -> bool:
@@ -142,7 +172,9 @@ def window_at_loss(one: Printed) -> float:
     Segments that are lost together are one event; an interval of iperf has one at least.
     """
     size = sum(interval.bytes or 0 for interval in one.every)
-    chance = max(one.events, 1) * one.mss / max(size, one.mss)
+    # Few events may be fewer by chance, by about the square root of their number.
+    events = max(one.events - math.sqrt(one.events), LEAST)
+    chance = events * one.mss / max(size, one.mss)
     rtt = one.rtt or (one.cwnd or 0) * 8 / one.rate
     segments = max(RENO / math.sqrt(chance), CUBIC * math.pow(rtt / chance, 0.75))
     return one.streams * segments * one.mss
@@ -155,9 +187,41 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """
     if one.spread is None:
         return False
-    if one.spread < limit:
-        return True
-    return len(one.rates) >= LONG_RUN and _is_even(one) and one.drift < VERY_STEADY
+    return _is_steady(one, limit) or _is_in_steps(one) or _is_within_blocks(one)
+
+
+def _is_steady(one: Printed, limit: float) -> bool:
+    """Whether the rate hardly varies, or in a long run from minute to minute hardly does."""
+    if one.spread is None:
+        return False
+    is_long = len(one.rates) >= LONG_RUN
+    return one.spread < limit or (is_long and _is_even(one) and one.drift < VERY_STEADY)
+
+
+def _is_in_steps(one: Printed) -> bool:
+    """Whether each interval has four or five pieces, or so: it is constant, and they are large."""
+    sizes = {each.bytes for each in one.late if each.bytes}
+    if len(sizes) != 2 or one.is_local_network:
+        return False
+    pieces = min(sizes) / (max(sizes) - min(sizes))
+    return abs(pieces - round(pieces)) < WHOLE and pieces >= PIECES and _stays(one)
+
+
+def _is_within_blocks(one: Printed) -> bool:
+    """Whether the intervals differ by no more than a block of iperf at either end."""
+    sizes = [each.bytes for each in one.late if each.bytes]
+    if len(sizes) < len(one.late) or max(sizes) - min(sizes) > 2.1 * BLOCK:
+        return False
+    return min(sizes) >= MANY_BLOCKS * BLOCK and not one.is_local_network and _stays(one)
+
+
+def _stays(one: Printed) -> bool:
+    """Whether the second half of a long run is as fast as the first."""
+    if len(one.rates) < LONG_RUN - 2:
+        return False
+    middle = len(one.rates) // 2
+    early, late = mean(one.rates[:middle]), mean(one.rates[middle:])
+    return abs(early - late) < STEADY * late
 
 
 def as_asked(look: Look) -> bool:

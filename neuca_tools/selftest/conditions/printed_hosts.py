@@ -1,4 +1,4 @@
-"""D01, D04, D09: windows, buffers and CPUs, where iperf's own figures are all that is known.
+"""D01, D09: windows, buffers and CPUs, where iperf's own figures are all that is known.
 
 Each rule excludes the others by physics: a full link is no window, and a window that has room is
 not what limits.
@@ -9,13 +9,13 @@ not what limits.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
-    BLOCK,
     as_asked,
     cap_of,
     is_constant,
@@ -24,10 +24,10 @@ from neuca_tools.selftest.conditions.printed import (
     tcp_printed,
 )
 from neuca_tools.selftest.conditions.session import Rule
-from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
-from neuca_tools.selftest.evidence.run import EMBEDDED
+from neuca_tools.selftest.evidence.run import EMBEDDED, Interval
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
@@ -47,6 +47,8 @@ LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it 
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
+STAYS, LONG_TRIP = 5, 0.01  # intervals; seconds, more than hosts and their queues add
+UNEQUAL = 4  # times the rate of the slower direction
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
 QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
 STRETCH = 1.25  # the longest round trip over the shortest: no queue forms
@@ -55,8 +57,6 @@ OF_STATED = (0.4, 2.2)
 # System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
 # iperf3 has another one, select(), for each (iperf_client_api.c).
 CALLS = 250_000
-# iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
-TICKS, MANY = 10, 4  # in a second; seconds
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
 SMALL_CPU = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
@@ -117,14 +117,14 @@ def slow_sender(look: Look) -> Optional[Hit]:
 def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
     # A radio's rate varies, that of a host hardly does.
-    if not one.is_unused or one.run.buffer or not is_constant(one) or _is_given(look, one):
+    if not one.is_unused or one.run.buffer or not is_constant(one) or is_given(look, one):
         return False
     is_near = one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
     return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
 
 
-def _is_given(look: Look, one: Printed) -> bool:
+def is_given(look: Look, one: Printed) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
     if look.phase.name == TOGETHER or one.is_loopback or as_asked(look):
         return True
@@ -172,11 +172,11 @@ def explained_by_a_host(look: Look) -> bool:
 def fast_core(look: Look) -> Optional[Hit]:
     """One stream that is faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
-    if one is not None and _is_one_thread(one) and not _is_given(look, one):
+    if one is not None and _is_one_thread(one) and not is_given(look, one):
         return _one_thread_hit(one)
     if one is None or not _is_fast_and_uneven(one):
         return None
-    if _is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
+    if is_given(look, one) or loss_explains(one) or (one.is_unused and one.implied_rtt >= LONG):
         return None
     return Hit(
         0.6,
@@ -219,7 +219,7 @@ def small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
     one = tcp_printed(look)
     size = one.run.datagram if one else None
-    if one is None or not size or _is_given(look, one) or loss_explains(one):
+    if one is None or not size or is_given(look, one) or loss_explains(one):
         return None
     calls = one.rate / 8 / size / one.streams
     if calls < CALLS:
@@ -309,68 +309,63 @@ def _has_constant_flight(one: Printed) -> bool:
     return is_even and median(flights) <= ROOM * (one.cwnd or 0)
 
 
+def window_that_stopped(look: Look) -> Optional[Hit]:
+    """On a long path, the congestion window grew, and then stayed where it was without loss."""
+    one = tcp_printed(look)
+    if one is None or look.windows.flat or one.rtt or one.run.buffer or is_given(look, one):
+        return None
+    if one.is_local_network or not _has_even_tail(one):
+        return None
+    window, rate = one.tail[-1].cwnd or 0.0, mean(_rates(one.tail))
+    if window * 8 / rate < LONG_TRIP:
+        return None
+    return Hit(
+        0.8,
+        f"the congestion window grew to {amounts.size(window)} and stayed there without any loss, "
+        f"at {amounts.rate(rate)}: a buffer of one end limits, if the round trip is "
+        f"{amounts.time(window * 8 / rate)}",
+        (fact("cwnd", window), fact("cwnd / rate, seconds", round(window * 8 / rate, 5))),
+        "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
+        "sender to twice the wanted rate times the round trip",
+        "both",
+        confidence=MEDIUM,
+    )
+
+
+def _has_even_tail(one: Printed) -> bool:
+    """Whether the window stayed for half of the run, at a rate that hardly varied either."""
+    rates = _rates(one.tail)
+    if len(rates) < max(STAYS, len(one.every) / 2):
+        return False
+    return pstdev(rates) <= VARIED * mean(rates) and mean(rates) < CORE
+
+
+def _rates(intervals: Iterable[Interval]) -> list[float]:
+    return [each.rate for each in intervals if each.rate]
+
+
+def both_ways_by_one_thread(look: Look) -> Optional[Hit]:
+    """Over loopback one direction of --bidir gets a fraction: one thread of iperf3 serves both."""
+    one = printed(look)
+    if one is None or look.phase.name != TOGETHER or not one.is_loopback:
+        return None
+    rates = [flow.rate or 0.0 for flow in one.run.flows]
+    if len(rates) < 2 or version_of(one.run) >= THREADED or min(rates) * UNEQUAL > max(rates):
+        return None
+    return Hit(
+        0.8,
+        f"one thread of iperf3 sends {amounts.rate(rates[0])} and receives "
+        f"{amounts.rate(rates[1])}: before 3.16 it has no other, and a loopback has no limit",
+        (fact("there, bit/s", round(rates[0])), fact("back, bit/s", round(rates[1]))),
+        "iperf3 3.16 or later, or one test for each direction",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
 def is_window(one: Printed) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
     return one.is_unused or _has_constant_flight(one)
-
-
-def whole_blocks(look: Look) -> Optional[Hit]:
-    """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
-    one = tcp_printed(look)
-    if _is_one_block(look):
-        return _one_block_hit(look)
-    if one is not None and not look.asked and _is_one_block_a_tick(one):
-        return _unstated_blocks(one)
-    if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
-        return None
-    return Hit(
-        0.9,
-        f"-b asked for {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
-        "sends whole blocks, one for each tick of its timer at least",
-        (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
-        "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
-        "tool",
-        confidence=MEDIUM,
-    )
-
-
-def _is_one_block(look: Look) -> bool:
-    """Whether one block is more than -b allows for the whole run, so that no other was sent."""
-    flow = look.flow
-    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
-        return False
-    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
-    return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
-
-
-def _one_block_hit(look: Look) -> Hit:
-    return Hit(
-        0.9,
-        f"-b asked for {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
-        "that for the whole run, so that iperf3 sent nothing else",
-        (fact("-b", round(look.asked or 0)),),
-        "smaller blocks (-l 1K), or a higher rate",
-        "tool",
-        confidence=MEDIUM,
-    )
-
-
-def _is_one_block_a_tick(one: Printed) -> bool:
-    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    sizes = {round(each.bytes / BLOCK, 1) for each in one.late if each.bytes and each.seconds > 0.9}
-    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
-
-
-def _unstated_blocks(one: Printed) -> Hit:
-    return Hit(
-        0.85,
-        f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
-        "timer if -b asks for less than that, and nothing limits",
-        (fact("rate, bit/s", round(one.rate)),),
-        "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
-        "tool",
-        confidence=MEDIUM,
-    )
 
 
 PRINTED_HOSTS = (
@@ -378,7 +373,8 @@ PRINTED_HOSTS = (
     Rule("D09", "CPU full", LIMIT, slow_sender),
     Rule("D09", "CPU full", LIMIT, fast_core),
     Rule("D09", "CPU full", LIMIT, small_writes),
+    Rule("D09", "CPU full", LIMIT, both_ways_by_one_thread),
     Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
     Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
-    Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),
+    Rule("D01", "receive or send buffer too small", LIMIT, window_that_stopped),
 )

@@ -1,4 +1,4 @@
-"""D18, D21: a rate that the path gives, where iperf's own figures are all that is known."""
+"""D18, D19: a rate that the path gives, where iperf's own figures are all that is known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
     LOSSY,
@@ -36,6 +36,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
+    VERY_FEW,
     WHOLE,
     is_gentle,
     is_losing,
@@ -43,11 +44,13 @@ from neuca_tools.selftest.conditions.udp import (
     payload,
 )
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import ETHERNET, Printed, printed
+from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import Flow, Interval
 
 SLOWEST_LINK = 10e6  # bit/s
+MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
+ARRIVED, STEADY_REST = 1.5, 5  # the same of what arrived; intervals
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -65,8 +68,8 @@ MUCH, MOST = 0.05, 0.9
 NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 SURELY = 20  # datagrams
 DISPERSION = (0.4, 4.0)  # variance over mean
-BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+SMALL = 512  # bytes of a datagram
 
 
 def given_rate(look: Look) -> Optional[Hit]:
@@ -78,7 +81,7 @@ def given_rate(look: Look) -> Optional[Hit]:
     if speed is not None:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
-        return None
+        return _constant_rate(one, look) if one.rate >= SLOW and _cap_kept(one) else None
     return _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
 
 
@@ -99,8 +102,13 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
 
 
 def _is_shaper(one: Printed, speed: float) -> bool:
-    """Whether a shaper of this constant rate is likelier than Ethernet so slow."""
-    return speed <= SLOWEST_LINK and one.spread is not None
+    """Whether a shaper of this rate is likelier than Ethernet so slow.
+
+    Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
+    """
+    if speed > SLOWEST_LINK:
+        return False
+    return one.spread is not None or abs(one.rate / goodput(speed) - 1) <= MEAN
 
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
@@ -109,9 +117,18 @@ def _token_bucket(one: Printed) -> Optional[Hit]:
     if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
         return _emptied_later(one)
     usual = median(rest)
-    if usual <= 0 or one.every[0].rate < BURST * usual or rest[-1] > 2 * usual:
+    if usual <= 0 or one.every[0].rate < _burst(one, rest) * usual or rest[-1] > 2 * usual:
         return _emptied_later(one)
     return _bucket_hit(one, one.every[0].rate, usual, burst(one, usual))
+
+
+def _burst(one: Printed, rest: Sequence[float]) -> float:
+    """How many times faster than the rest the first interval has to be.
+
+    What a receiver counts did arrive; a sender also counts what waits in its buffer.
+    """
+    is_even = len(rest) >= STEADY_REST and pstdev(rest) <= EVEN * mean(rest)
+    return ARRIVED if one.is_received and is_even else BURST
 
 
 def _emptied_later(one: Printed) -> Optional[Hit]:
@@ -145,7 +162,7 @@ def _rates(intervals: Sequence[Interval]) -> list[float]:
 
 
 def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= send_buffer(one):
+    if excess <= send_buffer(one) and not one.is_received:
         return None
     return Hit(
         0.93,
@@ -170,7 +187,7 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if (one.share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
+    if (one.late_share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
         return None
     if stated_window(look) is not None:
         return None
@@ -225,7 +242,7 @@ def _ceiling(one: Printed) -> Optional[Hit]:
 
 def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    if cap is None:
+    if cap is None or (is_of_a_host(one) and not one.retransmits):
         return 0.0
     if one.spread is None:
         return 0.8 if one.share >= LOSSY else 0.0
@@ -236,7 +253,8 @@ def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
     if is_of_a_host(one):
         return 0.0
-    if is_constant(one, VERY_STEADY) and len(one.rates) >= 4 and one.rate < CORE:
+    enough = 3 if one.is_queueing or one.is_overshot else 4
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < CORE:
         return 0.75
     if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0
@@ -254,7 +272,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     arrived = mean(one.arrivals) if len(one.arrivals) >= 3 else one.rate
-    if not _are_few(one, arrived):
+    if not _are_few(look, arrived):
         return None
     if not _is_level(one.arrivals) and not _fills_line(arrived, OF_SHAPER):
         return None
@@ -348,41 +366,13 @@ def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
     return any(lowest <= rate / speed <= highest for speed in SPEEDS)
 
 
-def _are_few(one: Printed, arrived: float) -> bool:
-    """Whether any host could have received these datagrams, so that the path lost the others."""
-    return arrived / 8 / (one.run.datagram or DATAGRAM) < FEW
+def _are_few(look: Look, arrived: float) -> bool:
+    """Whether any host could have received these datagrams, so that the path lost the others.
 
-
-def stalled(look: Look) -> Optional[Hit]:
-    """The first window went out, and nothing after it."""
-    flow = look.flow
-    if look.protocol != "tcp" or flow is None or look.phase.sender or look.phase.receiver:
-        return None
-    first, last = _stall(flow)
-    if first is None or last is None:
-        return None
-    return Hit(
-        1.0,
-        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, however often it "
-        "was sent again: full-size packets vanish on the path (MTU), or all of them do",
-        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
-        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
-        "1472 tells",
-        confidence=MEDIUM,
-        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
-    )
-
-
-def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
-    """The only interval with data and the last one, if the sender kept trying in between."""
-    known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 3 or any(one.bytes for one in known[1:]):
-        return None, None
-    tries = sum(1 for one in known if one.retransmits)
-    last, is_tried = known[-1], tries > 0
-    if last.cwnd is not None:
-        is_tried = last.cwnd <= ETHERNET or tries >= BACKED_OFF
-    return (known[0], last) if is_tried else (None, None)
+    Small ones are sent to see how many a host takes, and a small host takes few.
+    """
+    size = payload(look) or DATAGRAM
+    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)
 
 
 PRINTED_PATH = (
@@ -391,5 +381,4 @@ PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, slow_path),
     Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
     Rule("D19", "random loss", FAULT, scattered),
-    Rule("D21", "path MTU black hole", FAULT, stalled),
 )

@@ -20,12 +20,14 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
+from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
 SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
+AS_MANY = 0.02  # of the datagrams
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
 HOPELESS = 0.5
@@ -140,9 +142,25 @@ def _usual_cause(look: Look) -> Optional[Hit]:
 
 
 def is_one_of_several(look: Look) -> bool:
-    """Whether there are other UDP tests, which tell more when compared."""
-    others = (one.run for one in look.evidence.phases if one is not look.phase)
-    return any(run is not None and run.protocol == "udp" for run in others)
+    """Whether there are other UDP tests of other rates, which tell more when compared."""
+    others = (one for one in look.evidence.phases if one is not look.phase)
+    return any(
+        one.run is not None and one.run.protocol == "udp" and not _is_as_many(look, one)
+        for one in others
+    )
+
+
+def _is_as_many(look: Look, other: Phase) -> bool:
+    """Whether as many datagrams were sent: of its other end, or of a repeated test."""
+    mine, theirs = _expected(flow_of(look)), _expected(other.flow or Flow())
+    if printed(look) is None or not mine or not theirs:
+        return False
+    return abs(mine - theirs) <= AS_MANY * max(mine, theirs)
+
+
+def _expected(flow: Flow) -> int:
+    """How many datagrams the receiver expected, by its total or by its intervals."""
+    return flow.received.datagrams or sum(one.datagrams or 0 for one in flow.intervals)
 
 
 def is_gentle(look: Look) -> bool:

@@ -23,8 +23,10 @@ MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print
 # section 4.6). An interval of iperf may contain some of the recovery.
 FALLS = 0.85
 RISES = 1.1
+QUEUES = 1.3  # times the window at first
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
+COLLAPSED = 2  # segments
 PARTS = 5
 # Of a line through rates and windows (logarithms): points, the least deviation of the windows,
 # slope and correlation.
@@ -108,6 +110,39 @@ class Printed:
         return len(cwnds) > 1 and max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
 
     @property
+    def is_collapsed(self) -> bool:
+        """Whether the congestion window is what a timeout leaves of it (RFC 5681, section 3.1)."""
+        return self.cwnd is not None and self.cwnd <= COLLAPSED * self.mss * self.streams
+
+    @property
+    def is_queueing(self) -> bool:
+        """Whether the window grows and the rate does not: what is sent waits on the path."""
+        cwnds = [one.cwnd for one in self.every[1:] if one.cwnd]
+        is_lossless = not any(one.retransmits for one in self.every[1:])
+        return is_lossless and len(cwnds) >= 4 and cwnds[-1] >= QUEUES * cwnds[0]
+
+    @property
+    def is_overshot(self) -> bool:
+        """Whether slow start lost something, and nothing was lost after it."""
+        known = [one.retransmits for one in self.every]
+        return bool(known and known[0]) and not any(known[1:])
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the intervals are the receiver's, although the sender's count is known."""
+        return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
+
+    @property
+    def tail(self) -> tuple[Interval, ...]:
+        """The last intervals in which the congestion window stayed and nothing was lost."""
+        stays, found = max((one.cwnd or 0.0 for one in self.every[-1:]), default=0.0), 0
+        for one in reversed(self.every):
+            if one.retransmits or not one.cwnd or abs(one.cwnd - stays) > FLAT * stays:
+                break
+            found += 1
+        return self.every[len(self.every) - found :]
+
+    @property
     def is_unused(self) -> bool:
         """Whether nothing made the congestion window change: neither loss nor a need for more."""
         return self.is_flat and self.retransmits == 0
@@ -116,6 +151,15 @@ class Printed:
     def events(self) -> int:
         """In how many intervals, slow start included, something was sent again."""
         return sum(1 for one in self.every if one.retransmits)
+
+    @property
+    def late_share(self) -> float:
+        """As `share`, of the segments after slow start, if each interval tells what it lost."""
+        counts = [one.retransmits for one in self.late]
+        size = sum(one.bytes or 0 for one in self.late)
+        if None in counts or not size:
+            return self.share
+        return min(1.0, sum(filter(None, counts)) * self.mss / size)
 
     @property
     def is_recovering(self) -> bool:
@@ -138,7 +182,7 @@ class Printed:
         falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
-            return bool(falls) or self.is_recovering
+            return (bool(falls) and self.events == 1) or self.is_recovering
         if len(later) < ANSWERED * (self.events - 1):
             return False
         before, after = (sum(_known_rates(side)) for side in zip(*later))

@@ -30,10 +30,14 @@ IPERF2 = re.compile(
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 # An escape sequence, and what quoted-printable makes of long lines and of spaces at their ends.
 NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
-# A row whose last word a mail program put on a line of its own.
 # Results that are a string of another document, such as "server_output_text".
 ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
-WRAPPED = re.compile(r"\n[> |]{0,20}(sender|receiver)[ \t]{0,20}$", re.MULTILINE)
+# A row whose last words a mail program put on a line of their own.
+WRAPPED = re.compile(
+    r"\n[> |]{0,20}(sender|receiver|port \d{1,5}(?: connected [^\n]{1,80})?"
+    r"|\d{1,12}/ {0,8}\d{1,12} \([\d.e+-]{1,9}%\)[^\n]{0,20}?)[ \t]{0,20}$",
+    re.MULTILINE,
+)
 
 
 def read(content: bytes) -> Run:

@@ -28,6 +28,7 @@ from neuca_tools.selftest.readers.lines import (
 )
 from neuca_tools.selftest.readers.values import whole
 
+MORE = 4  # times what was asked for
 UDP_TARGET = 1_048_576.0  # bit/s of a UDP test without -b (iperf(1))
 # With -e: Write/Err Rtry Cwnd/RTT(var), from 2.1 with a count of packets, from 2.2 with InF before.
 _ENHANCED = re.compile(
@@ -67,9 +68,9 @@ def read(document: str) -> Run:
         duration=words.duration,
         target=_target(words),
         datagram=words.datagram or _count(_SENDING, document),
-        buffer=words.buffer or _window(document),
-        mss=_count(_FIRST, document),
-        peer=_peer(document),
+        buffer=_buffer(words.buffer, _window(document)),
+        mss=_count(_FIRST, document) or words.mss,
+        peer=_peer(document) or words.peer,
         system=EMBEDDED if _EMBEDDED.search(document) else None,
         options=words.options,
         error=error,
@@ -94,6 +95,13 @@ def _error(text: Text, document: str) -> Optional[str]:
     if reason or text.rows:
         return reason
     return NO_RESULTS
+
+
+def _buffer(asked: Optional[float], granted: Optional[float]) -> Optional[float]:
+    """Bytes that were asked for; Linux grants twice as many, and some thousand at least."""
+    if asked and granted and granted > MORE * asked:
+        return granted / 2
+    return asked or granted
 
 
 def _window(document: str) -> Optional[float]:

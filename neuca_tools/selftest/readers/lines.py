@@ -46,7 +46,8 @@ _COMMAND = re.compile(r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-.*)")
 _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}
 _LONG |= {"--window": "-w", "--length": "-l", "--len": "-l", "--udp": "-u", "--reverse": "-R"}
 _LONG |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
-_ATTACHED = re.compile(r"(-[bPtwl])(\d\S*)")
+_LONG |= {"--set-mss": "-M", "--mss": "-M"}
+_ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
@@ -94,6 +95,8 @@ class Words(NamedTuple):
     reverse: bool = False
     sctp: bool = False
     client: bool = False
+    peer: Optional[str] = None
+    mss: Optional[int] = None
     options: Optional[str] = None
 
 
@@ -225,6 +228,8 @@ def parse_command(line: str) -> Optional[Words]:
         reverse="-R" in words,
         sctp="--sctp" in words,
         client="-c" in words,
+        peer=options.get("-c"),
+        mss=whole(floating(options.get("-M"))),
         options=found[1].strip(),
     )
 

@@ -1,0 +1,106 @@
+"""D04, D06: what the options of iperf asked for, where its own figures are all that is known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.printed import BLOCK, tcp_printed
+from neuca_tools.selftest.conditions.printed_hosts import is_given
+from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.thresholds import EXCEEDED
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed
+
+# iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
+TICKS, MANY = 10, 4  # in a second; seconds
+# Bytes: every path carries larger segments, even with the least MTU of IPv6 (RFC 8200, section 5).
+SMALL_SEGMENTS = 1000
+FEW = 20_000  # segments in a second: any CPU sends and receives as many
+
+
+def whole_blocks(look: Look) -> Optional[Hit]:
+    """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
+    one = tcp_printed(look)
+    if _is_one_block(look):
+        return _one_block_hit(look)
+    if one is not None and not look.asked and _is_one_block_a_tick(one):
+        return _unstated_blocks(one)
+    if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
+        return None
+    return Hit(
+        0.9,
+        f"-b asked for {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
+        "sends whole blocks, one for each tick of its timer at least",
+        (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
+        "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_block(look: Look) -> bool:
+    """Whether one block is more than -b allows for the whole run, so that no other was sent."""
+    flow = look.flow
+    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
+        return False
+    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
+    return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
+
+
+def _one_block_hit(look: Look) -> Hit:
+    return Hit(
+        0.9,
+        f"-b asked for {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
+        "that for the whole run, so that iperf3 sent nothing else",
+        (fact("-b", round(look.asked or 0)),),
+        "smaller blocks (-l 1K), or a higher rate",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def _is_one_block_a_tick(one: Printed) -> bool:
+    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
+    sizes = {round(each.bytes / BLOCK, 1) for each in one.late if each.bytes and each.seconds > 0.9}
+    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
+
+
+def _unstated_blocks(one: Printed) -> Hit:
+    return Hit(
+        0.85,
+        f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
+        "timer if -b asks for less than that, and nothing limits",
+        (fact("rate, bit/s", round(one.rate)),),
+        "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+    )
+
+
+def small_segments(look: Look) -> Optional[Hit]:
+    """The segments are so small (-M) that their number is what the hosts spend their time on."""
+    one = tcp_printed(look)
+    if one is None or not one.run.mss or one.run.mss > SMALL_SEGMENTS or is_given(look, one):
+        return None
+    segments = one.rate / 8 / one.run.mss
+    if segments < FEW:
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.rate(one.rate)} in segments of {one.run.mss} bytes are {segments:.0f} packets "
+        "in a second: these cost the CPUs more than the data",
+        (fact("MSS", one.run.mss), fact("packets in a second", round(segments))),
+        "test without -M, and with the MTU that the path has",
+        "both",
+        confidence=MEDIUM,
+    )
+
+
+PRINTED_OPTIONS = (
+    Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),
+    Rule("D06", "smaller packets than the path allows", LIMIT, small_segments),
+)

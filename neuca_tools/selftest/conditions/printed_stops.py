@@ -1,0 +1,97 @@
+"""D05, D21: nothing is delivered any more, where iperf's own figures are all that is known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import ETHERNET
+from neuca_tools.selftest.evidence.run import Flow, Interval
+
+BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
+SILENT = 0.5  # of the run
+
+
+def stalled(look: Look) -> Optional[Hit]:
+    """The first window went out, and nothing after it."""
+    flow = _flow_printed(look)
+    if flow is None:
+        return None
+    first, last = _stall(flow)
+    if first is None or last is None:
+        return None
+    return Hit(
+        1.0,
+        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, however often it "
+        "was sent again: full-size packets vanish on the path (MTU), or all of them do",
+        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
+        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
+        "1472 tells",
+        confidence=MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
+    )
+
+
+def _flow_printed(look: Look) -> Optional[Flow]:
+    """That of a TCP run of which no host was sampled; `printed` needs a rate."""
+    if look.protocol != "tcp" or look.phase.sender or look.phase.receiver:
+        return None
+    return look.flow
+
+
+def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
+    """The only interval with data and the last one, if the sender kept trying in between."""
+    known = [one for one in flow.intervals if one.bytes is not None]
+    if len(known) < 3 or known[0].start > 0 or any(one.bytes for one in known[1:]):
+        return None, None
+    tries = sum(1 for one in known if one.retransmits)
+    last, is_tried = known[-1], tries > 0
+    if last.cwnd is not None:
+        is_tried = last.cwnd <= ETHERNET or tries >= BACKED_OFF
+    return (known[0], last) if is_tried else (None, None)
+
+
+def silenced(look: Look) -> Optional[Hit]:
+    """Data went out for a while, and from then on nothing, although it was sent again."""
+    flow = _flow_printed(look)
+    if flow is None:
+        return None
+    known = [one for one in flow.intervals if one.bytes is not None]
+    silent = _silent(known)
+    if len(known) < len(silent) + 2 or len(silent) < SILENT * len(known) or not _is_tried(silent):
+        return None
+    return Hit(
+        1.0,
+        f"after {amounts.time(silent[0].start)} nothing was delivered any more, however often it "
+        "was sent again: from then on the path loses everything",
+        (fact("cwnd at the end", silent[-1].cwnd), fact("intervals without data", len(silent))),
+        "look at the link at that time: dmesg and ethtool -S of both ends, and of what is between",
+        confidence=MEDIUM,
+        severity=FAULT,
+    )
+
+
+def _silent(known: Sequence[Interval]) -> Sequence[Interval]:
+    """The intervals after the last one with data."""
+    sent = next((at + 1 for at in reversed(range(len(known))) if known[at].bytes), 0)
+    return known[sent:]
+
+
+def _is_tried(silent: Sequence[Interval]) -> bool:
+    """Whether the sender kept trying, and its timer ran out: that leaves it one segment."""
+    tries = sum(1 for one in silent if one.retransmits)
+    if len(silent) < BACKED_OFF or tries < 2:
+        return False
+    return (silent[-1].cwnd or 0) <= ETHERNET
+
+
+PRINTED_STOPS = (
+    Rule("D21", "path MTU black hole", FAULT, stalled),
+    Rule("D05", "limited by loss", LIMIT, silenced),
+)
