@@ -204,6 +204,9 @@ def locked(path: Path, patience: float) -> Iterator[None]:
 
 
 def _lock(descriptor: int, path: Path, patience: float) -> None:
+    with suppress(BlockingIOError):
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
     import signal
 
     def give_up(*_: object) -> None:

@@ -26,7 +26,8 @@ from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.log import log
 
-DEBOUNCE = 0.1  # seconds from an event to its job: one NIC causes several events
+QUIET = 0.01  # seconds without an event before their job: one NIC causes several in a row
+DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow
 REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
 LONGEST_BACKOFF = 600.0  # seconds between retries for a NIC that keeps failing
@@ -80,6 +81,7 @@ class Daemon:
         self._alive = systemd.watchdog_interval()
         now = time.monotonic()
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
+        self._latest: Optional[float] = None  # when the job for the events so far is to start
         self._job = Job(config)
         self._failures = self._silences = 0
         self._held = False  # whether the last pass waits for a sign of the management NIC
@@ -138,7 +140,7 @@ class Daemon:
         if "retire" in due:
             self._retire()
         if "events" in due:
-            self._plans.events = None
+            self._plans.events = self._latest = None
             self._plans.rested = now + REST
         if "retry" in due:
             self._plans.retry = None
@@ -237,7 +239,7 @@ class Daemon:
         self._links.attentive = outcome.attentive and not outcome.failed
         if self._links.attentive and self._links.stirred:
             # A link changed during the pass, maybe after the pass had observed it.
-            self._dirty(DEBOUNCE)
+            self._dirty(QUIET)
         if outcome.passed:
             self._starting = False
         if outcome.ran:
@@ -308,7 +310,10 @@ class Daemon:
         enforced = self.config.drift == "enforce" and not self._failures
         if not self._links.drain(addresses=not has_document or self._held or enforced):
             return
-        self._dirty(UDEV_PATIENCE if self._udev else DEBOUNCE)
+        if self._udev:
+            self._await_udev()
+        else:
+            self._dirty(QUIET if has_document else DEBOUNCE)
         if not has_document:
             # The management NIC may have its address now: ask for the first document soon.
             soon = max(time.monotonic() + DEBOUNCE, self._plans.rested)
@@ -326,11 +331,23 @@ class Daemon:
             self._watch_udev()
         added = any(event.action == "add" for event in events)
         if lost or added or self._plans.events is not None:
-            self._dirty(DEBOUNCE)
+            self._dirty(QUIET)
 
-    def _dirty(self, patience: float) -> None:
-        due = max(time.monotonic() + patience, self._plans.rested)
-        self._plans.events = min(due, self._plans.events or due)
+    def _dirty(self, quiet: float) -> None:
+        """Plan a pass for when `quiet` seconds have passed without an event.
+
+        A burst of events gets its pass `DEBOUNCE` after the first one, even if it goes on.
+        """
+        now = time.monotonic()
+        if self._latest is None:
+            self._latest = now + DEBOUNCE
+        self._plans.events = max(min(now + quiet, self._latest), self._plans.rested)
+        self._prepare()
+
+    def _await_udev(self) -> None:
+        """Plan a pass in case that udev does not report what it has done with a new NIC."""
+        if self._plans.events is None:
+            self._plans.events = max(time.monotonic() + UDEV_PATIENCE, self._plans.rested)
         self._prepare()
 
     def _signals(self, receive: socket.socket) -> None:

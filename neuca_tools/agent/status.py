@@ -34,13 +34,22 @@ from neuca_tools.status.report import read_report
 def status_now(config: Config, intake: Intake) -> Status:
     """Observe the host once and judge it. Raises ObserveError, RecordError."""
     with host(config, intake) as handles:
-        return status_of(config, intake, handles.survey(), read_report(config.run_directory))
+        report = read_report(config.run_directory)
+        return status_of(config, intake, handles.survey(), report, audited=True)
 
 
 def status_of(
-    config: Config, intake: Intake, decision: Decision, report: Optional[Report]
+    config: Config,
+    intake: Intake,
+    decision: Decision,
+    report: Optional[Report],
+    *,
+    audited: bool = False,
 ) -> Status:
-    """Judge a decision; `report` is that of the last pass since the boot."""
+    """Judge a decision; `report` is that of the last pass since the boot.
+
+    `audited`: with each setting that tuning covers, which a pass does not print.
+    """
     resolution, have = decision.resolution, decision.have
     left, held, reason = _left(config, decision)
     status = judge(
@@ -55,7 +64,9 @@ def status_of(
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
     )
-    data = {**status.data, "tuning": audit.to_json(resolution, have)}
+    data = status.data
+    if audited:
+        data = {**data, "tuning": audit.to_json(resolution, have)}
     unheard = any(nic.unheard for nic in decision.record.nics.values())
     status = replace(status, data=data, unheard=unheard)
     return with_unsaved(status, reason, held)

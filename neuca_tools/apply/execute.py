@@ -86,7 +86,8 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        return _joined((*self.serious, *self.skipped), {one.fate for one in self.done})
+        lost = (*self.serious, *self.skipped)
+        return _joined(lost, {one.fate for one in self.done} if lost else ())
 
     @property
     def tried(self) -> tuple[Operation, ...]:

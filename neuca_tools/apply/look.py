@@ -70,7 +70,9 @@ def look(
         unmanaged=managers.none,
         own_clients=managers.clients.read(config.dhcp_client),
     )
-    tuning = hostfacts.read(interest.choice, config.profile_directory, config.sysctl_directory)
+    tuning = hostfacts.read(
+        interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
+    )
     read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
     sysctls = {**tuning.facts.found, **known.sysctls, **read}
     return Observation(replace(world, sysctls=sysctls), tuning)

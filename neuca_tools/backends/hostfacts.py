@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
@@ -43,8 +43,14 @@ ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each pro
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
 
 
-def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> TuningInputs:
-    """The profiles of this choice and the facts about the host that decide what applies."""
+def read(
+    choice: Choice, profile_directory: Path, sysctl_directory: Path, changed: Collection[str] = ()
+) -> TuningInputs:
+    """The profiles of this choice and the facts about the host that decide what applies.
+
+    `changed`: sysctls that may have to be restored. What else sets sysctls is read if there are
+    any of them, or any in the profiles.
+    """
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
     found = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
@@ -54,7 +60,7 @@ def read(choice: Choice, profile_directory: Path, sysctl_directory: Path) -> Tun
         environment.detect(_signs()),
         {path: value for path, value in found.items() if value is not None},
         {path: one for path, one in obstacles.items() if one},
-        existing(sysctl_directory),
+        existing(sysctl_directory) if paths or changed else sysctld.Settings(),
         _memory(),
         _modules() if CONGESTION in paths else None,
         own,

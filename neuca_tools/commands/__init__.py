@@ -14,5 +14,5 @@ def collect_rarely() -> None:
     import atexit
     import gc
 
-    gc.set_threshold(10_000)
+    gc.set_threshold(100_000)
     atexit.register(gc.freeze)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Optional
 
 from neuca_tools.lazy import pattern, sha256
@@ -158,7 +157,7 @@ def is_ours(name: str) -> bool:
 def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
     """The manager and the link of each of these files that is one of ours and exists, by path."""
     there = (path for path, content in files.items() if content is not None)
-    found = {path: owner(Path(path).name) for path in there}
+    found = {path: owner(path.rpartition("/")[2]) for path in there}
     return {path: pair for path, pair in found.items() if pair is not None}
 
 

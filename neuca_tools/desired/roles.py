@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
@@ -65,6 +66,16 @@ class Roles:
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
     ours: frozenset[int] = frozenset()
     hands_off: frozenset[str] = frozenset()
+
+    @cached_property
+    def links(self) -> Mapping[LinkKey, Device]:
+        """The device of each free NIC and of each of our virtual links."""
+        return {LinkKey(mac): one for mac, one in (*self.nics.items(), *self.stacked.items())}
+
+    @cached_property
+    def macs(self) -> Mapping[int, str]:
+        """The MAC, or kind and name, of each of these devices, by its index."""
+        return {device.index: key.mac for key, device in self.links.items()}
 
     def role(self, mac: str) -> Role:
         return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
@@ -349,8 +360,7 @@ def _indexes(
 
 def find_links(world: World, roles: Roles) -> dict[LinkKey, Device]:
     """The device of each key: free NICs, our virtual links on them, and every VLAN on either."""
-    found = {LinkKey(mac): device for mac, device in (*roles.nics.items(), *roles.stacked.items())}
-    macs = {device.index: key.mac for key, device in found.items()}
+    found, macs = dict(roles.links), roles.macs
     for device in world.devices.values():
         if device.kind == "vlan" and device.vlan_id is not None and device.lower in macs:
             found[LinkKey(macs[device.lower], device.vlan_id)] = device

@@ -41,10 +41,11 @@ class LinkKey(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034
-        kind, _, name = mac.partition(" ")
-        lower: LinkKey = Nic(mac)
-        if name and kind in KINDS:
-            lower = VirtualLink(kind, name)
+        lower: LinkKey = tuple.__new__(Nic, (mac,))
+        if " " in mac:
+            kind, _, name = mac.partition(" ")
+            if name and kind in KINDS:
+                lower = VirtualLink(kind, name)
         if vlan_id is None:
             return lower
         return Vlan(lower, vlan_id)

@@ -171,6 +171,8 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
     made = [_KINDS[spec.kind].make(spec.argument, surroundings) for spec in _each(specs, cloud)]
     if cloud == UNKNOWN and all(spec.kind in ("auto", *_LOCAL) for spec in specs):
         made.append(Unknown())
+    if all(source.local for source in made):
+        return made
     from neuca_tools.sources.service import by_outlet
 
     return by_outlet(made)

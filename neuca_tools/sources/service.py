@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from itertools import groupby
@@ -113,7 +112,9 @@ class Service(Source):
         return ()
 
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
-        other = copy.copy(self)
+        from copy import copy
+
+        other = copy(self)
         other.url, other.outlet = url, outlet
         return other
 

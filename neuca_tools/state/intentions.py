@@ -17,6 +17,8 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
 
+UNCHANGED = Original()
+
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
     """Record what these operations make ours, and values that they change for the first time.
@@ -35,7 +37,7 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
             continue
         key = operation.link.key
         if key not in owned.vlans:
-            originals[key] = _first_change(originals.get(key, Original()), operation)
+            originals[key] = _first_change(originals.get(key, UNCHANGED), operation)
         if isinstance(operation, CreateLink) and key.vlan_id is None:
             # The incarnation of a previous virtual link of that name says nothing of this one.
             nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation=None)
@@ -51,7 +53,7 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
 
 def changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
     """The original values without the links that nothing was changed on."""
-    return {key: original for key, original in originals.items() if original != Original()}
+    return {key: original for key, original in originals.items() if original != UNCHANGED}
 
 
 def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:

@@ -1,4 +1,4 @@
-"""A job for a child that has just died: a new child does it, at once and once."""
+"""Which child does a job, also if one has just died, and when the job for events begins."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from neuca_tools.agent.daemon import Daemon
+from neuca_tools.agent.daemon import DEBOUNCE, QUIET, REST, UDEV_PATIENCE, Daemon, Plans
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.config import Config
 
@@ -117,3 +118,67 @@ def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
 ):
     daemon._plan_retry(outcome)
     assert (daemon._plans.retry is not None, daemon._failures) == (again, int(again))
+
+
+class Clock:
+    """The time of a daemon whose passes take no time, and when it began them."""
+
+    def __init__(self, daemon, monkeypatch):
+        self.now, self.passes, self._daemon = 100.0, [], daemon
+        monkeypatch.setattr(
+            "neuca_tools.agent.daemon.time", SimpleNamespace(monotonic=lambda: self.now)
+        )
+        monkeypatch.setattr(daemon, "_prepare", lambda: None)
+        monkeypatch.setattr(daemon, "_begin", lambda _: self.passes.append(round(self.now, 3)))
+        daemon._plans = Plans(poll=1000.0)
+
+    def run(self, until):
+        """Let the daemon do what is due by then."""
+        while self._daemon._plans.next() <= until:
+            self.now = max(self.now, self._daemon._plans.next())
+            self._daemon._start_what_is_due(self.now)
+        self.now = until
+
+
+@pytest.fixture
+def clock(daemon, monkeypatch):
+    return Clock(daemon, monkeypatch)
+
+
+def test_the_pass_for_an_event_begins_as_soon_as_no_other_follows(daemon, clock):
+    for moment in (100.0, 100.004, 100.008):
+        clock.run(moment)
+        daemon._dirty(QUIET)
+    clock.run(200.0)
+    assert clock.passes == [round(100.008 + QUIET, 3)]
+
+
+@pytest.mark.parametrize("gap", [0.001, 0.009, 0.011, 0.05])
+def test_a_burst_of_events_does_not_cause_a_pass_for_each(daemon, clock, gap):
+    events = int(1 / gap)  # within one second
+    for number in range(events):
+        clock.run(100 + number * gap)
+        daemon._dirty(QUIET)
+    clock.run(200.0)
+    assert len(clock.passes) <= 1 + 1 / REST + 1
+    assert clock.passes[0] <= 100 + DEBOUNCE
+    pauses = [later - earlier for earlier, later in zip(clock.passes, clock.passes[1:])]
+    assert all(pause >= REST - 0.001 for pause in pauses)
+    assert clock.passes[-1] > 100 + (events - 1) * gap  # so that no event is missed
+
+
+def test_a_nic_waits_for_udev_until_its_patience_ends(daemon, clock):
+    daemon._await_udev()
+    clock.run(101.0)
+    daemon._await_udev()
+    clock.run(200.0)
+    assert clock.passes == [100 + UDEV_PATIENCE]
+
+
+def test_the_word_of_udev_ends_the_wait(daemon, clock):
+    daemon._await_udev()
+    clock.run(101.0)
+    daemon._dirty(QUIET)
+    daemon._await_udev()  # the rename, as the kernel reports it
+    clock.run(200.0)
+    assert clock.passes == [101 + QUIET]

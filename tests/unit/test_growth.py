@@ -119,6 +119,15 @@ def assert_even(sizes, found):
     assert uneven == {}
 
 
+# Calls for one more link: a tenth more than they are.
+MOST = {"parse": 660, "first pass": 2900, "second pass": 1260, "poll": 1150}
+
+
+def test_a_link_costs_no_more_calls_than_before(tmp_path):
+    few, many = (costs(tmp_path, links, 1) for links in (4, 12))
+    assert {part: most for part, most in MOST.items() if many[part] - few[part] > 8 * most} == {}
+
+
 @pytest.mark.parametrize(
     "sizes", [(4, 12, 48), pytest.param((16, 64, 1024), marks=pytest.mark.long)], ids=str
 )

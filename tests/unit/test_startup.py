@@ -136,6 +136,17 @@ def test_a_command_builds_one_parser(words):
     assert len(counted) == {"version": 0, "help": 2}.get(words[0], 1)
 
 
+def test_a_start_does_not_search_for_garbage():
+    code = """import gc, sys
+from neuca_tools.commands import collect_rarely
+found = []
+gc.callbacks.append(lambda phase, _: found.append(phase))
+collect_rarely()
+import neuca_tools.commands.agent, neuca_tools.commands.apply
+print(f"searches={len(found)}")"""
+    assert printed_by(code) == {"searches=0"}
+
+
 def test_no_module_compiles_a_pattern_when_it_is_imported():
     """But in the self-test, which is not loaded at boot."""
     files = [

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.backends.hostfacts import _sysctl_files, existing
+from neuca_tools.backends.hostfacts import _sysctl_files, existing, read
 from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.tuning.layer import Choice
 from neuca_tools.tuning.sysctld import OURS, of_command_line, of_tuned, order, parse
 
 RMEM = "net/core/rmem_max"
@@ -130,3 +131,17 @@ def test_the_kernel_command_line_sets_sysctls_too():
 
 def test_a_profile_of_tuned_that_is_no_profile():
     assert of_tuned("x", "\0 = 1\nnonsense\n[sysctl\n=\n").include == ()
+
+
+@pytest.mark.parametrize(
+    ("profiles", "changed", "wanted"),
+    [((), (), None), ((), (RMEM,), "7"), (("dataplane",), (), "7")],
+)
+def test_the_files_are_read_only_where_a_sysctl_may_be_set(tmp_path, profiles, changed, wanted):
+    directory = tmp_path / "etc" / "sysctl.d"
+    directory.mkdir(parents=True)
+    (directory / "10-own.conf").write_text("net.core.rmem_max = 7\n")
+    profile = tmp_path / "dataplane.conf"
+    profile.write_text("[sysctl]\nnet.core.rmem_max = 9\n")
+    found = read(Choice(profiles), tmp_path, directory, changed).facts.words.setting(RMEM)
+    assert (found and found.value) == wanted

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Iterable
+from functools import lru_cache
 from itertools import dropwhile
 from typing import Callable, Literal, Optional
 
@@ -194,6 +195,7 @@ class _Reader:
         self.faults.append(Fault(number, self._name, shown, "", reason))
 
 
+@lru_cache(maxsize=1)  # the copy for other users is made of the document that was just parsed
 def read(text: str) -> tuple[tuple[Section, ...], tuple[Fault, ...]]:
     """The sections in order, and a fault for each line outside any section. Never raises."""
     reader = _Reader()
