@@ -8,12 +8,9 @@ without addresses, and with the program's files in place. The time of each chang
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import tarfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +25,7 @@ NICS = 4
 LATER = 5  # seconds of the guest, in which what a program puts off still counts
 PROFILES = "/etc/NetworkManager/system-connections"
 Files = dict[str, str]  # path to text
+UP = {"UP", "LOWER_UP"}
 # The network of the lab is nobody's business here.
 PREPARE = f"""set -e
 ip link set eth0 up
@@ -46,17 +44,23 @@ rm -rf {PROFILES} /run/NetworkManager /var/lib/NetworkManager /etc/NetworkManage
 rm -rf /var/lib/cloud /run/cloud-init /var/lib/neuca /run/neuca /etc/udev/rules.d /root/document
 mkdir -p /run/network /run/systemd/network /etc/netplan /etc/udev/rules.d
 systemctl daemon-reload; udevadm control --reload; udevadm settle; sync"""
+# NetworkManager wants its profiles for root alone; networkd reads its files as another user.
+WRITE = f"""python3 -c 'import json, pathlib, sys
+for path, text in json.load(sys.stdin).items():
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(text)'
+chmod --quiet 0600 {PROFILES}/*; sync; sleep 2"""
 MEASURE = """began=$(stat -c %s /run/lab-monitor)
-stamp() { echo "$1 $EPOCHREALTIME $(cut -d ' ' -f 1 /proc/uptime) $(head -1 /proc/stat)"; }
-stamp began
+stamp() { echo "$EPOCHREALTIME $(cut -d ' ' -f 1 /proc/uptime) $(sed -n '1s/^cpu *//p' /proc/stat)"; }
+stamp
 COMMAND > /run/said 2>&1
-stamp "returned=$?"
+stamp
 for second in $(seq 600); do
     [ "$(ip -4 -oneline address show up | grep -c ' eth[1-9]')" -lt WANTED ] || break
     sleep 1
 done
 sleep LATER
-stamp ended
+stamp
 tail -c +$((began + 1)) /run/lab-monitor"""
 _LINK = re.compile(r"\[(\S+)\] (Deleted )?\d+: ([^:@\s]+)(?:@\S+)?: <([A-Z_,-]*)>")
 _ADDRESS = re.compile(r"\[(\S+)\] (Deleted )?\d+: (\S+)\s+inet (\S+)")
@@ -82,8 +86,7 @@ class Cost(NamedTuple):
     processor: float
 
 
-@dataclass(frozen=True)
-class Peer:
+class Peer(NamedTuple):
     """A program: its files for a network, and the command that configures it."""
 
     title: str
@@ -112,28 +115,23 @@ def _networkd(links: list[Link]) -> Files:
     files = {}
     for one in links:
         stem = f"/etc/systemd/network/50-{one.name}"
-        lines = [
-            f"[Match]\nName={one.name}\n[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nAddress={one.address}"
-        ]
+        lines = [f"[Match]\nName={one.name}\n[Network]\nAddress={one.address}"]
+        lines += ["LinkLocalAddressing=no", "IPv6AcceptRA=no"]
         if one.vlan:
-            files[f"{stem}.netdev"] = (
-                f"[NetDev]\nName={one.name}\nKind=vlan\n[VLAN]\nId={one.vlan}\n"
-            )
+            device = f"[NetDev]\nName={one.name}\nKind=vlan\n[VLAN]\nId={one.vlan}\n"
+            files[f"{stem}.netdev"] = device
         else:
-            lines += [
-                f"VLAN={other.name}" for other in links if other.vlan and other.parent == one.name
-            ]
+            upper = (other for other in links if other.vlan and other.number == one.number)
+            lines += [f"VLAN={other.name}" for other in upper]
         files[f"{stem}.network"] = "\n".join(lines) + "\n"
     return files
 
 
 def _keyfiles(links: list[Link]) -> Files:
     def text(one: Link) -> str:
-        kind, vlan = (
-            ("vlan", f"[vlan]\nid={one.vlan}\nparent={one.parent}\n")
-            if one.vlan
-            else ("ethernet", "")
-        )
+        kind, vlan = "ethernet", ""
+        if one.vlan:
+            kind, vlan = "vlan", f"[vlan]\nid={one.vlan}\nparent={one.parent}\n"
         head = f"[connection]\nid={one.name}\ntype={kind}\ninterface-name={one.name}\n{vlan}"
         return f"{head}[ipv4]\nmethod=manual\naddress1={one.address}\n[ipv6]\nmethod=disabled\n"
 
@@ -157,19 +155,14 @@ def _netplan(links: list[Link]) -> Files:
 
 
 def _seed(links: list[Link]) -> Files:
-    texts = {
-        "network-config": json.dumps(_version_2(links)),
-        "meta-data": "instance-id: bench\n",
-        "user-data": "#cloud-config\n",
-    }
-    return {f"/var/lib/cloud/seed/nocloud/{name}": text for name, text in texts.items()}
+    seed = "/var/lib/cloud/seed/nocloud"
+    network = {f"{seed}/network-config": json.dumps(_version_2(links))}
+    return {**network, f"{seed}/meta-data": "instance-id: bench\n", f"{seed}/user-data": ""}
 
 
 def _interfaces(links: list[Link]) -> Files:
-    lines = [
-        f"auto {one.name}\niface {one.name} inet static\naddress {one.address}" for one in links
-    ]
-    return {"/etc/network/interfaces": "\n".join(lines) + "\n"}
+    form = "auto {0.name}\niface {0.name} inet static\naddress {0.address}\n"
+    return {"/etc/network/interfaces": "".join(map(form.format, links))}
 
 
 PEERS = (
@@ -199,26 +192,14 @@ def guest(folder: Path) -> Guest:
 def measure(guest: Guest, peer: Peer, links: list[Link]) -> Cost:
     """Configure the links with this program alone. Raises Unmeasured if they are not all as requested in the end."""
     guest.check(CLEAN, PATIENCE)
-    guest.check("tar -x -C / && udevadm settle && sleep 2", PATIENCE, _archive(peer.files(links)))
+    guest.check(WRITE, PATIENCE, json.dumps(peer.files(links)).encode())
     script = MEASURE.replace("COMMAND", peer.command).replace("WANTED", str(len(links)))
     said = guest.check(script.replace("LATER", str(LATER)), PATIENCE)
     wrong = _wrong(links, json.loads(guest.check("ip -j -d address", PATIENCE)))
     if wrong:
-        raise Unmeasured(
-            f"{peer.title}: {', '.join(wrong[:5])}\n{guest.check('tail -20 /run/said')}"
-        )
+        said = guest.check("tail -20 /run/said")
+        raise Unmeasured(f"{peer.title}: {', '.join(wrong[:5])}\n{said}")
     return _cost(links, said)
-
-
-def _archive(files: Files) -> bytes:
-    """NetworkManager wants its profiles for root alone, networkd's files are read by a user of its own."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for path, text in files.items():
-            member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode = len(text), 0o600 if path.startswith(PROFILES) else 0o644
-            archive.addfile(member, io.BytesIO(text.encode()))
-    return packed.getvalue()
 
 
 def _wrong(links: list[Link], found: list[dict]) -> list[str]:
@@ -229,25 +210,17 @@ def _wrong(links: list[Link], found: list[dict]) -> list[str]:
         one = known.get(link.name, {})
         place = one.get("link"), one.get("linkinfo", {}).get("info_data", {}).get("id")
         given = {f"{each['local']}/{each['prefixlen']}" for each in one.get("addr_info", ())}
-        up = {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
-        return (
-            up
-            and link.address in given
-            and place == ((link.parent, link.vlan) if link.vlan else (None, None))
-        )
+        wanted = (link.parent, link.vlan) if link.vlan else (None, None)
+        return set(one.get("flags", ())) >= UP and link.address in given and place == wanted
 
     return [link.name for link in links if not fits(link)]
 
 
 def _cost(links: list[Link], said: str) -> Cost:
-    stamps = {words[0].split("=")[0]: words[1:] for words in map(str.split, said.splitlines()[:3])}
-    began, returned, ended = (
-        list(map(float, (*stamps[name][:2], *stamps[name][3:])))
-        for name in ("began", "returned", "ended")
-    )
-    there = max(returned[0], _complete(links, said))
-    # After the word "cpu": user, nice, system, idle and iowait, in hundredths of a second; the last two are exact.
+    began, returned, ended = (list(map(float, line.split())) for line in said.splitlines()[:3])
+    # From the third on: user, nice, system, idle and iowait, in hundredths of a second; the last two are exact.
     idle = sum(ended[5:7]) - sum(began[5:7])
+    there = max(returned[0], _complete(links, said))
     return Cost(there - began[0], ended[1] - began[1] - idle / 100)
 
 
@@ -260,7 +233,7 @@ def _complete(links: list[Link], said: str) -> float:
         if not (link or addressed):
             continue
         when, gone, name, what = (link or addressed).groups()
-        present = not gone and (addressed or {"UP", "LOWER_UP"} <= set(what.split(",")))
+        present = not gone and (addressed or set(what.split(",")) >= UP)
         thing = (name, "up" if link else what)
         if present and thing in missing:
             missing.discard(thing)
