@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr 2 '*' $$(nproc))
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 .PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
-        bench-tuning bench-diagnosis fuzz install docs lint clean
+        bench-peers bench-tuning bench-diagnosis fuzz install docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ bench: ## time and memory, as ratios to `ip -batch`
 bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the same network (QEMU)
 	@tests/setup.sh machine
 	@tests/bench/boot
+
+bench-peers: ## networks of up to 256 VLANs, configured by us and by what users would choose instead (QEMU)
+	@tests/setup.sh machine
+	@tests/bench/peers
 
 bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emulated guest
 	@tests/setup.sh machine

@@ -142,6 +142,10 @@ class Netlink(AbstractContextManager["Netlink"]):
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
     ) -> None:
         """Create a link of one of the kinds of `kinds`. `parent` is an index, or 0 for none."""
+        if kind == "vlan" and options.keys() == {"id"}:
+            body = link_changes.new_vlan(name, parent, int(options["id"]), mtu)
+            self._change(link_changes.NEW_LINK, wire.CREATE | wire.EXCLUSIVE, body)
+            return
         more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
         # The parent of a VXLAN is one of its own attributes.
         if parent:
@@ -154,7 +158,8 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._run("link", "set", index=index, master=master)
 
     def delete_link(self, index: int) -> None:
-        self._run("link", "del", index=index, done=(errno.ENODEV,))
+        body = link_changes.deleted_link(index)
+        self._change(link_changes.DELETE_LINK, 0, body, (errno.ENODEV,))
 
     def add_address(self, index: int, address: Address, bare: bool = False) -> None:
         """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).

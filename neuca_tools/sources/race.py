@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
@@ -22,7 +22,8 @@ from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from queue import SimpleQueue
+    from threading import Thread
 
 HEAD_START = 0.25
 """Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
@@ -53,6 +54,9 @@ class _Entry:
         return [self.failed[way] for way in sorted(self.failed)]
 
 
+_Ended = tuple[_Entry, int, Union[Answer, BaseException]]
+
+
 class Race:
     """One look at these sources. `stop` cancels pending requests and waits for them to end."""
 
@@ -61,8 +65,9 @@ class Race:
     ) -> None:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self.session = ask, session
-        self._running: dict[Future[Answer], tuple[_Entry, int]] = {}
-        self._pool: Optional[ThreadPoolExecutor] = None
+        self._threads: list[Thread] = []
+        self._running = 0
+        self._ended: Optional[SimpleQueue[_Ended]] = None
         with ExitStack() as stack:
             receive, send = os.pipe()
             stack.callback(os.close, receive)
@@ -73,8 +78,8 @@ class Race:
             self.stop = stack.pop_all().close
 
     def _join(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        for thread in self._threads:
+            thread.join()
 
     def run(self) -> Optional[Answer]:
         """The winning answer, with the session of all sources; None if no source has a document."""
@@ -89,11 +94,14 @@ class Race:
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
-        from concurrent.futures import FIRST_COMPLETED, wait
+        from queue import Empty
 
-        done, _ = wait(self._running, seconds, FIRST_COMPLETED)
-        for future in done:
-            self._take(*self._running.pop(future), future.result)
+        try:
+            entry, way, outcome = self._queue().get(timeout=seconds)
+        except Empty:
+            return
+        self._running -= 1
+        self._take(entry, way, outcome)
 
     def results(self) -> list[str]:
         """The result of each source, with the errors of all its addresses."""
@@ -141,27 +149,38 @@ class Race:
         way, source = entry.asked, entry.ways[entry.asked]
         entry.asked += 1
         if source.local:
-            self._take(entry, way, lambda: self._ask(source, self._deadline, self.session))
-        else:
-            future = self._threads().submit(self._ask, source, self._deadline, self.session)
-            self._running[future] = (entry, way)
-
-    def _threads(self) -> ThreadPoolExecutor:
-        """A thread for each address of each source. Files are read without any, and its module."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(sum(len(entry.ways) for entry in self._entries))
-        return self._pool
-
-    def _take(self, entry: _Entry, way: int, result: Callable[[], Answer]) -> None:
-        try:
-            answer = result()
-        except SourceError as error:
-            entry.failed[way] = str(error)
+            self._take(entry, way, self._outcome(source, self.session))
             return
-        self.session = self.session.joined(answer.session)
-        entry.answer = entry.answer or replace(answer, origin=entry.ways[way].origin)
+        from threading import Thread
+
+        queue, session = self._queue(), self.session
+        thread = Thread(target=lambda: queue.put((entry, way, self._outcome(source, session))))
+        thread.start()
+        self._threads.append(thread)
+        self._running += 1
+
+    def _queue(self) -> SimpleQueue[_Ended]:
+        """Where threads leave what they got. Files are read without threads and their modules."""
+        from queue import SimpleQueue
+
+        if self._ended is None:
+            self._ended = SimpleQueue()
+        return self._ended
+
+    def _outcome(self, source: Source, session: Session) -> Union[Answer, BaseException]:
+        try:
+            return self._ask(source, self._deadline, session)
+        except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
+            return error
+
+    def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
+        if isinstance(outcome, SourceError):
+            entry.failed[way] = str(outcome)
+            return
+        if isinstance(outcome, BaseException):
+            raise outcome
+        self.session = self.session.joined(outcome.session)
+        entry.answer = entry.answer or replace(outcome, origin=entry.ways[way].origin)
 
 
 def first(

@@ -120,7 +120,7 @@ KINDS = (BASE, OURS, CLOUD_INIT)
 def prepared(kind: Kind, folder: Path) -> Guest:
     """A guest of this kind, switched off after its first boot, in which there is no cloud-init, and one of its own."""
     image = images.image("E", kind.packaged)
-    guest = Guest(_changed(image, NOT_HERE), folder, nics(3))
+    guest = Guest(changed(image, NOT_HERE), folder, nics(3))
     try:
         _first_boots(kind, guest, image)
     except BaseException:
@@ -135,20 +135,21 @@ def _first_boots(kind: Kind, guest: Guest, image: images.Image) -> None:
     kind.prepare(guest)
     guest.shut_down(PATIENCE)
     if kind is CLOUD_INIT:
-        guest.image = _changed(image, kind.arguments)
+        guest.image = changed(image, kind.arguments)
         guest.boot(PATIENCE)
         guest.check("cloud-init status --wait", PATIENCE)
         guest.shut_down(PATIENCE)
 
 
-def _changed(image: images.Image, arguments: str, machine: tuple[str, ...] = ()) -> images.Image:
+def changed(image: images.Image, arguments: str, machine: tuple[str, ...] = ()) -> images.Image:
+    """The image with other words for its kernel and for QEMU."""
     return replace(image, recipe=replace(image.recipe, arguments=arguments, machine=machine))
 
 
 def measure(kind: Kind, before: Guest, folder: Path) -> Boot:
     """One more boot of a guest that was prepared, from its disk as it was then. Raises Unmeasured."""
     guest = Guest(
-        _changed(before.image, kind.arguments, COUNTED),
+        changed(before.image, kind.arguments, COUNTED),
         folder,
         nics(3),
         processors=1,

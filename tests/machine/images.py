@@ -115,6 +115,9 @@ class Recipe:
 _SYSTEMD = (("etc/systemd/system/lab-agent.service", AGENT_UNIT),)
 _SERIAL = "sed -i '/^[1-6]:/d' /etc/inittab; echo 'la:2345:respawn:/usr/bin/python3 /usr/local/lib/lab/agent.py' >> /etc/inittab"
 _LOGINS = ("openssh-server", "sudo")
+_NOT_OURS = " ".join(
+    f"systemd.mask=neuca-{unit}" for unit in ("names.service", "guest-tools.service", "guest.path")
+)
 _A_ROOT = (
     ("systemd-sysv", "network-manager", "openssh-server", "iperf3"),
     (*_SYSTEMD, ("usr/local/lib/lab/init", BARE_INIT)),
@@ -130,6 +133,10 @@ RECIPES = {recipe.name: recipe for recipe in (
     Recipe("E", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "systemd-resolved", "isc-dhcp-client"), _SYSTEMD,
            f"{ENABLE}; systemctl enable systemd-networkd.service systemd-resolved.service",
            machine=("-uuid", "6a1e3a1c-4a3b-4f2e-9d55-1f0c6b1f2a77")),
+    # What configures networks on Debian, none of it started: for `tests/bench/peers`.
+    Recipe("P", "bookworm", ("systemd-sysv", "cloud-init", "netplan.io", "network-manager", "ifupdown", "isc-dhcp-client"),
+           _SYSTEMD, f"{ENABLE}; systemctl disable NetworkManager.service NetworkManager-wait-online.service networking.service",
+           f"net.ifnames=0 cloud-init=disabled {_NOT_OURS}"),
     # What a document asks of the host itself, with systemd and without.
     Recipe("G", "bookworm", ("systemd-sysv", "isc-dhcp-client", *_LOGINS),
            (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),

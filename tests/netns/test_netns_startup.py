@@ -64,6 +64,14 @@ def test_a_pass_over_nics_needs_no_library(configured):
     assert loaded(configured, "neucad", "--once") & (LIBRARIES | SLOW | UNUSED) == set()
 
 
+def test_a_vlan_needs_no_library(configured):
+    """Whether or not this kernel has 8021q, its creation was requested without one."""
+    configured.document(f"{DOCUMENT}[vlan {mac(1)}.5]\naddresses = 172.16.5.1/24\n")
+    assert loaded(configured, "neucad", "--once") & LIBRARIES == set()
+    status = configured.neuca("status").out
+    assert configured.link("dp1.5") or "create VLAN 5 on dp1" in status
+
+
 @pytest.mark.parametrize("words", ["status", "plan", "explain dp1", "show document"])
 def test_what_only_reads_needs_no_library(configured, words):
     configured.once()
