@@ -16,7 +16,6 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
-    STEADY,
     as_asked,
     cap_of,
     is_constant,
@@ -156,7 +155,7 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
         return False
     # A switched network's round trip is constant, and so is what a window allows.
     if one.is_local_network and not one.rtt:
-        return spread > STEADY or window < ALLOWED * one.streams
+        return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return spread > VARIED
 
