@@ -734,3 +734,78 @@ def test_so_few_packets_fill_no_cpu():
     """A receiver takes 1,500 datagrams of three fragments each second."""
     content = UDP_SLOW.replace("2580/8620 (30%)", "4730/8620 (55%)").replace("11.9 MB", "33.7 MB")
     assert "D09" not in [one.id for one in told(content).findings]
+
+
+def test_a_window_below_the_first_one_is_what_loss_left_of_it():
+    """Four segments all the time, a third of them sent again; TCP starts with ten (RFC 6928)."""
+    content = text([6.2, 7.9, 6.8, 7.1, 8.3, 6.6], [5.6] * 6, [180, 260, 240, 250, 290, 230])
+    assert causes(content)[0] == "D05"
+
+
+def test_one_loss_that_the_window_recovers_from_does_not_limit():
+    content = text(
+        [251, 190, 262, 236, 231, 233, 252, 234, 240, 238],
+        [1400, 1.4, 1690, 2000, 2120, 2120, 2120, 2120, 2120, 2120],
+        [0, 1] + [0] * 8,
+    )
+    assert causes(content) == []
+
+
+@pytest.mark.parametrize("window", [2100, 3190])
+def test_a_window_over_a_switch_does_not_stay_while_the_rate_varies(window):
+    """Of a radio, or of a host: a switched network's round trip is constant."""
+    rates = [150, 168, 190, 171, 189, 166, 175, 196, 181, 160]
+    assert causes(text(rates, [window] * 10)) == []
+    assert causes(text([170] * 10, [window] * 10, ends=WAN)) == ["D01"]
+
+
+def test_what_the_growing_window_holds_did_not_pass_the_link():
+    """95.7 Mbit/s of 100, of which 0.3 wait in the queue."""
+    content = text(
+        [118] + [95.7] * 8, [150, 200, 240, 280, 320, 350, 390, 420, 460], [90] + [0] * 8
+    )
+    assert [(one.id, one.severity) for one in told(content).findings] == [("D18", "info")]
+
+
+def test_what_loss_leaves_after_a_fast_start_is_no_token_bucket():
+    rates = [13.4, 8.6, 3.1, 4.2, 3.0, 4.4, 3.9, 3.2, 5.4, 4.1, 2.2, 5.1, 4.3, 3.3]
+    received = text(rates, ends=WAN, command="-c 203.0.113.20 -R", total=75)
+    assert causes(received)[0] == "D05"
+
+
+def test_exactly_a_round_rate_is_one_that_was_asked_for():
+    """A limiter of 20 Mbit/s lets 19.1 of TCP's pass; the command is not in the text."""
+    rows = [f"[  3] {at:4.1f}-{at + 1:4.1f} sec  2.38 MBytes  20.0 Mbits/sec" for at in range(10)]
+    assert causes("\n".join(rows) + "\n") == []
+    limited = [row.replace("2.38", "2.28").replace("20.0 Mb", "19.1 Mb") for row in rows]
+    assert causes("\n".join(limited) + "\n") == ["D18"]
+
+
+BLOCKS = [8.4, 9.4, 7.3, 9.4, 8.4, 9.4, 7.3, 8.4]
+
+
+@pytest.mark.parametrize(
+    ("rates", "windows", "again"),
+    [
+        (BLOCKS, [48, 48, 48, 48, 61, 61, 61, 61], None),
+        (BLOCKS, [55, 70, 78, 62, 76, 83, 66, 80], [1, 0, 0, 2, 0, 0, 1, 0]),
+        ([3.6, 1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [37] * 8, None),  # one block now and then
+    ],
+)
+def test_a_queue_in_a_local_network_is_before_a_limiter(rates, windows, again):
+    found = told(text(rates, windows, again)).findings
+    assert found[0].id == "D18"
+    assert "wait in a queue" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("rates", "windows", "again"),
+    [
+        ([9.4, 8.1, 9.9, 8.4, 8.9, 10.1], [88, 54, 50, 44, 58, 53], [0, 7, 4, 4, 0, 5]),  # loss
+        ([18, 26, 9, 22, 14, 27, 11, 19], [260] * 8, None),  # a radio
+        ([24] * 3 + [26] * 5, [60] * 8, None),  # 20 ms
+    ],
+)
+def test_no_queue_shows_where_loss_or_a_radio_varies_the_rate(rates, windows, again):
+    found = told(text(rates, windows, again)).findings
+    assert not any("wait in a queue" in one.text for one in found)

@@ -70,11 +70,16 @@ def smaller_window(session: Session) -> Optional[Hit]:
     stated = [one for one in session.tcp if one.phase.run and one.phase.run.buffer]
     pairs = ((one, other) for one in stated for other in session.tcp if _has_more_room(one, other))
     slow, fast = max(pairs, key=_gap, default=(None, None))
-    if slow is None or fast is None or not slow.phase.run or _gap((slow, fast)) < MUCH_FASTER:
+    if slow is None or fast is None or _gap((slow, fast)) < MUCH_FASTER:
         return None
+    return _less_room(slow, fast)
+
+
+def _less_room(slow: Look, fast: Look) -> Hit:
+    buffer = slow.phase.run.buffer if slow.phase.run else None
     return Hit(
         0.85,
-        f"with -w {amounts.size(slow.phase.run.buffer or 0)} a test carries "
+        f"with -w {amounts.size(buffer or 0)} a test carries "
         f"{amounts.rate(slow.rate or 0)}, without it or with a larger one "
         f"{amounts.rate(fast.rate or 0)} between the same hosts",
         (Fact("with -w and without, bit/s", slow.rate, fast.rate),),

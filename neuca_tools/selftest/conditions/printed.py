@@ -28,6 +28,7 @@ NEARLY = 0.9  # of what a link carries, or of what was asked for
 OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
+PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
 SOME, TIMEOUTS, MANY_BLOCKS = 5, 8, 6
 PIECES, WHOLE = 3, 0.05  # of an interval at least; of one of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
@@ -53,7 +54,8 @@ def link_filled(one: Printed) -> Optional[float]:
         if one.spread is None and speed in RARE:
             continue
         is_even = _is_even(one) and not _exceeds(one, speed)
-        if is_even and _fills(one.rate, speed, one.mss):
+        carried = (one.rate, one.rate - one.queued)
+        if is_even and any(_fills(rate, speed, one.mss) for rate in carried):
             return speed
         best = max(one.rates, default=0.0)
         if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one.mss):
@@ -113,14 +115,11 @@ def cap_of(rate: float) -> Optional[float]:
 
 def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits:
-        return False
-    if is_limited(one):
+    if not one.retransmits or is_limited(one):
         return False
     speed = link_filled(one)
-    is_heavy = one.late_share >= HEAVY and (one.is_collapsed or not one.is_flat)
     # Many streams that fill a fast link lose what exceeds it.
-    if is_heavy and (speed is None or speed < FAST or one.streams < MANY):
+    if _is_heavy(one) and (speed is None or speed < FAST or one.streams < MANY):
         return True
     if speed is not None:
         return False
@@ -128,6 +127,11 @@ def loss_explains(one: Printed) -> bool:
         # A shaper, too, drops one segment in some hundreds.
         return one.spread is not None and one.share >= LOSSY and not is_constant(one)
     return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
+
+
+def _is_heavy(one: Printed) -> bool:
+    """Whether more is lost than a full link needs, and the window shows it."""
+    return one.late_share >= HEAVY and (one.is_reduced or not one.is_flat)
 
 
 def is_limited(one: Printed) -> bool:
@@ -234,6 +238,14 @@ def as_asked(look: Look) -> bool:
     seconds = sum(one.seconds for one in look.throughput.steady)
     missing = (look.asked - look.rate) * seconds / 8
     return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
+
+
+def is_paced(one: Printed) -> bool:
+    """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
+    cap = cap_of(one.rate)
+    if cap is None or one.spread is None or one.retransmits:
+        return False
+    return one.spread <= PACED and abs(one.rate / cap - 1) <= PACED
 
 
 def tcp_printed(look: Look) -> Optional[Printed]:

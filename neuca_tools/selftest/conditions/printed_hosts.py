@@ -146,14 +146,18 @@ def is_flat_for_another_reason(look: Look) -> bool:
 
 def _is_too_slow_for_its_window(one: Printed) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
+    window, spread = one.cwnd or 0.0, one.spread or 0.0
     # What one core can do is less than the window allows. Linux sets aside twice what -w asks for
     # (tcp(7)).
-    if not one.rtt and one.rate >= CORE and (one.cwnd or 0) > 2 * (one.run.buffer or 0):
+    if not one.rtt and one.rate >= CORE and window > 2 * (one.run.buffer or 0):
         return True
-    if one.is_local_network and not one.rtt and not one.run.buffer:
-        return (one.cwnd or 0) < ALLOWED * one.streams
+    if one.run.buffer:
+        return False
+    # A switched network's round trip is constant, and so is what a window allows.
+    if one.is_local_network and not one.rtt:
+        return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return (one.spread or 0.0) > VARIED and not one.run.buffer
+    return spread > VARIED
 
 
 def is_of_a_host(one: Printed) -> bool:

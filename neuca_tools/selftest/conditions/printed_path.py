@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
@@ -22,6 +23,7 @@ from neuca_tools.selftest.conditions.printed import (
     cap_of,
     is_constant,
     is_limited,
+    is_paced,
     link_filled,
     send_buffer,
     tcp_printed,
@@ -33,6 +35,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     is_window,
     stated_window,
 )
+from neuca_tools.selftest.conditions.printed_queue import queue_in_subnet
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -51,6 +54,7 @@ SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
 ARRIVED, STEADY_REST = 1.5, 5  # the same of what arrived; intervals
+UNEVEN = 0.15  # coefficient of variation of the rate that losses leave
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -82,7 +86,8 @@ def given_rate(look: Look) -> Optional[Hit]:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
         return _constant_rate(one, look) if one.rate >= SLOW and _cap_kept(one) else None
-    return _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
+    given = _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
+    return given or queue_in_subnet(one)
 
 
 def _full_link(look: Look, one: Printed, speed: float) -> Hit:
@@ -127,6 +132,8 @@ def _burst(one: Printed, rest: Sequence[float]) -> float:
 
     What a receiver counts did arrive; a sender also counts what waits in its buffer.
     """
+    if one.is_received and one.share >= HEAVY and pstdev(rest) > UNEVEN * mean(rest):
+        return math.inf  # what loss leaves varies
     is_even = len(rest) >= STEADY_REST and pstdev(rest) <= EVEN * mean(rest)
     return ARRIVED if one.is_received and is_even else BURST
 
@@ -187,9 +194,7 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if (one.late_share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
-        return None
-    if stated_window(look) is not None:
+    if _is_given_elsewhere(one, look):
         return None
     cap = _cap_kept(one)
     share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
@@ -216,6 +221,13 @@ def _cap_kept(one: Printed) -> Optional[float]:
     if cap is not None and not one.retransmits and _exceeds(one, cap):
         return None
     return cap
+
+
+def _is_given_elsewhere(one: Printed, look: Look) -> bool:
+    """Whether loss, a host, a buffer or the sending program gives the rate."""
+    if (one.late_share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
+        return True
+    return stated_window(look) is not None or is_paced(one)
 
 
 def _ceiling(one: Printed) -> Optional[Hit]:

@@ -26,7 +26,7 @@ RISES = 1.1
 QUEUES = 1.3  # times the window at first
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
-COLLAPSED = 2  # segments
+COLLAPSED, INITIAL = 2, 10  # segments; of the first window (RFC 6928)
 PARTS = 5
 # Of a line through rates and windows (logarithms): points, the least deviation of the windows,
 # slope and correlation.
@@ -115,6 +115,11 @@ class Printed:
         return self.cwnd is not None and self.cwnd <= COLLAPSED * self.mss * self.streams
 
     @property
+    def is_reduced(self) -> bool:
+        """Whether the congestion window is smaller than at the very start: loss alone does that."""
+        return self.cwnd is not None and self.cwnd < INITIAL * self.mss * self.streams
+
+    @property
     def is_queueing(self) -> bool:
         """Whether the window grows and the rate does not: what is sent waits on the path."""
         cwnds = [one.cwnd for one in self.every[1:] if one.cwnd]
@@ -131,6 +136,15 @@ class Printed:
     def is_received(self) -> bool:
         """Whether the intervals are the receiver's, although the sender's count is known."""
         return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
+
+    @property
+    def queued(self) -> float:
+        """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
+        seconds = sum(one.seconds for one in self.late[1:])
+        cwnds = self.cwnds
+        if len(cwnds) < 3 or seconds <= 0:
+            return 0.0
+        return max(0.0, cwnds[-1] - cwnds[0]) * 8 * self.streams / seconds
 
     @property
     def tail(self) -> tuple[Interval, ...]:
@@ -182,7 +196,8 @@ class Printed:
         falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
-            return (bool(falls) and self.events == 1) or self.is_recovering
+            is_over = len(self.tail) >= len(self.every) / 2
+            return (bool(falls) and self.events == 1 and not is_over) or self.is_recovering
         if len(later) < ANSWERED * (self.events - 1):
             return False
         before, after = (sum(_known_rates(side)) for side in zip(*later))
