@@ -55,7 +55,7 @@ stamp() { echo "$EPOCHREALTIME $(cut -d ' ' -f 1 /proc/uptime) $(sed -n '1s/^cpu
 stamp
 COMMAND > /run/said 2>&1
 stamp
-for second in $(seq 600); do
+for second in $(seq 120); do
     [ "$(ip -4 -oneline address show up | grep -c ' eth[1-9]')" -lt WANTED ] || break
     sleep 1
 done
