@@ -33,7 +33,7 @@ def free(host):
 
 
 def read_only(host, on):
-    host.run("mount", "-o", f"remount,{'ro' if on else 'rw'}", host.folder / "state")
+    host.remount(host.folder / "state", "ro" if on else "rw")
 
 
 def boots(host):

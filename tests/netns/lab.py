@@ -174,6 +174,12 @@ class Lab:
             for one in found
         ]
 
+    def remount(self, place, mode):
+        """A file system of the guest read-only ("ro"), or writable again ("rw")."""
+        # The owner that the kernel shows is a user of the machine, and none in a user namespace: only `mode` is set.
+        words = ("--options-mode", "ignore", "-o", f"remount,{mode}")
+        self.run("mount", *words, place)
+
     # --- its hardware ---
 
     def veth(self, name, number=0, up=False, address="", foreign=False, queues=0):

@@ -28,19 +28,14 @@ class Disk:
         if how == "full":
             self._lab.run("sh", "-c", f"head -c 4m /dev/zero > {self.place}/ballast", check=False)
         else:
-            self._remount("ro")
+            self._lab.remount(self.place, "ro")
 
     def mend(self, how):
         """Let it take something again."""
         if how == "full":
             self._lab.run("rm", self.place / "ballast")
         else:
-            self._remount("rw")
-
-    def _remount(self, mode):
-        # The owner that the kernel shows is a user of the machine, and none in a user namespace: only `mode` is set.
-        words = ("--options-mode", "ignore", "-o", f"remount,{mode}")
-        self._lab.run("mount", *words, self.place)
+            self._lab.remount(self.place, "rw")
 
     def files(self):
         return set(self._lab.run("ls", self.place).out.split())
