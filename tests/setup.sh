@@ -21,7 +21,7 @@ packages_of() {
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
                  rpmlint shellcheck systemd util-linux openssh-client sudo make python3-setuptools python3-wheel iproute2 mount acl xz-utils ;;
-        machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils mmdebstrap e2fsprogs uidmap debian-archive-keyring \
+        machine) echo "${product[@]}" python3-pytest qemu-system-x86 qemu-utils ovmf mmdebstrap e2fsprogs uidmap debian-archive-keyring \
                  dpkg-dev debhelper dh-python fakeroot git xorriso ;;
         fleet) echo "${product[@]}" python3-pytest python3-venv python3-pip python3-apt git ca-certificates util-linux mount iproute2 procps \
                  iperf3 coreutils dpkg-dev debhelper dh-python fakeroot ;;

@@ -95,6 +95,14 @@ def test_everything_belongs_to_root_and_nobody_else_may_write(deb):
     assert odd == {}
 
 
+def test_a_first_boot_enables_what_an_installation_enables(deb, tmp_path):
+    # systemd presets every unit at the boot of an image without a machine id: machine-id(5).
+    run("dpkg-deb", "--extract", deb, tmp_path)
+    run("systemctl", f"--root={tmp_path}", "preset-all")
+    enabled = {path.name for path in (tmp_path / "etc/systemd/system").glob("*.wants/*")}
+    assert enabled == {f"neuca-{name}" for name in UNITS} | {"neuca-selftest.timer"}
+
+
 def test_only_the_configuration_and_the_init_scripts_are_conffiles(deb, tmp_path):
     run("dpkg-deb", "--control", deb, tmp_path)
     assert (tmp_path / "conffiles").read_text().splitlines() == [
