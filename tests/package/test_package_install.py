@@ -100,7 +100,9 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
         }
         assert {path for path in programs if not os.access(root / path[1:], os.X_OK)} == set()
         assert {unit.name for unit in units} == {
-            path.name for path in (checkout / "systemd").glob("neuca-*.*") if path.suffix != ".conf"
+            path.name
+            for path in (checkout / "systemd").glob("neuca-*.*")
+            if path.suffix not in (".conf", ".preset")
         }
         for place in ("share/man/man8/neucad.8.gz", "lib/udev/rules.d/90-neuca-drives.rules"):
             assert (root / prefix[1:] / place).is_file()
