@@ -11,6 +11,7 @@ from typing import Optional
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.run import known_rates
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
@@ -21,7 +22,6 @@ OF_FAST_LINE = (0.985, 1.005)
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE = (2.5e9, 5e9)
-BLOCK = 128 * 1024  # bytes: iperf's write over TCP, without -l
 FAST, MANY = 1e9, 4  # bit/s, streams
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
@@ -29,10 +29,12 @@ OF_CAP = (OF_LINE[1], 1.005)
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
 PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
-SOME, TIMEOUTS, MANY_BLOCKS = 5, 8, 6
-PIECES, WHOLE = 3, 0.05  # of an interval at least; of one of them
+SOME = 5  # intervals, below which the size of a block does not excuse that they differ
+TIMEOUTS = 8  # intervals, of which one may have a timeout
+MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two intervals may differ
+PIECES, WHOLE = 3, 0.05  # in an interval at least; how far from a whole number of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
-BLOCK = 128 * 1024  # bytes: what iperf3 counts at once (-l)
+BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
 SEND_BUFFER = 4 * 2**20
 HEAVY = 0.005  # of the segments: loss that no full link needs (1 in 200)
@@ -41,7 +43,7 @@ LOSSY = 0.001
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
 RENO, CUBIC = 1.22, 1.054
 REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
-LEAST = 0.5  # events
+LEAST = 0.5  # events of loss, where chance may have added the only one
 WITHIN = 2  # a response function is that of an average
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
@@ -153,7 +155,7 @@ def _spread_of_most(one: Printed) -> float:
     """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
     rates = one.rates
     if len(rates) < 4:
-        rates = [each.rate for each in one.every[1:] if each.rate is not None]
+        rates = known_rates(one.every[1:])
     most = sorted(rates)[len(rates) // TIMEOUTS :]
     if len(most) < 4 or mean(most) <= 0:
         return math.inf
@@ -213,10 +215,17 @@ def _is_in_steps(one: Printed) -> bool:
 
 def _is_within_blocks(one: Printed) -> bool:
     """Whether the intervals differ by no more than a block of iperf at either end."""
-    sizes = [each.bytes for each in one.late if each.bytes]
-    if len(sizes) < len(one.late) or max(sizes) - min(sizes) > 2.1 * BLOCK:
+    if not differs_by_blocks(one, APART) or one.is_local_network:
         return False
-    return min(sizes) >= MANY_BLOCKS * BLOCK and not one.is_local_network and _stays(one)
+    return min(each.bytes or 0.0 for each in one.late) >= MANY_BLOCKS * BLOCK and _stays(one)
+
+
+def differs_by_blocks(one: Printed, most: float) -> bool:
+    """Whether all sizes are known, and no two intervals differ by more than `most` blocks."""
+    sizes = [each.bytes for each in one.late if each.bytes is not None]
+    if len(sizes) < 3 or len(sizes) < len(one.late):
+        return False
+    return max(sizes) - min(sizes) <= most * BLOCK
 
 
 def _stays(one: Printed) -> bool:

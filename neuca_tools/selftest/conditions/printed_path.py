@@ -48,7 +48,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed, printed
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
 
 SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
@@ -118,7 +118,7 @@ def _is_shaper(one: Printed, speed: float) -> bool:
 
 def _token_bucket(one: Printed) -> Optional[Hit]:
     """The rate of a bucket's tokens after all that it held went out."""
-    rest = [each.rate for each in one.every[1:] if each.rate is not None]
+    rest = known_rates(one.every[1:])
     if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
         return _emptied_later(one)
     usual = median(rest)
@@ -146,7 +146,7 @@ def _emptied_later(one: Printed) -> Optional[Hit]:
     for at in range(1, len(every)):
         before, after = every[:at], every[at:]
         if _is_plateau(before, after):
-            fast, slow = mean(_rates(before)), median(_rates(after))
+            fast, slow = mean(known_rates(before)), median(known_rates(after))
             seconds = sum(each.seconds for each in before)
             return _bucket_hit(one, fast, slow, (fast - slow) * seconds / 8)
     return None
@@ -157,15 +157,11 @@ def _is_plateau(before: Sequence[Interval], after: Sequence[Interval]) -> bool:
 
     One interval is enough if the text leaves out those that follow it.
     """
-    fast, slow = _rates(before), _rates(after)
+    fast, slow = known_rates(before), known_rates(after)
     if min(slow) <= 0 or min(fast) < BURST * max(slow) or pstdev(fast) > EVEN * mean(fast):
         return False
     is_cut = after[0].start > before[-1].end + 1
     return sum(each.seconds for each in before) >= LASTING and (len(before) >= 3 or is_cut)
-
-
-def _rates(intervals: Sequence[Interval]) -> list[float]:
-    return [each.rate for each in intervals if each.rate is not None]
 
 
 def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:

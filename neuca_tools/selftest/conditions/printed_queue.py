@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.printed import BLOCK, HEAVY
+from neuca_tools.selftest.conditions.printed import HEAVY, differs_by_blocks
 from neuca_tools.selftest.evidence.printed import Printed
 
 SLOWEST = 30e6  # bit/s: every host of today sends and receives faster
@@ -23,7 +23,7 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
     # Frequent loss, and not a queue, may be what the window depends on.
     if one.implied_rtt < LONGEST_TRIP or 2 * one.events >= len(one.every):
         return None
-    if not _differs_by_blocks(one):
+    if not differs_by_blocks(one, BLOCKS):
         return None
     return Hit(
         0.85,
@@ -39,10 +39,3 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
         "10 Mbit/s (ethtool)",
         confidence=MEDIUM,
     )
-
-
-def _differs_by_blocks(one: Printed) -> bool:
-    sizes = [each.bytes for each in one.late if each.bytes is not None]
-    if len(sizes) < 3 or len(sizes) < len(one.late):
-        return False
-    return max(sizes) - min(sizes) <= BLOCKS * BLOCK

@@ -20,7 +20,7 @@ from neuca_tools.selftest.evidence.look import (
     steady_intervals,
     steady_samples,
 )
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
 from neuca_tools.selftest.evidence.trace import Trace
 
 # The data connections in each of several samples.
@@ -38,7 +38,7 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals, rough)
-    rates = _rates(steady) or [rate for _, rate in rates_of(samples, phase)]
+    rates = known_rates(steady) or [rate for _, rate in rates_of(samples, phase)]
     rate = _rate(flow, steady, rates)
     if run.error:
         rate = rate or None
@@ -73,10 +73,6 @@ def _low(trace: Trace, rtt: Optional[float]) -> Optional[float]:
 def _least(values: Sequence[float]) -> Optional[float]:
     """The minimum of the samples; None with fewer than FEW of them."""
     return min(values) if len(values) >= FEW else None
-
-
-def _rates(intervals: Sequence[Interval]) -> list[float]:
-    return [one.rate for one in intervals if one.rate is not None]
 
 
 def rates_of(samples: Sequence[Sample], phase: Phase) -> Iterator[tuple[float, float]]:

@@ -16,7 +16,7 @@ from typing import Optional, Union
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
@@ -56,7 +56,7 @@ class Printed:
 
     @property
     def rates(self) -> list[float]:
-        return [one.rate for one in self.late if one.rate is not None]
+        return known_rates(self.late)
 
     @property
     def spread(self) -> Optional[float]:
@@ -178,7 +178,7 @@ class Printed:
     @property
     def is_recovering(self) -> bool:
         """Whether window and rate still grow from what a loss in slow start left of them."""
-        cwnds, rates = [one.cwnd for one in self.every if one.cwnd], _known_rates(self.every)
+        cwnds, rates = [one.cwnd for one in self.every if one.cwnd], known_rates(self.every)
         third = len(self.every) // 3
         if not third or not self.every[0].retransmits or len(cwnds) != len(rates):
             return False
@@ -200,7 +200,7 @@ class Printed:
             return (bool(falls) and self.events == 1 and not is_over) or self.is_recovering
         if len(later) < ANSWERED * (self.events - 1):
             return False
-        before, after = (sum(_known_rates(side)) for side in zip(*later))
+        before, after = (sum(known_rates(side)) for side in zip(*later))
         return after <= FOLLOWS * before or later[0][0].seconds > SHORT
 
     @property
@@ -235,7 +235,7 @@ class Printed:
     def slows_at_loss(self) -> bool:
         """Whether the rate fell when loss began in the middle of the run, and stayed there."""
         first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
-        before, after = _known_rates(self.every[1:first]), _known_rates(self.every[first + 1 :])
+        before, after = known_rates(self.every[1:first]), known_rates(self.every[first + 1 :])
         if len(before) < 2 or len(after) < 2:
             return False
         return max(after) <= SLOWS * median(before)
@@ -278,7 +278,7 @@ def printed(look: Look) -> Optional[Printed]:
         return None
     every = _whole(flow.intervals)
     late = _after_slow_start(look, every)
-    rates, rate = _known_rates(late), look.rate
+    rates, rate = known_rates(late), look.rate
     if rates and look.protocol == "tcp":
         rate = mean(rates)
     if rate <= 0:
@@ -323,10 +323,6 @@ def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float
     if not var_x or not var_y:
         return 0.0, 0.0, 0.0
     return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
-
-
-def _known_rates(intervals: Sequence[Interval]) -> list[float]:
-    return [one.rate for one in intervals if one.rate is not None]
 
 
 def _rises(values: Sequence[float], third: int) -> bool:

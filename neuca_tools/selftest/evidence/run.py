@@ -8,6 +8,7 @@ sizes in bytes, times in seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass
@@ -40,6 +41,11 @@ class Interval:
     @property
     def seconds(self) -> float:
         return max(0.0, self.end - self.start)
+
+
+def known_rates(intervals: Iterable[Interval]) -> list[float]:
+    """The rates of those intervals for which one was reported, bit/s."""
+    return [one.rate for one in intervals if one.rate is not None]
 
 
 @dataclass(frozen=True)

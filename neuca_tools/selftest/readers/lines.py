@@ -49,6 +49,7 @@ _LONG |= {"--client": "-c", "--server": "-s", "--fq-rate": "--fq-rate"}
 _LONG |= {"--set-mss": "-M", "--mss": "-M"}
 _ATTACHED = re.compile(r"(-[bPtwlM])(\d\S*)")
 _TOGETHER = re.compile(r"-([uRVZdJN46es]{1,8})([cbPtwl]?)")
+LONGEST_NAME = 80  # characters of a host, as in the lines of iperf itself
 _SIZE = re.compile(r"([\d.]{1,20})([KMGT]?)B?", re.IGNORECASE)
 # What web pages and forums put around a word of a line.
 _MARKUP = re.compile(
@@ -228,7 +229,7 @@ def parse_command(line: str) -> Optional[Words]:
         reverse="-R" in words,
         sctp="--sctp" in words,
         client="-c" in words,
-        peer=options.get("-c"),
+        peer=options.get("-c", "")[:LONGEST_NAME] or None,
         mss=whole(floating(options.get("-M"))),
         options=found[1].strip(),
     )
