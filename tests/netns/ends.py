@@ -84,6 +84,27 @@ class Ends:
         assert "serving tests" in first_line(helper.stdout)
         return helper
 
+    def bridge(self, *others):
+        """Hosts on the same network, each with its addresses: a bridge at the other end joins them, which has that end's."""
+        found = [self.lab.host() for _ in others]
+        script = [
+            "ip link add br0 type bridge mcast_snooping 0",
+            "ip link set dp1 master br0",
+            "ip address flush dev dp1",
+            "ip link set br0 up",
+            f"ip address add {FAR}/24 dev br0",
+            f"ip address add {FAR6}/64 dev br0 nodad",
+        ]
+        for number, host in enumerate(found):
+            peer = f"type veth peer name eth0 netns {host.pid}"
+            script += [f"ip link add name p{number} master br0 {peer}", f"ip link set p{number} up"]
+        self.lab.run("sh", "-ec", "\n".join(script), where=self.lab.outside)
+        for host, addresses in zip(found, others):
+            script = [f"ip address add {one} dev eth0" for one in addresses]
+            script.append("ip link set eth0 up")
+            self.lab.run("sh", "-ec", "\n".join(script), where=host)
+        return found
+
     def iperf(self, *words, port=PORT):
         """An iperf3 server at the other end, once it listens."""
         server = self.start("iperf3", "-s", "-p", port, *words)

@@ -14,28 +14,7 @@ ONLY = ("--only", "broadcast")
 @pytest.fixture
 def bridge(ends):
     """The other end is the host of a bridge; two more hosts are on it."""
-    lab = ends.lab
-    script = [
-        "ip link add br0 type bridge mcast_snooping 0",
-        "ip link set dp1 master br0",
-        "ip address flush dev dp1",
-        "ip link set br0 up",
-        f"ip address add {FAR}/24 dev br0",
-        f"ip address add {FAR6}/64 dev br0 nodad",
-    ]
-    lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
-    hosts = [lab.host() for _ in RESPONDERS]
-    for number, (host, (ours, ours6)) in enumerate(zip(hosts, RESPONDERS)):
-        words = f"ip link add name p{number} master br0 type veth peer name eth0 netns {host.pid}"
-        lab.run(*words.split(), where=lab.outside)
-        lab.run("ip", "link", "set", f"p{number}", "up", where=lab.outside)
-        lab.run(
-            "sh",
-            "-ec",
-            f"ip address add {ours}/24 dev eth0; ip address add {ours6}/64 dev eth0 nodad; "
-            "ip link set eth0 up",
-            where=host,
-        )
+    hosts = ends.bridge(*((f"{ours}/24", f"{ours6}/64 nodad") for ours, ours6 in RESPONDERS))
     return ends, hosts
 
 

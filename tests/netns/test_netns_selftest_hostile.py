@@ -28,19 +28,7 @@ SURROGATE = rb'{"nonce":"\ud800","proof":"x"}' + b"\n"
 @pytest.fixture
 def third(ends):
     """A host of its own on the same network, which does not know the secret."""
-    lab = ends.lab
-    host = lab.host()
-    script = [
-        "ip link add br0 type bridge mcast_snooping 0",
-        "ip link set dp1 master br0",
-        "ip address flush dev dp1",
-        "ip link set br0 up",
-        f"ip address add {FAR}/24 dev br0",
-        f"ip link add name p0 master br0 type veth peer name eth0 netns {host.pid}",
-        "ip link set p0 up",
-    ]
-    lab.run("sh", "-ec", "\n".join(script), where=lab.outside)
-    lab.run("sh", "-ec", f"ip address add {THIRD}/24 dev eth0; ip link set eth0 up", where=host)
+    (host,) = ends.bridge((f"{THIRD}/24",))
     return host
 
 
