@@ -98,7 +98,7 @@ bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the sam
 	@tests/setup.sh machine
 	@tests/bench/boot
 
-bench-peers: ## networks of up to 256 VLANs, configured by us and by what users would choose instead (QEMU)
+bench-peers: ## time and processor time of networks with up to 256 VLANs, compared with other network managers (QEMU)
 	@tests/setup.sh machine
 	@tests/bench/peers
 

@@ -345,7 +345,7 @@ class Daemon:
         self._prepare()
 
     def _await_udev(self) -> None:
-        """Plan a pass in case that udev does not report what it has done with a new NIC."""
+        """Plan a pass in case udev does not report what it has done with a new NIC."""
         if self._plans.events is None:
             self._plans.events = max(time.monotonic() + UDEV_PATIENCE, self._plans.rested)
         self._prepare()

@@ -1,4 +1,4 @@
-"""The messages about settings and addresses of links, and about new VLANs (rtnetlink(7)).
+"""Netlink messages that configure links, assign addresses and create VLANs (rtnetlink(7)).
 
 They are made here because nearly every pass that changes something needs only these, and importing
 pyroute2 takes longer than such a pass. `netlink` has everything else done by pyroute2.
