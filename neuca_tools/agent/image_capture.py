@@ -172,7 +172,7 @@ def arguments(
     root: Path, archive: Path, absent: Iterable[Path], staged: Mapping[str, Path]
 ) -> list[str]:
     """The command line of tar, without the directories to read from."""
-    words = ["--create", f"--file={archive}", "--force-local", *FORMAT]
+    words = ["--create", "--file=-", *FORMAT]
     words += ["--xattrs-include=*", "--atime-preserve=system", "--warning=no-file-ignored"]
     if archive.name.endswith((".gz" + NEW, ".xz" + NEW)):
         words.append({".gz": "--gzip", ".xz": "--xz"}[archive.name[-len(NEW) - 3 : -len(NEW)]])
@@ -204,10 +204,12 @@ def _tar(root: Path, place: Path, words: list[str], archive: Path, destination: 
     command = [*enter, str(root), str(place), *words, f"--directory={place}", "."]
     if staged:
         command += [f"--directory={place.parent}", *staged]
-    # What tar has to say, it says on standard error.
-    code = subprocess.run(
-        command, check=False, env=programs.ENVIRONMENT, cwd="/", stdin=subprocess.DEVNULL
-    ).returncode
+    # tar does not open the archive by name: if it outlived us, it would create the file again.
+    with archive.open("wb") as stream:
+        quiet = subprocess.DEVNULL
+        code = subprocess.run(
+            command, check=False, env=programs.ENVIRONMENT, cwd="/", stdin=quiet, stdout=stream
+        ).returncode
     if code not in (0, CHANGED) or not archive.stat().st_size:
         full = os.statvfs(archive.parent)
         if full.f_bavail * full.f_frsize < CHUNK:
