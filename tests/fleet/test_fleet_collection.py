@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import script
 
 ROOT = Path(__file__).parents[2]
 BOTH = pytest.mark.parametrize(
@@ -47,10 +48,7 @@ def config(ansible, tmp_path):
     """Runs the module neuca.guest.config on this machine, where `neuca` is this checkout."""
     (tmp_path / "bin").mkdir()
     neuca = tmp_path / "bin" / "neuca"
-    neuca.write_text(
-        f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c "import sys\n'
-        f'from neuca_tools.commands.neuca import main\nsys.exit(main())" "$@"\n'
-    )
+    neuca.write_text(script("neuca"))
     neuca.chmod(0o755)
     (tmp_path / "play.yml").write_text(PLAY)
 
@@ -90,6 +88,24 @@ def test_the_configuration_is_written_once_checked_and_removed(config, tmp_path)
     assert recap(config(state="absent").stdout)["localhost"]["changed"] == "1"
     assert not file.exists()
     assert recap(config(state="absent").stdout)["localhost"]["changed"] == "0"
+
+
+MEASURE = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - neuca.guest.selftest: {peer: 127.0.0.1}
+"""
+
+
+@BOTH
+def test_a_self_test_that_cannot_start_says_why(config, tmp_path):
+    (tmp_path / "play.yml").write_text(MEASURE)
+    done = config()
+    assert done.returncode == 2
+    said = '"msg": "neuca-selftest: test 127.0.0.1: it is an address of this host"'
+    assert said in done.stdout, done.stdout
 
 
 @pytest.mark.long
@@ -201,5 +217,9 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     # Three hosts are too few for a retest against others that are cleared: it is only suspected.
     assert "The mesh: " in slow.stdout
     assert re.findall(r'"(?:kind|subject)": "(.*)"', slow.stdout) == ["slow-egress", "h2"]
+    words[-1] = json.dumps({"neuca_selftest_expect": "20M"})
+    limited = play("selftest.yml", *words)
+    assert limited.returncode == 2, limited.stdout
+    assert '"msg": "the self-test to 172.16.0.1: below threshold: ' in limited.stdout
     after = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
     assert re.sub(r"valid_lft \w+", "", after) == re.sub(r"valid_lft \w+", "", before)

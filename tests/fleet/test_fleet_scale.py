@@ -15,17 +15,11 @@ import time
 from pathlib import Path
 
 import pytest
+from programs import script
 
-ROOT = Path(__file__).parents[2]
-EXAMPLE = ROOT / "ansible" / "examples" / "three_hosts"
+EXAMPLE = Path(__file__).parents[2] / "ansible" / "examples" / "three_hosts"
 HOSTS = int(os.environ.get("NEUCA_HOSTS", "12"))
 PARALLEL = 20  # hosts that Ansible works on at a time
-# The program is this checkout's. The hosts have this machine's files, and keep in memory what they change.
-PROGRAM = """#!/bin/sh
-PYTHONPATH={root} exec {python} -c "import sys
-from neuca_tools.commands.selftest import main
-sys.exit(main(sys.argv[1:]))" "$@"
-"""
 CONFIG = """[metadata]
 sources = none
 [network]
@@ -43,18 +37,20 @@ ip link set data0 up
 
 @pytest.fixture
 def lab(tmp_path):
-    """Hosts h1, h2 …, each with the address 172.16.0.NUMBER on its dataplane NIC."""
+    """Hosts h1, h2 …, each with the address 172.16.0.NUMBER on its dataplane NIC.
+
+    They have this machine's files, and keep in memory what they change.
+    """
     environment = {**os.environ, "NEUCA_LAB": str(tmp_path / "lab")}
 
     def call(*words):
         command = [EXAMPLE / "lab", *words]
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=1800)
 
-    program = PROGRAM.format(root=ROOT, python=sys.executable)
     call("up", str(HOSTS))
     for number in range(1, HOSTS + 1):
         words = ("sh", "-c", PREPARE.format(number=number), "sh")
-        call("enter", f"h{number}", *words, CONFIG.format(number=number), program)
+        call("enter", f"h{number}", *words, CONFIG.format(number=number), script("selftest"))
     yield tmp_path / "lab"
     call("down")
 

@@ -146,8 +146,8 @@ def main() -> None:
     if module.params["report"]:
         result["report"] = report
     if report["verdict"] not in module.params["accept"]:
-        why = f"{module.params['peer']}: {report['verdict']}"
-        module.fail_json(msg=f"the self-test to {why}", **result)
+        said = [f"the self-test to {module.params['peer']}", report["verdict"], *_reason(report)]
+        module.fail_json(msg=": ".join(said), **result)
     module.exit_json(changed=False, **result)
 
 
@@ -159,13 +159,19 @@ def _words(module: AnsibleModule) -> list[str]:
     return [*words, module.params["peer"]]
 
 
+def _reason(report: dict[str, Any]) -> list[str]:
+    """The first finding, or why there is no result, if the report has either."""
+    texts = [one["text"] for one in report.get("findings", [])[:1]]
+    return texts or [report["unknown"]] * bool(report.get("unknown"))
+
+
 def _report(module: AnsibleModule, code: int, out: str, err: str) -> dict[str, Any]:
     try:
         report = json.loads(out)
     except ValueError:
         report = None
     if not isinstance(report, dict) or "verdict" not in report:
-        module.fail_json(msg=f"neuca-selftest: {err.strip() or out.strip()}", rc=code)
+        module.fail_json(msg=err.strip() or f"neuca-selftest: {out.strip()}", rc=code)
     return report
 
 
