@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
 from neuca_tools.selftest.conditions.printed_options import PRINTED_OPTIONS
 from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
 from neuca_tools.selftest.conditions.printed_stops import PRINTED_STOPS
+from neuca_tools.selftest.conditions.printed_window import PRINTED_WINDOW
 from neuca_tools.selftest.conditions.queues import QUEUES
 from neuca_tools.selftest.conditions.reach import REACH_SESSION
 from neuca_tools.selftest.conditions.session import Rule, Session
@@ -36,6 +37,7 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *BUFFERS,
     *LOSS,
     *PRINTED_HOSTS,
+    *PRINTED_WINDOW,
     *PRINTED_PATH,
     *PRINTED_OPTIONS,
     *PRINTED_STOPS,

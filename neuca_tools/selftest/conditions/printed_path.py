@@ -32,10 +32,9 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     CORE,
     explained_by_a_host,
     is_of_a_host,
-    is_window,
-    stated_window,
 )
 from neuca_tools.selftest.conditions.printed_queue import queue_in_subnet
+from neuca_tools.selftest.conditions.printed_window import is_window, stated_window
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
