@@ -557,6 +557,27 @@ def test_the_next_connection_to_a_server_after_results_is_another_run():
     assert runs[1].flows[0].sent.rate == 453e6
 
 
+def test_a_stream_that_is_connected_again_is_that_of_another_run():
+    """A client has another port for each test, and a mail may leave out its first line."""
+    again = CLIENT.replace("40100", "40200").replace("436", "136").split("\n", 1)[1]
+    runs = read_all((CLIENT + "Reverse mode, remote host 192.0.2.9 is sending\n" + again).encode())
+    assert [run.flows[0].intervals[0].rate for run in runs] == [436e6, 136e6]
+
+
+def test_clients_that_a_server_of_iperf_2_tests_at_the_same_time_are_several_runs():
+    text = """[  4] local 10.20.0.9 port 5001 connected with 10.20.0.8 port 41000
+[  4]  0.0- 1.0 sec  4.52 MBytes  37.9 Mbits/sec
+[  5] local 10.20.0.9 port 5001 connected with 10.20.0.7 port 42000
+[  4]  1.0- 2.0 sec  4.53 MBytes  38.0 Mbits/sec
+[  5]  0.0- 1.0 sec  1.14 MBytes  9.55 Mbits/sec
+[  4]  2.0- 3.0 sec  4.51 MBytes  37.8 Mbits/sec
+[  5]  1.0- 2.0 sec  1.14 MBytes  9.56 Mbits/sec
+"""
+    runs = read_all(text.encode())
+    rates = [[one.rate for one in run.flows[0].intervals] for run in runs]
+    assert rates == [[37.9e6, 38.0e6, 37.8e6], [9.55e6, 9.56e6]]
+
+
 @pytest.mark.parametrize("between", ["", "[ ID] Interval           Transfer     Bitrate   Retr\n"])
 def test_summaries_of_several_runs_are_several_runs(between):
     ends = (

@@ -191,6 +191,8 @@ def parse_losses(rest: str) -> Optional[Rest]:
 
 def parse_connection(line: str) -> Optional[tuple[str, Connection]]:
     """The stream's id and its connection."""
+    if " local " not in line:
+        return None
     found = _CONNECTED.search(line)
     if found is None:
         return None

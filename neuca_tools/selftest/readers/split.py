@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.selftest.evidence.run import Flow, Run
+from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (
     LONGEST_LINE,
@@ -18,8 +19,10 @@ from neuca_tools.selftest.readers.lines import (
     parse_connection,
     parse_row,
 )
+from neuca_tools.selftest.readers.values import known
 
 MOST_RUNS = 100
+MOST_CLIENTS = 20  # of a server of iperf 2, at the same time
 _HEADER = re.compile(
     r"Connecting to host|Accepted connection from|Client connecting to|Server listening on"
 )
@@ -34,6 +37,11 @@ class _Results:
         self.last: dict[str, float] = {}  # when each stream's last row ended
         self.totals: dict[str, Row] = {}
         self.ports: set[int] = set()
+        self.streams: set[str] = set()  # that have a connection
+
+    def add_connection(self, stream: str, connection: Connection) -> None:
+        self.streams.add(stream)
+        self.ports.add(connection.local_port)
 
     def add(self, row: Row) -> None:
         if OMITTED not in row.rest:
@@ -41,7 +49,7 @@ class _Results:
         if row.rest.endswith(TOTALS):
             self.totals[_key(row) + row.rest[-6:]] = row
 
-    def ends_at(self, line: str, row: Optional[Row], port: Optional[int]) -> bool:
+    def ends_at(self, line: str, row: Optional[Row]) -> bool:
         """Whether the results of another run begin with this line."""
         if not self.last:
             return False
@@ -49,8 +57,19 @@ class _Results:
             return self._is_restarted(row)
         if self.totals and _COLUMNS.search(line):
             return True
-        # After results, a connection to the same port is the next test.
-        return port in self.ports or bool(_HEADER.search(line) or parse_command(line))
+        return bool(_HEADER.search(line) or parse_command(line))
+
+    def ends_with(self, opened: tuple[str, Connection], after: Iterable[str]) -> bool:
+        """Whether this connection is another run's: its port or its stream had one before.
+
+        If other streams go on `after` it, it is that of one more client.
+        """
+        stream, connection = opened
+        if not self.last or stream in self.streams:
+            return bool(self.last)
+        rows = known(parse_row(line[:LONGEST_LINE]) for line in after)
+        goes_on = any(row.start >= self.last.get(_key(row), math.inf) for row in rows)
+        return connection.local_port in self.ports and not goes_on
 
     def _is_restarted(self, row: Row) -> bool:
         total = self.totals.get(_key(row) + row.rest[-6:])
@@ -64,23 +83,46 @@ def texts(document: str) -> list[str]:
     """The text of each run; the last ones together if there are too many."""
     found: list[list[str]] = [[]]
     results = _Results()
-    for line in document.split("\n"):
+    lines = document.split("\n")
+    for at, line in enumerate(lines):
         row = parse_row(line[:LONGEST_LINE])
-        port = None if row is not None else _local_port(line[:LONGEST_LINE])
-        if len(found) < MOST_RUNS and results.ends_at(line[:LONGEST_LINE], row, port):
+        opened = None if row is not None else parse_connection(line[:LONGEST_LINE])
+        is_end = results.ends_at(line[:LONGEST_LINE], row)
+        if opened is not None:
+            is_end = results.ends_with(opened, lines[at + 1 : at + 1 + MOST_CLIENTS])
+        if is_end and len(found) < MOST_RUNS:
             found.append([])
             results = _Results()
         if row is not None:
             results.add(row)
-        if port is not None:
-            results.ports.add(port)
+        if opened is not None:
+            results.add_connection(*opened)
         found[-1].append(line)
-    return ["\n".join(lines) for lines in found]
+    return ["\n".join(part) for run in found for part in _by_peer(run)]
 
 
-def _local_port(line: str) -> Optional[int]:
+def _by_peer(lines: list[str]) -> list[list[str]]:
+    """The lines of each peer, if a server of iperf 2 tested with several at the same time."""
+    peers: dict[str, set[str]] = {}
+    for name, connection in known(parse_connection(line[:LONGEST_LINE]) for line in lines):
+        peers.setdefault(connection.remote, set()).add(name)
+    streams = [name for names in peers.values() for name in names]
+    rows = {row.id for row in known(parse_row(line[:LONGEST_LINE]) for line in lines)}
+    if len(peers) < 2 or len(streams) != len(set(streams)) or not rows.issuperset(streams):
+        return [lines]
+    return [
+        [line for line in lines if _stream(line[:LONGEST_LINE]) not in set(streams) - names]
+        for names in peers.values()
+    ]
+
+
+def _stream(line: str) -> Optional[str]:
+    """The id of the stream that this line is about."""
+    row = parse_row(line)
+    if row is not None:
+        return row.id
     connection = parse_connection(line)
-    return None if connection is None else connection[1].local_port
+    return None if connection is None else connection[0]
 
 
 def _key(row: Row) -> str:
