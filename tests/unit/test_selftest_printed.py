@@ -502,6 +502,7 @@ CAUSES = {
             )
         ),
     ),
+    "nothing delivered, in a text of two seconds": ("D21", text([0.9, 0], [1.41] * 2, [2, 1], WAN)),
     "blocks of a slow limiter, one more or less": (
         "D18",
         text(

@@ -26,10 +26,11 @@ def stalled(look: Look) -> Optional[Hit]:
     first, last = _stall(flow)
     if first is None or last is None:
         return None
+    begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
     return Hit(
         1.0,
-        f"after the first {amounts.size(first.bytes or 0)} nothing was delivered, however often it "
-        "was sent again: full-size packets vanish on the path (MTU), or all of them do",
+        f"{begin}nothing was delivered, however often it was sent again: full-size packets vanish "
+        "on the path (MTU), or all of them do",
         (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
         'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
         "1472 tells",
@@ -48,12 +49,13 @@ def _flow_printed(look: Look) -> Optional[Flow]:
 def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     """The only interval with data and the last one, if the sender kept trying in between."""
     known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 3 or known[0].start > 0 or any(one.bytes for one in known[1:]):
+    if len(known) < 2 or known[0].start > 0 or any(one.bytes for one in known[1:]):
         return None, None
     tries = sum(1 for one in known if one.retransmits)
-    last, is_tried = known[-1], tries > 0
+    # Of two intervals, each has to have had its timeout.
+    last, is_tried = known[-1], tries > (1 if len(known) == 2 else 0)
     if last.cwnd is not None:
-        is_tried = last.cwnd <= ETHERNET or tries >= BACKED_OFF
+        is_tried &= last.cwnd <= ETHERNET or tries >= BACKED_OFF
     return (known[0], last) if is_tried else (None, None)
 
 
