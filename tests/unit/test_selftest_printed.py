@@ -116,6 +116,10 @@ def causes(content: str) -> list[str]:
     return [one.id for one in told(content).findings if one.severity != "info"]
 
 
+CPU_OF_STREAMS = """[SUM]   0.00-30.00  sec  80.4 GBytes  23.0 Gbits/sec    0             sender
+[SUM]   0.00-30.04  sec  80.4 GBytes  23.0 Gbits/sec                  receiver
+CPU Utilization: local/sender 99.7% (1.0%u/98.7%s), remote/receiver 84.9% (3.9%u/81.0%s)
+"""
 SAWTOOTH = [310, 330, 350, 180, 200, 220, 240, 130, 150, 170]
 EVEN = [0.8, 1, 1.2, 1, 0.9, 1.1, 1, 1.2, 0.8, 1]
 UNEVEN = [rate * 300 for rate in EVEN]
@@ -503,6 +507,7 @@ CAUSES = {
         ),
     ),
     "nothing delivered, in a text of two seconds": ("D21", text([0.9, 0], [1.41] * 2, [2, 1], WAN)),
+    "a full CPU, at a mean that would fit a link": ("D09", CPU_OF_STREAMS),
     "blocks of a slow limiter, one more or less": (
         "D18",
         text(

@@ -55,9 +55,13 @@ SMALL_CPU = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 def busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
     one = printed(look)
-    if one is None or as_asked(look) or (look.protocol == "tcp" and link_filled(one) is not None):
+    if one is None or as_asked(look):
         return None
     share, end = _busiest(look, one)
+    # A CPU that is full says more than a mean that fits a link.
+    is_link = look.protocol == "tcp" and link_filled(one) is not None
+    if is_link and (one.spread is not None or share < FULL):
+        return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL if one.is_loopback else NEARLY_FULL):
         return None
