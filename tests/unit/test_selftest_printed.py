@@ -590,6 +590,9 @@ HEALTHY = {
     "rows of an old server that counted no bytes in total": scattered([5] * 9 + [0], sent=20_000)
     + "[  5]   0.00-10.00  sec  0.00 Bytes  0.00 bits/sec  0.05 ms  45/200000 (0.023%)\n",
     "several threads that fill 40 Gbit/s": ONE_THREAD.replace("34.1", "37.6"),
+    "an end of a local network that takes 2 Gbit/s, and no queue": text(
+        [1960, 1970, 2040, 2000, 2020, 1990, 1970, 1950, 1980, 2030], [47.1] * 10, [1] + [0] * 9
+    ),
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
     ),

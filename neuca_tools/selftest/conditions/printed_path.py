@@ -30,6 +30,7 @@ from neuca_tools.selftest.conditions.printed import (
 )
 from neuca_tools.selftest.conditions.printed_hosts import (
     CORE,
+    LAN_RTT,
     explained_by_a_host,
     is_of_a_host,
 )
@@ -189,7 +190,7 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
 
 def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
-    if _is_given_elsewhere(one, look):
+    if _is_given_elsewhere(one, look) or _is_unhindered(one):
         return None
     cap = _cap_kept(one)
     share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
@@ -223,6 +224,11 @@ def _is_given_elsewhere(one: Printed, look: Look) -> bool:
     if (one.late_share >= HEAVY and not is_limited(one)) or explained_by_a_host(look):
         return True
     return stated_window(look) is not None or is_paced(one)
+
+
+def _is_unhindered(one: Printed) -> bool:
+    """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
+    return one.is_flat and not one.late_share and one.implied_rtt < LAN_RTT
 
 
 def _ceiling(one: Printed) -> Optional[Hit]:
