@@ -51,12 +51,16 @@ def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
     known = [one for one in flow.intervals if one.bytes is not None]
     if len(known) < 2 or known[0].start > 0 or any(one.bytes for one in known[1:]):
         return None, None
+    return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
+
+
+def _is_timed_out(known: Sequence[Interval]) -> bool:
+    """Whether the sender's timer ran out; of two intervals, in each of them."""
     tries = sum(1 for one in known if one.retransmits)
-    # Of two intervals, each has to have had its timeout.
-    last, is_tried = known[-1], tries > (1 if len(known) == 2 else 0)
-    if last.cwnd is not None:
-        is_tried &= last.cwnd <= ETHERNET or tries >= BACKED_OFF
-    return (known[0], last) if is_tried else (None, None)
+    window = known[-1].cwnd
+    if not tries or tries < len(known) == 2:
+        return False
+    return window is None or window <= ETHERNET or tries >= BACKED_OFF
 
 
 def silenced(look: Look) -> Optional[Hit]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from neuca_tools.dataclass import replace
@@ -106,14 +106,18 @@ def _by_peer(lines: list[str]) -> list[list[str]]:
     peers: dict[str, set[str]] = {}
     for name, connection in known(parse_connection(line[:LONGEST_LINE]) for line in lines):
         peers.setdefault(connection.remote, set()).add(name)
-    streams = [name for names in peers.values() for name in names]
-    rows = {row.id for row in known(parse_row(line[:LONGEST_LINE]) for line in lines)}
-    if len(peers) < 2 or len(streams) != len(set(streams)) or not rows.issuperset(streams):
+    every = set().union(*peers.values())
+    if len(peers) < 2 or len(every) < sum(map(len, peers.values())):
         return [lines]
-    return [
-        [line for line in lines if _stream(line[:LONGEST_LINE]) not in set(streams) - names]
-        for names in peers.values()
-    ]
+    rows = known(parse_row(line[:LONGEST_LINE]) for line in lines)
+    if not every.issubset(row.id for row in rows):
+        return [lines]
+    of_line = [_stream(line[:LONGEST_LINE]) for line in lines]
+    return [_without(every - names, lines, of_line) for names in peers.values()]
+
+
+def _without(others: set[str], lines: Sequence[str], of_line: Sequence[Optional[str]]) -> list[str]:
+    return [line for line, stream in zip(lines, of_line) if stream not in others]
 
 
 def _stream(line: str) -> Optional[str]:
