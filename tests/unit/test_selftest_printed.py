@@ -67,8 +67,9 @@ def by_five_seconds(content: str) -> str:
 
 
 def document(rates, rtts, cwnd=6_000_000, snd_wnd=None, retransmits=None, cpu=(4.0, 3.0), **asked):
-    """The same as JSON: Mbit/s and milliseconds of each second."""
+    """The same as JSON: Mbit/s and milliseconds of each second; `cwnd` in bytes, or of each."""
     counts = retransmits or [0] * len(rates)
+    windows = cwnd if isinstance(cwnd, list) else [cwnd] * len(rates)
     intervals = []
     for at, (rate, rtt) in enumerate(zip(rates, rtts)):
         one = {
@@ -80,7 +81,7 @@ def document(rates, rtts, cwnd=6_000_000, snd_wnd=None, retransmits=None, cpu=(4
             "retransmits": counts[at],
             "sender": True,
         }
-        stream = {**one, "snd_cwnd": cwnd, "snd_wnd": snd_wnd, "rtt": rtt * 1000}
+        stream = {**one, "snd_cwnd": windows[at], "snd_wnd": snd_wnd, "rtt": rtt * 1000}
         intervals.append({"streams": [stream], "sum": one})
     mean = sum(rates) / len(rates) * 1e6
     total = {"seconds": len(rates), "bytes": mean / 8 * len(rates), "bits_per_second": mean}
@@ -453,14 +454,6 @@ CAUSES = {
         + "\n$ iperf3 -s\n"
         + udp([41.1] * 8, [57] * 8, size=132),
     ),
-    "a window that grows for some seconds and then stays, far away": (
-        "D01",
-        text(
-            [18, 61, 128, 171, 172, 170, 171, 172, 171, 170],
-            [400, 1300, 2600, 3400, 3410] + [3410] * 5,
-            ends=WAN,
-        ),
-    ),
     "both directions of a loopback, which one thread serves": (
         "D09",
         BIDIR.format(there=61000, back=7000).replace("10.20.0.", "127.0.0."),
@@ -511,6 +504,44 @@ CAUSES = {
                 _role_row(at, rate)
                 for at, rate in enumerate([4960, 4950, 4960, 4970, 4960, 4950, 4960])
             )
+        ),
+    ),
+    "a window that losses do not lower": (
+        "D01",
+        document(
+            [150, 178, 168, 178, 178, 168, 168, 178, 168, 178],
+            [138] * 10,
+            6_590_000,
+            retransmits=[0] * 8 + [166, 0],
+        ),
+    ),
+    "a window that every round trip fills, and that loss in slow start did not end": (
+        "D01",
+        document([90, 304, 304, 304, 294, 331], [79] * 6, 3_050_000, retransmits=[24] + [0] * 5),
+    ),
+    "a window that grew for some seconds, and then stayed": (
+        "D01",
+        document(
+            [8, 57, 42, 63, 63, 73, 73, 84, 73, 73, 73, 84, 73],
+            [219] * 13,
+            [229_000, 1_100_000, 1_270_000, 1_490_000, 1_680_000, 1_860_000] + [2_150_000] * 7,
+        ),
+    ),
+    "a window that grows back from losses in slow start, and fills each round trip": (
+        "D05",
+        document(
+            [11, 108, 94, 94, 84, 94, 105, 94, 105, 94, 105, 94],
+            [143] * 12,
+            [480_000, 2_900_000] + [1_780_000 - 3_000 * at**2 for at in range(9, -1, -1)],
+            retransmits=[0, 220, 1170] + [0] * 9,
+        ),
+    ),
+    "a deep queue that took TCP ten seconds to reach": (
+        "D18",
+        text(
+            [2, 3.1, 4.4, 5.6, 6.6, 10.4, 15.2, 23.1, 33, 43] + [48.4, 47.7, 48.2, 47.2] * 4,
+            [21, 31, 42, 52, 75, 122, 187, 276, 382, 530] + [700 + 60 * at for at in range(16)],
+            [1] + [0] * 25,
         ),
     ),
     "nothing delivered, in a text of two seconds": ("D21", text([0.9, 0], [1.41] * 2, [2, 1], WAN)),
@@ -595,6 +626,11 @@ HEALTHY = {
     "several threads that fill 40 Gbit/s": ONE_THREAD.replace("34.1", "37.6"),
     "an end of a local network that takes 2 Gbit/s, and no queue": text(
         [1960, 1970, 2040, 2000, 2020, 1990, 1970, 1950, 1980, 2030], [47.1] * 10, [1] + [0] * 9
+    ),
+    "a radio in another subnet, with a window that stays": text(
+        [54, 48, 49, 46, 50, 44, 50, 45, 46, 47],
+        [240, 269] + [283] * 8,
+        ends=("10.20.50.8", "10.20.60.9"),
     ),
     "two retransmits in 5 GB": text(
         [r * 400 for r in EVEN], [900] * 4 + [901] * 6, [0, 2] + [0] * 8, ("a", "b")
@@ -752,6 +788,21 @@ def test_a_window_below_the_first_one_is_what_loss_left_of_it():
     """Four segments all the time, a third of them sent again; TCP starts with ten (RFC 6928)."""
     content = text([6.2, 7.9, 6.8, 7.1, 8.3, 6.6], [5.6] * 6, [180, 260, 240, 250, 290, 230])
     assert causes(content)[0] == "D05"
+
+
+def test_what_was_lost_while_iperf_omitted_counts():
+    """Its totals leave it out (-O), but it ended slow start."""
+    run = json.loads(
+        document(
+            [76, 105, 105, 105, 105, 115, 115, 126, 126, 147, 147],
+            [111] * 11,
+            [1_410_000 + 8_000 * at**2 for at in range(11)],
+            retransmits=[2] + [0] * 10,
+        )
+    )
+    run["intervals"][0]["sum"]["omitted"] = run["intervals"][0]["streams"][0]["omitted"] = True
+    run["end"]["sum_sent"]["retransmits"] = 0
+    assert causes(json.dumps(run))[0] == "D05"
 
 
 def test_one_loss_that_the_window_recovers_from_does_not_limit():

@@ -123,8 +123,11 @@ def loss_explains(one: Printed) -> bool:
     # Many streams that fill a fast link lose what exceeds it.
     if _is_heavy(one) and (speed is None or speed < FAST or one.streams < MANY):
         return True
-    if speed is not None:
-        return False
+    return speed is None and (is_window_left_by_loss(one) or _is_window_bound(one))
+
+
+def _is_window_bound(one: Printed) -> bool:
+    """Whether the window is about what so much loss leaves of it, or, if unknown, the rate."""
     if one.cwnd is None:
         # A shaper, too, drops one segment in some hundreds.
         return one.spread is not None and one.share >= LOSSY and not is_constant(one)
@@ -134,6 +137,11 @@ def loss_explains(one: Printed) -> bool:
 def _is_heavy(one: Printed) -> bool:
     """Whether more is lost than a full link needs, and the window shows it."""
     return one.late_share >= HEAVY and (one.is_reduced or not one.is_flat)
+
+
+def is_window_left_by_loss(one: Printed) -> bool:
+    """Whether each round trip carries the congestion window that loss left, without a queue."""
+    return one.is_unqueued and one.is_window_full and not one.is_flat and one.is_lowered
 
 
 def is_limited(one: Printed) -> bool:

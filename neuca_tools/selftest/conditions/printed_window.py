@@ -4,35 +4,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from statistics import mean, median, pstdev
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.printed import as_asked, link_filled, tcp_printed
+from neuca_tools.selftest.conditions.printed import (
+    as_asked,
+    is_window_left_by_loss,
+    link_filled,
+    tcp_printed,
+)
 from neuca_tools.selftest.conditions.printed_hosts import (
     CORE,
     LAN_RTT,
     LONG,
     NEARLY_FULL,
     ROOM,
-    VARIED,
-    is_given,
 )
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
-from neuca_tools.selftest.evidence.run import Interval
 
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
-STAYS, LONG_TRIP = 5, 0.01  # intervals; seconds, more than hosts and their queues add
-QUANTUM = 0.15  # of the data in flight: iperf3 counts in blocks of 128 KiB
-STRETCH = 1.25  # the longest round trip over the shortest: no queue forms
+STAYS = 5  # intervals
+QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
+BBR = "bbr"  # keeps as much in flight as the path holds, of a window of twice that
 
 
 def stated_window(look: Look) -> Optional[Hit]:
@@ -78,11 +80,11 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
     end, whose = "both", "limits, usually the receiver's"
     if room is not None and flight < ROOM * room:
         end, whose = "sender", "of the sender limits"
+    lost = "whatever was lost" if one.retransmits else "without any loss"
     return Hit(
         0.92,
         f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(one.rtt or 0)}, "
-        f"of a congestion window of {amounts.size(one.cwnd or 0)}, without any loss: a buffer "
-        f"{whose}",
+        f"of a congestion window of {amounts.size(one.cwnd or 0)}, {lost}: a buffer {whose}",
         (
             fact("rate × rtt, bytes", round(flight)),
             fact("cwnd", one.cwnd),
@@ -97,60 +99,32 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
 
 
 def _has_constant_flight(one: Printed) -> bool:
-    """Whether each round trip carries the same, without a queue, below the congestion window."""
-    flights, trips = one.flights, one.trips
-    if len(flights) < 3 or any(each.retransmits for each in one.late):
+    """Whether each round trip carries the same, without a queue, below the congestion window.
+
+    Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
+    """
+    settled = _settled(one)
+    flights = settled.flights
+    if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
         return False
-    if min(trips) < LONG or max(trips) > STRETCH * min(trips):
-        return False
-    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
+    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL or one.run.congestion == BBR:
         return False
     is_even = pstdev(flights) <= QUANTUM * mean(flights)
-    return is_even and median(flights) <= ROOM * (one.cwnd or 0)
+    return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
 
 
-def window_that_stopped(look: Look) -> Optional[Hit]:
-    """On a long path, the congestion window grew, and then stayed where it was without loss."""
-    one = tcp_printed(look)
-    if one is None or look.windows.flat or one.rtt or one.run.buffer or is_given(look, one):
-        return None
-    if one.is_local_network or not _has_even_tail(one):
-        return None
-    window, rate = one.tail[-1].cwnd or 0.0, mean(_rates(one.tail))
-    if window * 8 / rate < LONG_TRIP:
-        return None
-    return Hit(
-        0.8,
-        f"the congestion window grew to {amounts.size(window)} and stayed there without any loss, "
-        f"at {amounts.rate(rate)}: a buffer of one end limits, if the round trip is "
-        f"{amounts.time(window * 8 / rate)}",
-        (fact("cwnd", window), fact("cwnd / rate, seconds", round(window * 8 / rate, 5))),
-        "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
-        "sender to twice the wanted rate times the round trip",
-        "both",
-        confidence=MEDIUM,
-    )
-
-
-def _has_even_tail(one: Printed) -> bool:
-    """Whether the window stayed for half of the run, at a rate that hardly varied either."""
-    rates = _rates(one.tail)
-    if len(rates) < max(STAYS, len(one.every) / 2):
-        return False
-    return pstdev(rates) <= VARIED * mean(rates) and mean(rates) < CORE
-
-
-def _rates(intervals: Iterable[Interval]) -> list[float]:
-    return [each.rate for each in intervals if each.rate]
+def _settled(one: Printed) -> Printed:
+    """The same run since the window is what it was at the end, if that is half of it or more."""
+    late = tuple(each for each in one.late if each in one.level)
+    return replace(one, late=late) if len(late) >= max(STAYS, len(one.late) / 2) else one
 
 
 def is_window(one: Printed) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return one.is_unused or _has_constant_flight(one)
+    return one.is_unused or _has_constant_flight(one) or is_window_left_by_loss(one)
 
 
 PRINTED_WINDOW = (
     Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
     Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
-    Rule("D01", "receive or send buffer too small", LIMIT, window_that_stopped),
 )

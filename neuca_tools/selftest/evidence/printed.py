@@ -8,13 +8,13 @@ sizes in bytes, times in seconds; None is "not known".
 
 from __future__ import annotations
 
-import ipaddress
 import math
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
-from typing import Optional, Union
+from typing import Optional
 
 from neuca_tools.dataclass import dataclass
+from neuca_tools.selftest.evidence.addresses import is_loopback, is_private, is_same_subnet
 from neuca_tools.selftest.evidence.look import FLAT, Look
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
 
@@ -36,8 +36,13 @@ ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
 ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
+STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
+FULL = 0.85  # of the congestion window in flight
+# By how much windows differ that are the same: three digits. CUBIC's last steps are larger.
+ROUNDED = 0.005
+# Of the usual rate: where a long rise begins at most, and where it is over.
+RISES_FROM, RISEN = 0.5, 0.9
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
-SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
 
@@ -104,6 +109,26 @@ class Printed:
         return [one.rate for one in self.late if one.rate and one.lost is not None]
 
     @property
+    def is_unqueued(self) -> bool:
+        """Whether the round trip hardly varies, but for one of eight: nothing waits on the path."""
+        trips = sorted(self.trips)
+        most = trips[: len(trips) - len(trips) // OUTLIERS]
+        return bool(most) and most[-1] <= STRETCH * most[0]
+
+    @property
+    def is_window_full(self) -> bool:
+        """Whether each round trip carries about as much as the congestion window allows."""
+        return bool(self.flights) and median(self.flights) >= FULL * (self.cwnd or math.inf)
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether loss made the congestion window smaller, or ended slow start early."""
+        early = self.every[: max(1, len(self.every) // 3)]
+        if any(one.retransmits for one in early):
+            return True
+        return any(_fell(*pair) for pair in zip(self.every, self.every[1:]))
+
+    @property
     def is_flat(self) -> bool:
         """Whether the congestion window stayed where it was."""
         cwnds = self.cwnds
@@ -147,14 +172,21 @@ class Printed:
         return max(0.0, cwnds[-1] - cwnds[0]) * 8 * self.streams / seconds
 
     @property
-    def tail(self) -> tuple[Interval, ...]:
-        """The last intervals in which the congestion window stayed and nothing was lost."""
+    def level(self) -> tuple[Interval, ...]:
+        """The last intervals, in which the congestion window stayed where it was."""
         stays, found = max((one.cwnd or 0.0 for one in self.every[-1:]), default=0.0), 0
         for one in reversed(self.every):
-            if one.retransmits or not one.cwnd or abs(one.cwnd - stays) > FLAT * stays:
+            if not one.cwnd or abs(one.cwnd - stays) > ROUNDED * stays:
                 break
             found += 1
         return self.every[len(self.every) - found :]
+
+    @property
+    def tail(self) -> tuple[Interval, ...]:
+        """The last intervals in which the congestion window stayed and nothing was lost."""
+        level = self.level
+        lost = max((at for at, one in enumerate(level) if one.retransmits), default=-1)
+        return level[lost + 1 :]
 
     @property
     def is_unused(self) -> bool:
@@ -180,11 +212,14 @@ class Printed:
         """Whether window and rate still grow from what a loss in slow start left of them."""
         cwnds, rates = [one.cwnd for one in self.every if one.cwnd], known_rates(self.every)
         third = len(self.every) // 3
-        if not third or not self.every[0].retransmits or len(cwnds) != len(rates):
+        if not third or not self.every[0].retransmits:
+            return False
+        if not len(cwnds) == len(rates) == len(self.every):
             return False
         if any(one.retransmits for one in self.every[third:]):
             return False
-        return _rises(cwnds, third) and _rises(rates, third)
+        is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
+        return _rises(cwnds, third) and _rises(rates, third) and not is_slower_at_last
 
     @property
     def follows_loss(self) -> bool:
@@ -243,17 +278,22 @@ class Printed:
     @property
     def is_local_network(self) -> bool:
         """Whether both ends are in one subnet, as far as their addresses tell."""
-        return any(_same_subnet(one.local, one.remote, SUBNETS) for one in self.run.connections)
+        return any(is_same_subnet(one.local, one.remote) for one in self.run.connections)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether both ends have private addresses: such paths are long only through a tunnel."""
+        hosts = [host for one in self.run.connections for host in (one.local, one.remote)]
+        return bool(hosts) and all(map(is_private, hosts))
 
     @property
     def is_loopback(self) -> bool:
         """Whether nothing leaves the host, as far as the addresses and the MSS tell."""
         hosts = [host for one in self.run.connections for host in (one.local, one.remote)]
         hosts.append(self.run.peer or "")
-        same = any(one.local == one.remote for one in self.run.connections)
-        if same or self.mss > ETHERNET:
+        if self.mss > ETHERNET or any(one.local == one.remote for one in self.run.connections):
             return True
-        return any(host == "localhost" or _is_loopback(host) for host in hosts)
+        return any(host == "localhost" or is_loopback(host) for host in hosts)
 
     @property
     def implied_rtt(self) -> float:
@@ -292,20 +332,34 @@ def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval
     """Of a short test all but the first interval, although slow start may be part of it."""
     steady = set(look.throughput.steady)
     late = tuple(one for one in every if one in steady)
-    return late if len(late) > 2 else every[1:] or every
+    return _risen(late) if len(late) > 2 else every[1:] or every
+
+
+def _risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Without the first intervals, up to half of them, if each is faster than the one before.
+
+    Where loss or a long round trip ended slow start early, it takes TCP longer to fill the path.
+    """
+    half = len(late) // 2
+    usual = median(known_rates(late[half:]) or [0.0])
+    first = next((at for at, one in enumerate(late) if (one.rate or 0) >= RISEN * usual), 0)
+    rates = [one.rate or 0.0 for one in late[: first + 1]]
+    is_rising = rates[0] < RISES_FROM * usual and rates == sorted(rates)
+    return late[first:] if first <= half and is_rising else late
 
 
 def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
     """Of the whole run, slow start included."""
     counts = [one.retransmits for one in every if one.retransmits is not None]
-    if flow.sent.retransmits is not None or not counts:
-        return flow.sent.retransmits
-    return sum(counts)
+    if flow.sent.retransmits is None and not counts:
+        return None
+    # iperf3's totals leave out what was omitted (-O).
+    return max(sum(counts), flow.sent.retransmits or 0)
 
 
 def _size(flow: Flow, every: Sequence[Interval]) -> float:
     """Bytes that were sent; infinite if that is not known."""
-    return flow.sent.bytes or sum(one.bytes or 0 for one in every) or math.inf
+    return max(flow.sent.bytes or 0, sum(one.bytes or 0 for one in every)) or math.inf
 
 
 def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
@@ -333,26 +387,6 @@ def _fell(before: Interval, after: Interval) -> bool:
     if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
         return False
     return after.cwnd <= FALLS * before.cwnd
-
-
-def _address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return None
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return address is not None and address.is_loopback
-
-
-def _same_subnet(one: str, other: str, lengths: dict[int, int]) -> bool:
-    first, second = _address(one), _address(other)
-    if first is None or second is None or first.version != second.version:
-        return False
-    shift = first.max_prefixlen - lengths[first.version]
-    return int(first) >> shift == int(second) >> shift
 
 
 def version_of(run: Run) -> tuple[int, ...]:
