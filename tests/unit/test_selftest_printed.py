@@ -124,6 +124,15 @@ def causes(content: str) -> list[str]:
     return [one.id for one in told(content).findings if one.severity != "info"]
 
 
+SMALL_DATAGRAMS = """$ iperf -c 10.20.0.9 -u -l 64 -b 1500m
+Client connecting to 10.20.0.9, UDP port 5001
+Sending 64 byte datagrams
+[  5] local 10.20.0.8 port 41000 connected with 10.20.0.9 port 5001
+[  5]  0.0-10.0 sec  75.9 MBytes  63.7 Mbits/sec
+[  5] Sent 1244000 datagrams
+[  5] Server Report:
+[  5]  0.0-10.0 sec  15.9 MBytes  13.3 Mbits/sec  1.198 ms 983300/1243999 (79%)
+"""
 CPU_OF_STREAMS = """[SUM]   0.00-30.00  sec  80.4 GBytes  23.0 Gbits/sec    0             sender
 [SUM]   0.00-30.04  sec  80.4 GBytes  23.0 Gbits/sec                  receiver
 CPU Utilization: local/sender 99.7% (1.0%u/98.7%s), remote/receiver 84.9% (3.9%u/81.0%s)
@@ -546,6 +555,14 @@ CAUSES = {
     ),
     "nothing delivered, in a text of two seconds": ("D21", text([0.9, 0], [1.41] * 2, [2, 1], WAN)),
     "a full CPU, at a mean that would fit a link": ("D09", CPU_OF_STREAMS),
+    "a slow sender, of which only what arrives is known": (
+        "D20",
+        "$ iperf3 -c 10.20.0.9 -u -b 100M\n" + udp([11.2] * 6, [11.2] * 6),
+    ),
+    "few of the datagrams that were sent arrive, and fewer were sent than asked for": (
+        "D09",
+        SMALL_DATAGRAMS,
+    ),
     "blocks of a slow limiter, one more or less": (
         "D18",
         text(

@@ -23,7 +23,7 @@ from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.printed import printed
-from neuca_tools.selftest.evidence.run import Flow, Total
+from neuca_tools.selftest.evidence.run import Flow
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
 SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
@@ -278,16 +278,17 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",
         confidence=HIGH if printed(look) is None else MEDIUM,
-        severity=LIMIT,
+        # More than arrives is enough, whatever was asked for.
+        severity=INFO if is_losing(look) and (look.loss or 0) >= SLIGHT else LIMIT,
     )
 
 
 def _sent_rate(look: Look) -> Optional[float]:
-    """bit/s; of the sender's rows, where these are all that is known."""
-    flow = flow_of(look)
-    if flow.sent.rate is None and flow.received == Total() and look.loss is None:
-        return look.rate
-    return flow.sent.rate
+    """bit/s; by the rows of either end, where these are all that is known."""
+    flow, loss = flow_of(look), look.loss or 0.0
+    if flow.sent.rate is not None or look.rate is None or loss >= 1:
+        return flow.sent.rate
+    return look.rate / (1 - loss)
 
 
 def lost_while_not_listening(look: Look) -> Optional[Hit]:
