@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import takewhile
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -34,8 +35,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     explained_by_a_host,
     is_of_a_host,
 )
-from neuca_tools.selftest.conditions.printed_queue import queue_in_subnet
-from neuca_tools.selftest.conditions.printed_window import is_window, stated_window
+from neuca_tools.selftest.conditions.printed_window import is_window, queue_in_subnet, stated_window
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -143,7 +143,9 @@ def _emptied_later(one: Printed) -> Optional[Hit]:
     every = [each for each in one.every if each.rate is not None and not each.omitted]
     if one.share >= HEAVY:
         return None
-    for at in range(1, len(every)):
+    rates = known_rates(every)
+    faster = len(list(takewhile(lambda rate: rate >= BURST * rates[-1], rates)))
+    for at in range(1, min(faster + 1, len(every))):
         before, after = every[:at], every[at:]
         if _is_plateau(before, after):
             fast, slow = mean(known_rates(before)), median(known_rates(after))

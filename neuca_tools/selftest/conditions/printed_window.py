@@ -1,4 +1,4 @@
-"""D01: windows and buffers, where iperf's own figures are all that is known."""
+"""D01, D18: windows held by buffers or queues, where iperf's own figures are all that is known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,7 +11,9 @@ from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
+    HEAVY,
     as_asked,
+    differs_by_blocks,
     is_window_left_by_loss,
     link_filled,
     tcp_printed,
@@ -35,6 +37,9 @@ QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 BBR = "bbr"  # keeps as much in flight as the path holds, of a window of twice that
+SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
+LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
+BLOCKS = 4.1  # by which intervals may differ: a radio varies more
 
 
 def stated_window(look: Look) -> Optional[Hit]:
@@ -115,13 +120,40 @@ def _has_constant_flight(one: Printed) -> bool:
 
 def _settled(one: Printed) -> Printed:
     """The same run since the window is what it was at the end, if that is half of it or more."""
-    late = tuple(each for each in one.late if each in one.level)
-    return replace(one, late=late) if len(late) >= max(STAYS, len(one.late) / 2) else one
+    count = min(len(one.level), len(one.late))
+    if count < max(STAYS, len(one.late) / 2):
+        return one
+    return replace(one, late=one.late[-count:])
 
 
 def is_window(one: Printed) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
     return one.is_unused or _has_constant_flight(one) or is_window_left_by_loss(one)
+
+
+def queue_in_subnet(one: Printed) -> Optional[Hit]:
+    """What is under way takes far longer than the network, at a rate that only blocks vary."""
+    if not one.is_local_network or one.rate >= SLOWEST_PATH or one.share >= HEAVY:
+        return None
+    # Frequent loss, and not a queue, may be what the window depends on.
+    if one.implied_rtt < LAN_TRIP or 2 * one.events >= len(one.every):
+        return None
+    if not differs_by_blocks(one, BLOCKS):
+        return None
+    return Hit(
+        0.85,
+        f"in a local network {amounts.size(one.cwnd or 0)} under way take "
+        f"{amounts.time(one.implied_rtt)} at {amounts.rate(one.rate)}: they wait in a queue, "
+        "before something that lets no more through",
+        (
+            fact("rate, bit/s", round(one.rate)),
+            fact("cwnd", one.cwnd),
+            fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+        ),
+        "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
+        "10 Mbit/s (ethtool)",
+        confidence=MEDIUM,
+    )
 
 
 PRINTED_WINDOW = (

@@ -14,9 +14,16 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass
-from neuca_tools.selftest.evidence.addresses import is_loopback, is_private, is_same_subnet
 from neuca_tools.selftest.evidence.look import FLAT, Look
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run, known_rates
+from neuca_tools.selftest.evidence.run import (
+    Flow,
+    Interval,
+    Run,
+    is_loopback,
+    is_private,
+    is_same_subnet,
+    known_rates,
+)
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 # What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
@@ -38,10 +45,8 @@ SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
 FULL = 0.85  # of the congestion window in flight
-# By how much windows differ that are the same: three digits. CUBIC's last steps are larger.
-ROUNDED = 0.005
-# Of the usual rate: where a long rise begins at most, and where it is over.
-RISES_FROM, RISEN = 0.5, 0.9
+ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
+RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)

@@ -8,12 +8,16 @@ sizes in bytes, times in seconds.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.dataclass import dataclass
 
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
+SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network
+# RFC 1918, and RFC 4193 for IPv6
+PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 @dataclass(frozen=True)
@@ -117,3 +121,30 @@ class Run:
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)
+
+
+def is_loopback(host: str) -> bool:
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def is_private(host: str) -> bool:
+    """Whether this is an address for private networks; those of documentation are not."""
+    address = _address(host)
+    return address is not None and any(address in ipaddress.ip_network(one) for one in PRIVATE)
+
+
+def is_same_subnet(one: str, other: str) -> bool:
+    """Whether both addresses are in one local network, if its prefix has the usual length."""
+    first, second = _address(one), _address(other)
+    if first is None or second is None or first.version != second.version:
+        return False
+    shift = first.max_prefixlen - SUBNETS[first.version]
+    return int(first) >> shift == int(second) >> shift
+
+
+def _address(host: str) -> Optional[Union[ipaddress.IPv4Address, ipaddress.IPv6Address]]:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
