@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import takewhile
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -143,14 +142,14 @@ def _emptied_later(one: Printed) -> Optional[Hit]:
     every = [each for each in one.every if each.rate is not None and not each.omitted]
     if one.share >= HEAVY:
         return None
+    # All that comes later is that much slower than all before: only one place can be the first.
     rates = known_rates(every)
-    faster = len(list(takewhile(lambda rate: rate >= BURST * rates[-1], rates)))
-    for at in range(1, min(faster + 1, len(every))):
-        before, after = every[:at], every[at:]
-        if _is_plateau(before, after):
-            fast, slow = mean(known_rates(before)), median(known_rates(after))
-            seconds = sum(each.seconds for each in before)
-            return _bucket_hit(one, fast, slow, (fast - slow) * seconds / 8)
+    at = next((at for at, rate in enumerate(rates) if rate * BURST <= rates[0]), 0)
+    before, after = every[:at], every[at:]
+    if before and _is_plateau(before, after):
+        fast, slow = mean(known_rates(before)), median(known_rates(after))
+        seconds = sum(each.seconds for each in before)
+        return _bucket_hit(one, fast, slow, (fast - slow) * seconds / 8)
     return None
 
 
