@@ -59,6 +59,9 @@ persistent
 """
 MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
 READY = 10.0  # seconds that a link gets to have a link-local address, which dhclient requires
+# Ubuntu's dhclient calls gethostid(3), which may look up the host name. If no name server answers,
+# the defaults of resolv.conf(5) take 10 s, longer than a client gets to give up its lease.
+RESOLVER = "timeout:1 attempts:1"
 # The profile of Debian for dhclient knows the paths of ifupdown and NetworkManager only.
 _CONFINED = (Path("/proc/self/attr/apparmor/exec"), Path("/proc/self/attr/exec"))
 
@@ -153,7 +156,7 @@ def _request(path: Path) -> dict[str, Any]:
 
 
 def _environment(path: Path) -> dict[str, str]:
-    return {"PATH": PATH, FILE: str(path)}
+    return {"PATH": PATH, "RES_OPTIONS": RESOLVER, FILE: str(path)}
 
 
 def _mode(request: Mapping[str, Any]) -> str:

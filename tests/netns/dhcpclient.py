@@ -18,7 +18,7 @@ PLACES = {"dhclient": "usr/sbin/dhclient", "dhcpcd": "usr/sbin/dhcpcd"}
 # dhcpcd keeps its own files in directories that are compiled in.
 WRAPPER = """#!/bin/sh
 exec unshare --mount --propagation private sh -ec '
-mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /var/lib; {bind}exec "$0" "$@"' {program} "$@"
+mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /var/lib; {before}exec "$0" "$@"' {program} "$@"
 """
 HELPER = """#!/bin/sh
 PYTHONPATH={root} exec {python} -c 'import sys
@@ -36,9 +36,12 @@ class Clients:
         self.program = lab.folder / "bin" / kind
         self.helper = lab.folder / "bin" / "dhcp-helper"
         self._script(self.helper, HELPER.format(root=ROOT, python=sys.executable))
-        # Below /run, which is another one for the program.
-        bind = ""
-        self._script(self.program, WRAPPER.format(program=program(PLACES[kind]), bind=bind))
+        self.precede("")
+
+    def precede(self, commands: str) -> None:
+        """Have the client run these commands first, with the files that it sees."""
+        path = program(PLACES[self.kind])
+        self._script(self.program, WRAPPER.format(program=path, before=commands))
 
     def _script(self, path: Path, text: str) -> None:
         path.parent.mkdir(exist_ok=True)

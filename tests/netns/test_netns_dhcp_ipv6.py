@@ -221,6 +221,19 @@ def test_a_lease_survives_the_agent_and_is_released_once_withdrawn(plain):
     plain.wait("the release", lambda: "DHCPRELEASE" in plain.server.log())
 
 
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_client_that_looks_up_its_host_releases_its_lease_without_dns(plain):
+    """Ubuntu's dhclient calls gethostid(3), as hostid(1) does."""
+    files = "mount -t tmpfs tmpfs /etc; echo hosts: dns > /etc/nsswitch.conf"
+    plain.clients.precede(f"{files}; echo nameserver 198.51.100.53 > /etc/resolv.conf; hostid; ")
+    serve(plain, *STATEFUL)
+    plain.once(DOCUMENT + "dhcp6 = yes\n")
+    plain.wait("the lease", lambda: f"{LEASE}/128" in learned(plain))
+    plain.once()
+    assert plain.once(DOCUMENT + STATIC).code == 0
+    plain.wait("the release", lambda: "DHCPRELEASE" in plain.server.log())
+
+
 def test_clients_that_have_died_are_started_again_and_their_addresses_stay(plain):
     serve(plain, *STATEFUL)
     plain.once(DOCUMENT + "dhcp6 = yes\n")
