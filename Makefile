@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr 2 '*' $$(nproc))
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 .PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
-        bench-peers bench-tuning bench-diagnosis fuzz install docs lint clean
+        bench-peers bench-tuning bench-diagnosis fuzz install uninstall docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,10 +121,14 @@ fuzz: ## a fuzz campaign over every reader of untrusted input; not part of `make
 # Where Python looks for packages below PREFIX; empty if it does so nowhere.
 PREFIX    ?= /usr/local
 DESTDIR   ?=
+PURGE     ?=
 PYTHONDIR ?= $(shell packaging/python-directory $(PYTHON) $(PREFIX))
 
 install: ## programs, units, rules, completion, manual pages and /etc/neuca (PREFIX, DESTDIR, PYTHONDIR)
 	@packaging/install-all "$(DESTDIR)" "$(PREFIX)" "$(PYTHONDIR)" "$(PYTHON)"
+
+uninstall: ## stop the agent and remove what `make install` installed (PREFIX, DESTDIR); PURGE=yes: and all that it has written
+	@packaging/uninstall-all "$(DESTDIR)" "$(PREFIX)" "$(PURGE)"
 
 docs: ## the documentation as a site, in build/site
 	@tests/setup.sh docs

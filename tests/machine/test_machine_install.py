@@ -1,4 +1,4 @@
-"""`make install` below /usr/local, in a guest that has no package of ours: the service starts, and survives a reboot."""
+"""`make install` below /usr/local, in a guest that has no package of ours: the service starts, survives a reboot, and leaves."""
 
 # SPDX-License-Identifier: MIT
 
@@ -23,6 +23,7 @@ from steps import (
 PREFIX = "/usr/local"
 MAIN_PID = "systemctl show --property=MainPID --value neuca-guest-tools"
 WHERE = (images.ROOT / "packaging" / "python-directory").read_text()
+UNINSTALL = (images.ROOT / "packaging" / "uninstall-all").read_text()
 
 
 @pytest.mark.long
@@ -55,6 +56,15 @@ def test_what_make_install_puts_below_a_prefix_runs_and_boots(guests, tmp_path):
     assert_nothing_odd(guest)
     assert json.loads(guest.run("neuca plan --json").output)["operations"] == []
     assert "failed" not in guest.check("systemctl list-units --all --plain 'neuca*'")
+    assert guest.reachable()
+    said = guest.check(f"sh -s '' {PREFIX} ''", 300, UNINSTALL.encode())
+    assert said.splitlines()[-1] == f"uninstalled below {PREFIX}"
+    assert guest.check("systemctl list-units --plain --no-legend 'neuca*'") == ""
+    assert guest.check("systemctl is-system-running --wait || true").strip() == "running"
+    assert guest.check(f"find {PREFIX} /etc/systemd /usr/lib/systemd -name '*neuca*'").split() == [
+        f"/etc/systemd/network/05-neuca-{kind}.network" for kind in ("nics", "vlans")
+    ]
+    assert (names(guest), dataplane(guest)) == (before, ADDRESSES)
     assert guest.reachable()
 
 

@@ -1,4 +1,4 @@
-"""What comes before and beside the packages: versions, missing build dependencies, `make install`, the sdist, autopkgtest."""
+"""What comes before and beside the packages: versions, build dependencies, `make install` and `uninstall`, sdist, autopkgtest."""
 
 # SPDX-License-Identifier: MIT
 
@@ -118,6 +118,128 @@ def test_a_prefix_where_python_does_not_look_is_refused(checkout, tmp_path):
     expected = "does not look for packages below /opt/x: set PYTHONDIR, or PREFIX=/usr\n"
     assert expected in done.stderr
     assert (done.returncode != 0, (tmp_path / "root").exists()) == (True, False)
+
+
+def make(tree: Path, *words: str, fine: bool = True):
+    return run("make", "-s", "-C", tree, *words, fine=fine)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() or path.is_symlink()
+    }
+
+
+def test_make_uninstall_leaves_what_was_there_before(checkout, tmp_path):
+    root = tmp_path / "root"
+    for place in ("usr/local/bin/other", "etc/udev/rules.d/other", "usr/local/share/man/man1/x.1"):
+        (root / place).parent.mkdir(parents=True)
+        (root / place).write_text("of somebody else\n")
+    (root / "usr/local/bin").chmod(0o2775)
+    before = {path: path.stat().st_mode for path in sorted(root.rglob("*"))}
+    for _ in range(2):
+        make(checkout, "install", f"DESTDIR={root}")
+    compiled = next(root.rglob("neuca_tools/model/links.py")).parent / "__pycache__"
+    compiled.mkdir()
+    (compiled / "links.cpython-39.pyc").touch()
+    done = make(checkout, "uninstall", f"DESTDIR={root}")
+    assert done.stdout == f"uninstalled below {root}/usr/local\n"
+    assert {path: path.stat().st_mode for path in sorted(root.rglob("*"))} == before
+
+
+def test_a_configuration_that_was_changed_outlives_make_uninstall(checkout, tmp_path):
+    root = tmp_path / "root"
+    config = root / "etc/neuca/config"
+    make(checkout, "install", f"DESTDIR={root}")
+    config.write_text("[network]\n")
+    own = config.parent / "config.d" / "own.conf"
+    own.write_text("[runtime]\n")
+    make(checkout, "install", f"DESTDIR={root}")
+    done = make(checkout, "uninstall", f"DESTDIR={root}")
+    assert done.stdout.splitlines()[0] == f"kept {config}, which was changed"
+    assert files(root) == {
+        "etc/neuca/config": b"[network]\n",
+        "etc/neuca/config.d/own.conf": b"[runtime]\n",
+    }
+    make(checkout, "install", f"DESTDIR={root}")
+    assert config.read_text() == "[network]\n"
+
+
+def test_a_second_installation_replaces_the_first(checkout, tmp_path):
+    tree, root = tmp_path / "tree", tmp_path / "root"
+    run("cp", "-a", checkout, tree)
+    (tree / "neuca_tools" / "obsolete.py").touch()
+    (tree / "examples" / "config").write_text("# older\n")
+    make(tree, "install", f"DESTDIR={root}")
+    assert len(list(root.rglob("obsolete.py"))) == 1
+    make(checkout, "install", f"DESTDIR={root}")
+    make(checkout, "install", f"DESTDIR={tmp_path / 'fresh'}")
+    found, fresh = files(root), files(tmp_path / "fresh")
+    record = "usr/local/share/neuca-guest-tools/installed"
+    assert sorted(found.pop(record).splitlines()) == sorted(fresh.pop(record).splitlines())
+    assert found == fresh
+
+
+def test_make_uninstall_without_an_installation_says_so(checkout, tmp_path):
+    done = make(checkout, "uninstall", f"DESTDIR={tmp_path}", fine=False)
+    place = f"{tmp_path}/usr/local/share/neuca-guest-tools/installed"
+    expected = f'make uninstall: there is no "{place}", where make install records what it installs'
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, expected)
+
+
+@as_root
+def test_who_may_not_write_there_is_told_what_to_do(own_root, checkout, tmp_path):
+    tar = tmp_path / "tree.tar"
+    run("tar", "-cf", tar, "-C", checkout, ".")
+    said = own_root(
+        "mkdir /tmp/tree; tar -xf /tmp/tree.tar -C /tmp/tree; chmod 755 /tmp /tmp/tree; cd /tmp/tree\n"
+        "as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups make -s \"$@\" 2>&1 | grep -v '^make: ' || true; }\n"
+        "files() { find /etc /usr/bin /usr/lib /usr/local /usr/share ! -type d | sort; }; files > /tmp/before\n"
+        "as_nobody install; as_nobody install PREFIX=/usr\n"
+        "files | diff - /tmp/before\n"
+        "make -s install > /dev/null; as_nobody uninstall\n",
+        tar,
+    )
+    hint = "is not writable: run it as root"
+    more = "or set DESTDIR to a directory of your own"
+    assert said.splitlines() == [
+        f"make install: /usr/local/bin {hint}, {more}",
+        f"make install: /usr/bin {hint}, {more}",
+        f"make uninstall: /usr/local/share/neuca-guest-tools/installed {hint}",
+    ]
+
+
+@as_root
+def test_what_the_agent_has_written_goes_with_purge_only(own_root, checkout, tmp_path):
+    tar = tmp_path / "tree.tar"
+    run("tar", "-cf", tar, "-C", checkout, ".")
+    said = own_root(
+        "mkdir /tmp/tree; tar -xf /tmp/tree.tar -C /tmp/tree; cd /tmp/tree\n"
+        "files() { find /etc /usr /var/lib /var/log /run ! -type d | sort; }\n"
+        "make -s install > /dev/null\n"
+        "systemctl --quiet enable neuca-guest-tools.service 2>/dev/null; ls /etc/systemd/system/*.wants | grep neuca\n"
+        "mkdir -p /var/lib/neuca; echo '{}' > /var/lib/neuca/machine.json\n"
+        "echo '# ours' > /etc/udev/rules.d/10-neuca-persistent-fe163e006da1.rules\n"
+        "echo '[network]' > /etc/neuca/config\n"
+        "make -s uninstall\n"
+        "files | grep neuca\n"
+        "make -s uninstall PURGE=yes\n"
+        "files | grep neuca || echo nothing\n",
+        tar,
+    )
+    rule = "/etc/udev/rules.d/10-neuca-persistent-fe163e006da1.rules"
+    listed = "/var/lib/neuca/generated-files"
+    assert said.splitlines() == [
+        "neuca-guest-tools.service",
+        "kept /etc/neuca/config, which was changed",
+        f"kept what the agent has written, as listed in {listed}; to remove it: make uninstall PURGE=yes",
+        "uninstalled below /usr/local",
+        *("/etc/neuca/config", rule, listed, "/var/lib/neuca/machine.json"),
+        "uninstalled below /usr/local",
+        "nothing",
+    ]
 
 
 @as_root

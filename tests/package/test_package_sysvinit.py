@@ -15,8 +15,8 @@ UP = "read -r pid < <(timeout 300 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n"
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'
 SHELL = (
-    "packaging/install packaging/sources packaging/build-deb packaging/build-rpm packaging/debian/prerm"
-    " packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-guest"
+    "packaging/install packaging/install-all packaging/uninstall-all packaging/sources packaging/build-deb"
+    " packaging/build-rpm packaging/debian/prerm packaging/debian/postrm sysvinit/neuca-guest-tools sysvinit/neuca-guest"
     " sysvinit/neuca-names sysvinit/neuca-host-keys"
 ).split()
 
