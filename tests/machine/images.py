@@ -258,20 +258,32 @@ def _base(recipe: Recipe) -> Path:
     path = CACHE / f"base-{recipe.base_digest()}"
     if not path.exists():
         with _making(path) as making:
-            extra = making / "extra"
-            for name, text in recipe.files:
-                (extra / name).parent.mkdir(parents=True, exist_ok=True)
-                (extra / name).write_text(text)
-            (extra / "usr/local/lib/lab").mkdir(parents=True, exist_ok=True)
-            shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent.py")
+            files = _files(recipe, making)
             packages = ",".join(recipe.all_packages())
-            _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=sync-in {extra} /",
+            _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=tar-in {files} /",
                  f'--customize-hook=chroot "$1" sh -ec {_quoted(recipe.commands)}',
                  '--customize-hook=chroot "$1" passwd --quiet --delete root', '--customize-hook=echo lab > "$1/etc/hostname"',
                  recipe.suite, making / "root.tar", timeout=BASE_PATIENCE)  # fmt: skip
-            shutil.rmtree(extra)
+            files.unlink()
     os.utime(path)
     return path
+
+
+def _files(recipe: Recipe, making: Path) -> Path:
+    """What the laboratory adds to the distribution, as a tar file.
+
+    Of root, also if a user makes it: neucad has no CAP_DAC_OVERRIDE, and writes to directories of root alone.
+    """
+    extra, made = making / "extra", making / "extra.tar"
+    for name, text in recipe.files:
+        (extra / name).parent.mkdir(parents=True, exist_ok=True)
+        (extra / name).write_text(text)
+    (extra / "usr/local/lib/lab").mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "inside" / "agent.py", extra / "usr/local/lib/lab/agent.py")
+    owner = ("--owner=root:0", "--group=root:0")
+    _run("tar", "--create", *owner, "--file", made, "--directory", extra, ".")
+    shutil.rmtree(extra)
+    return made
 
 
 # The package is installed by dpkg, which also holds that the image has all that it depends on. Services do not start here.
