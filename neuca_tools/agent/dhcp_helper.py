@@ -19,6 +19,7 @@ from neuca_tools.backends.dhcpclients import (
     GONE,
     LARGEST,
     PATH,
+    PROCESS,
     end,
     forget,
     mark_process,
@@ -110,6 +111,8 @@ def give_up(path: Path) -> None:
             )
     else:
         _signal(gone, signal.SIGALRM)  # dhcpcd(8), --release
+    # Without its note, a client that is no unit and has not ended would run for ever.
+    _signal(gone, signal.SIGTERM, PROCESS)
     _restore_mode(gone, request)
     forget(gone)
 
@@ -219,9 +222,9 @@ def _configuration(request: Mapping[str, Any]) -> str:
     return DHCPCD6 if is_new else DHCPCD + more
 
 
-def _signal(gone: Path, number: int) -> None:
+def _signal(gone: Path, number: int, note: str = ".pid") -> None:
     """Send the client a signal that ends it."""
-    pid = noted_process(gone.with_suffix(".pid"))
+    pid = noted_process(gone.with_suffix(note))
     if pid:
         end(pid, number, ENDS)
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from pathlib import Path
 
@@ -232,6 +233,19 @@ def test_a_client_that_looks_up_its_host_releases_its_lease_without_dns(plain):
     plain.once()
     assert plain.once(DOCUMENT + STATIC).code == 0
     plain.wait("the release", lambda: "DHCPRELEASE" in plain.server.log())
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_a_client_that_does_not_give_up_its_lease_in_time_is_ended(plain):
+    plain.clients.precede('case " $* " in *" -r "*) exec tail -f /dev/null;; esac; ')
+    serve(plain, *STATEFUL)
+    plain.once(DOCUMENT + "dhcp6 = yes\n")
+    plain.wait("the lease", lambda: f"{LEASE}/128" in learned(plain))
+    plain.once()
+    client = os.pidfd_open(plain.clients.pid(DHCP6))
+    assert plain.once(DOCUMENT + STATIC).code == 0
+    assert select.select([client], [], [], 0)[0] == [client]
+    os.close(client)
 
 
 def test_clients_that_have_died_are_started_again_and_their_addresses_stay(plain):
