@@ -9,7 +9,7 @@ plans a job, which starts after a short debounce and observes everything anew.
 
 from __future__ import annotations
 
-import random
+import os
 import selectors
 import signal
 import socket
@@ -279,7 +279,7 @@ class Daemon:
         if not self._silences:
             return usual
         longer = min(usual * float(2 ** min(self._silences - 1, 16)), max(usual, LONGEST_SILENCE))
-        return longer * random.uniform(0.75, 1.25)
+        return longer * (0.75 + os.urandom(1)[0] / 510)
 
     def _backoff(self, failures: int) -> float:
         return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))

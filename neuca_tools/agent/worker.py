@@ -26,6 +26,7 @@ from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
+from neuca_tools.log import load as load_log
 from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
@@ -183,6 +184,7 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         if ahead:
             import_module("neuca_tools.agent.reconcile")
+            load_log()
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])

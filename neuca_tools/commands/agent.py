@@ -30,7 +30,6 @@ from neuca_tools.errors import (
     NeucaError,
 )
 from neuca_tools.files import locked, write_files
-from neuca_tools.log import load as load_log
 
 _STEPS: Options = {
     "once": flag("make one pass and exit with the exit code of neuca status"),
@@ -121,7 +120,6 @@ def _serve(config: Config, path: Path) -> int:
 
     check(config)
     with _single_instance(config), _pid_file(config):
-        load_log()
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
 
