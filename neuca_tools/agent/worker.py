@@ -21,7 +21,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 from neuca_tools.agent import unused_volumes
-from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
@@ -312,6 +311,8 @@ def _intake(job: Job) -> Intake:
     if not job.fetch:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
+    from neuca_tools.agent.metadata_access import surroundings
+
     config = job.config
     specs = [parse_source(text) for text in config.sources]
     return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))
