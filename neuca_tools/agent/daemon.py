@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from neuca_tools.agent.worker import Job, Outcome, Worker
-from neuca_tools.backends import systemd, udev
+from neuca_tools.backends import systemd, udev, udev_events
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
 from neuca_tools.dataclass import dataclass, replace
@@ -88,7 +88,7 @@ class Daemon:
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()
-        self._udev: Optional[udev.Monitor] = None
+        self._udev: Optional[udev_events.Monitor] = None
 
     def run(self) -> None:
         """Make a pass for the last good document or, without one, ask the sources; then loop."""
@@ -299,7 +299,7 @@ class Daemon:
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
-            self._udev = udev.open_monitor()
+            self._udev = udev_events.open_monitor()
         except ObserveError as error:
             log.warning("%s, ignoring", error.text)
             return
@@ -324,7 +324,7 @@ class Daemon:
             return
         events = self._udev.drain()
         lost = self._udev.overflowed
-        if lost:  # the monitor receives nothing from now on (pyudev #194)
+        if lost:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
             self._udev.close()
             self._udev = None
