@@ -1,12 +1,13 @@
 """The log of the agent, which imports `logging` when the first line is logged.
 
-Most commands and most passes log nothing.
+Most commands and most passes log nothing, nor does the daemon, whose children make the passes.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
@@ -24,11 +25,27 @@ class _Log:
         self.prepare: Callable[[], None] = _nothing
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a Logger
+        if not self.load():
+            return _print
         import logging
 
-        prepare, self.prepare = self.prepare, _nothing
-        prepare()
         return getattr(logging.getLogger("neuca"), name)
+
+    def load(self) -> bool:
+        """Import and prepare `logging`. Returns False if the host is short of a resource."""
+        try:
+            import logging  # noqa: F401
+
+            self.prepare()
+        except (OSError, MemoryError):  # EMFILE, ENFILE, ENOMEM: no module can be read
+            return False
+        self.prepare = _nothing
+        return True
+
+
+def _print(text: str, *values: object, **_: object) -> None:
+    """Stands for a method of the logger; systemd takes standard error to the journal."""
+    print(text % values, file=sys.stderr, flush=True)
 
 
 _log = _Log()
@@ -39,8 +56,8 @@ else:
 
 
 def load() -> None:
-    """Import and prepare it now: a daemon without free descriptors cannot, and has to log that."""
-    log.isEnabledFor(0)
+    """Import and prepare it now, while there is time for it."""
+    _log.load()
 
 
 def prepare_with(prepare: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ plans a job, which starts after a short debounce and observes everything anew.
 
 from __future__ import annotations
 
-import random
+import os
 import selectors
 import signal
 import socket
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from neuca_tools.agent.worker import Job, Outcome, Worker
-from neuca_tools.backends import systemd, udev
+from neuca_tools.backends import systemd, udev, udev_events
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
 from neuca_tools.dataclass import dataclass, replace
@@ -88,7 +88,7 @@ class Daemon:
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()
-        self._udev: Optional[udev.Monitor] = None
+        self._udev: Optional[udev_events.Monitor] = None
 
     def run(self) -> None:
         """Make a pass for the last good document or, without one, ask the sources; then loop."""
@@ -279,7 +279,7 @@ class Daemon:
         if not self._silences:
             return usual
         longer = min(usual * float(2 ** min(self._silences - 1, 16)), max(usual, LONGEST_SILENCE))
-        return longer * random.uniform(0.75, 1.25)
+        return longer * (0.75 + os.urandom(1)[0] / 510)
 
     def _backoff(self, failures: int) -> float:
         return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))
@@ -299,7 +299,7 @@ class Daemon:
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
-            self._udev = udev.open_monitor()
+            self._udev = udev_events.open_monitor()
         except ObserveError as error:
             log.warning("%s, ignoring", error.text)
             return
@@ -324,7 +324,7 @@ class Daemon:
             return
         events = self._udev.drain()
         lost = self._udev.overflowed
-        if lost:  # the monitor receives nothing from now on (pyudev #194)
+        if lost:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
             self._udev.close()
             self._udev = None

@@ -21,7 +21,7 @@ from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
-from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.choice import Choice
 
 KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 

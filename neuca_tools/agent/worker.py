@@ -21,11 +21,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 from neuca_tools.agent import unused_volumes
-from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
+from neuca_tools.log import load as load_log
 from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
@@ -183,6 +183,7 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         if ahead:
             import_module("neuca_tools.agent.reconcile")
+            load_log()
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
@@ -310,6 +311,8 @@ def _intake(job: Job) -> Intake:
     if not job.fetch:
         before = confirmed(job.config.state, job.config.run_directory)
         return replace(before, session=job.session)
+    from neuca_tools.agent.metadata_access import surroundings
+
     config = job.config
     specs = [parse_source(text) for text in config.sources]
     return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))

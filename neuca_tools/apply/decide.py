@@ -21,7 +21,8 @@ from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import changes, leftovers, updates
-from neuca_tools.tuning.layer import Choice, layer
+from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.layer import layer
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake, metadata_hosts
 from neuca_tools.state.store import unsaved
-from neuca_tools.tuning import Choice
+from neuca_tools.tuning.choice import Choice
 
 RENAMED = 10.0  # seconds that udev gets to process a rename
 

@@ -19,7 +19,8 @@ from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkReque
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import forms
 from neuca_tools.model.topology import METADATA_HOSTS, above, base, below
-from neuca_tools.tuning.layer import Choice, TuningInputs
+from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.layer import TuningInputs
 
 ANY_LINK = Nic("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""

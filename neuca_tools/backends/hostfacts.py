@@ -15,17 +15,17 @@ from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, text_of
 from neuca_tools.model import World
 from neuca_tools.tuning import environment, sysctld
+from neuca_tools.tuning.choice import NAME, Choice
 from neuca_tools.tuning.layer import (
     AVAILABLE,
     CONGESTION,
     PERMITTED,
-    Choice,
     Facts,
     Obstacle,
     TuningInputs,
     named,
 )
-from neuca_tools.tuning.profile import LARGEST, NAME, Profile, parse
+from neuca_tools.tuning.profile import LARGEST, Profile, parse
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")

@@ -1,8 +1,8 @@
-"""udev: its events, its rules, and whether it has finished processing an interface.
+"""udev: its rules, its volumes, and whether it has finished processing an interface.
 
-udev may not serve this network namespace, so new NICs are detected through netlink. The first
-Context of pyudev runs `ldconfig -p` (ctypes.util.find_library), which is slow: call `here` first,
-which does not need the library.
+udev may not serve this network namespace, so new NICs are detected through netlink. pyudev finds
+the volumes; it is slow to load, and its first Context runs `ldconfig -p`
+(ctypes.util.find_library).
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,14 +10,13 @@ which does not need the library.
 from __future__ import annotations
 
 import contextlib
-import errno
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.backends import hostid
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.ports import INFINIBAND
 
@@ -27,93 +26,26 @@ _TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
 _LONGEST_RULES = 1 << 20  # bytes of one rules file
 _SYSFS = Path("/sys/class/net")
-_BUFFER = 8 << 20  # bytes, enough for a burst of some thousand interfaces
 _ETHERNET = "1"  # ARPHRD_ETHER, linux/if_arp.h
-_MOST = 4096  # events read at once
-
-
-class Event(NamedTuple):
-    """A processed event; its action is `add`, `remove`, `change`, `move` (renamed), `bind`, …"""
-
-    action: str
-    interface: str
-    ifindex: int
-
-
-class Monitor:
-    """Receives events of network interfaces after udevd processed its rules.
-
-    If `overflowed`, events were lost; close the monitor and open another, because pyudev's poll
-    keeps reporting the error (pyudev #194, tuned #778).
-    """
-
-    def __init__(self, monitor: Any) -> None:
-        self._monitor = monitor
-        self.overflowed = False
-
-    def fileno(self) -> int:
-        return int(self._monitor.fileno())
-
-    def drain(self) -> set[Event]:
-        """The pending events, at most _MOST; the next call returns more. Never blocks."""
-        events: set[Event] = set()
-        for _ in range(_MOST):
-            device = self._next()
-            if device is None:
-                break
-            events.add(
-                Event(
-                    str(device.action),
-                    str(device.sys_name),
-                    int(device.properties.get("IFINDEX", 0)),
-                )
-            )
-        return events
-
-    def close(self) -> None:
-        """Close the file descriptor, which pyudev does when the last reference is dropped."""
-        self._monitor = None
-
-    def _next(self) -> Optional[Any]:
-        try:
-            return None if self.overflowed else self._monitor.poll(0)
-        except OSError as error:
-            # ENOBUFS from the socket, or no errno at all from pyudev, which saw POLLERR.
-            if error.errno not in (errno.ENOBUFS, None):
-                raise ObserveError(f"read the events of udev: {error.strerror}") from error
-            self.overflowed = True
-            return None
-
-
-def open_monitor() -> Monitor:
-    """Start to receive events. Raises ObserveError, also if python3-pyudev is not installed."""
-    pyudev = _pyudev("listened for the events of udev")
-    try:
-        monitor = pyudev.Monitor.from_netlink(pyudev.Context(), "udev")
-        monitor.filter_by("net")
-        # SO_RCVBUFFORCE needs CAP_NET_ADMIN; without it, the size stays the default.
-        with contextlib.suppress(PermissionError):
-            monitor.set_receive_buffer_size(_BUFFER)
-        monitor.start()
-    except OSError as error:
-        raise ObserveError(f"listened for the events of udev: {error.strerror}") from error
-    return Monitor(monitor)
+_DATA = Path("/run/udev/data")  # a file for each device
+# Properties of a device that is being renamed, or (systemd 257) processed again.
+_UNFINISHED = frozenset({"E:ID_RENAMING=1", "E:ID_PROCESSING=1"})
+_UDEVADM = ("/usr/bin/udevadm", "/bin/udevadm", "/usr/sbin/udevadm", "/sbin/udevadm")
 
 
 def initialised(index: int) -> bool:
-    """Whether udevd has processed this interface and is not renaming it. Raises ObserveError.
+    """Whether udevd has processed this interface and is not renaming it.
 
-    After a failed rename, systemd 252 reports one in progress for good (systemd #24975): wait for
-    this with a deadline.
+    udevd has a file for each device that it has processed, with a line for each property. After a
+    failed rename, systemd 252 reports one in progress for good (systemd #24975): wait for this with
+    a deadline.
     """
-    pyudev = _pyudev("asked udev for its interfaces")
-    # By name: Devices.from_interface_index of pyudev 0.24 compares bytes with a number.
     try:
-        device = pyudev.Devices.from_name(pyudev.Context(), "net", socket.if_indextoname(index))
-    except (OSError, pyudev.DeviceNotFoundError):
+        socket.if_indextoname(index)
+        lines = (_DATA / f"n{index}").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
         return False
-    same = device.properties.get("IFINDEX") == str(index)
-    return same and bool(device.is_initialized) and device.properties.get("ID_RENAMING") != "1"
+    return not _UNFINISHED & set(lines)
 
 
 def settle(seconds: float) -> None:
@@ -122,10 +54,10 @@ def settle(seconds: float) -> None:
     Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
     for this nor a descriptor to wait on, so this runs udevadm(8).
     """
-    import shutil
     import subprocess
 
-    program = shutil.which("udevadm", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    # shutil.which() would do, but the module loads those of three kinds of archives.
+    program = next((path for path in _UDEVADM if os.access(path, os.X_OK)), "")
     if program:
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(

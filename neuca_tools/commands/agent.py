@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Optional, cast
 
 from neuca_tools import __version__
 from neuca_tools.agent import trial_file
@@ -19,7 +19,6 @@ from neuca_tools.commands.arguments import CONFIG, Options, add_options, flag
 from neuca_tools.commands.common import guarded, require_root
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.logs import to_journal
-from neuca_tools.commands.parsers import Parser
 from neuca_tools.config import DEFAULT_PATH, Config
 from neuca_tools.errors import (
     EXIT_FAILED,
@@ -30,7 +29,9 @@ from neuca_tools.errors import (
     NeucaError,
 )
 from neuca_tools.files import locked, write_files
-from neuca_tools.log import load as load_log
+
+if TYPE_CHECKING:
+    import argparse
 
 _STEPS: Options = {
     "once": flag("make one pass and exit with the exit code of neuca status"),
@@ -46,10 +47,31 @@ _OPTIONS: Options = {
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Run the agent, or one step of it. The exit code of `--once` is that of `neuca status`."""
-    return guarded(_run, _parser().parse_args(arguments))
+    given = sys.argv[1:] if arguments is None else arguments
+    return guarded(_run, plain(given) or _parser().parse_args(given))
+
+
+def plain(given: Sequence[str]) -> Optional[argparse.Namespace]:
+    """The arguments in the forms that the units use; None for any other, left to argparse.
+
+    The daemon would keep argparse for as long as it runs.
+    """
+    words, path = list(given), None
+    if words[-2:-1] == ["--config"] and not words[-1].startswith("-"):
+        path = words.pop()
+        words.pop()
+    steps = {f"--{name}": name for name in _STEPS}
+    if len(words) > 1 or not steps.keys() >= set(words):
+        return None
+    values = dict.fromkeys([*_STEPS, *_OPTIONS], False)
+    values.update({steps[word]: True for word in words})
+    # Nobody asks more of it than its attributes.
+    return cast("argparse.Namespace", SimpleNamespace(**{**values, "config": path}))
 
 
 def _parser() -> argparse.ArgumentParser:
+    from neuca_tools.commands.parsers import Parser
+
     parser = Parser(
         prog="neucad",
         description="Configure the dataplane NICs of this host as its user-data requests.",
@@ -121,7 +143,6 @@ def _serve(config: Config, path: Path) -> int:
 
     check(config)
     with _single_instance(config), _pid_file(config):
-        load_log()
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
 

@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
@@ -16,6 +15,9 @@ from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.guest import outcome
 from neuca_tools.status import render
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def run(arguments: argparse.Namespace) -> int:

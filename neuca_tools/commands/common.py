@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from neuca_tools.errors import (
     EXIT_FAILED,
@@ -25,6 +24,9 @@ from neuca_tools.errors import (
     UsageError,
 )
 from neuca_tools.model.printable import plain_lines
+
+if TYPE_CHECKING:
+    import argparse
 
 LISTED = "neuca status lists the interfaces of this host"  # a hint
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
@@ -40,8 +42,9 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         with _quiet() if getattr(arguments, "quiet", False) else nullcontext():
             return run(arguments)
     except NeucaError as error:
-        if isinstance(error, ArgumentsError) and "usage" in arguments:
-            print(arguments.usage(), end="", file=sys.stderr)
+        usage = getattr(arguments, "usage", None)
+        if isinstance(error, ArgumentsError) and usage:
+            print(usage(), end="", file=sys.stderr)
         print(f"{prefix(arguments)}: {plain_lines(error.text)}", file=sys.stderr)
         if error.hint:
             print(f"       {plain_lines(error.hint)}", file=sys.stderr)

@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.commands.common import is_root, prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load
@@ -16,6 +15,9 @@ from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, DocumentError
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def configuration(

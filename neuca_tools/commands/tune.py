@@ -28,7 +28,7 @@ from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
 from neuca_tools.status.judge import find_link, problem_json
 from neuca_tools.tuning import arithmetic
-from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.choice import Choice
 
 Value = TypeVar("Value")
 

@@ -20,8 +20,7 @@ from neuca_tools.sources.base import Surroundings
 from neuca_tools.state.store import Place
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.allowed_sysctls import key_reason
-from neuca_tools.tuning.layer import Choice
-from neuca_tools.tuning.profile import AUTO, NAME
+from neuca_tools.tuning.choice import AUTO, NAME, Choice
 
 _LOOPBACK = IPv4Address("127.255.255.1")
 Severity = Literal["error", "warning", "note"]

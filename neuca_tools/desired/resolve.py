@@ -40,7 +40,9 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Choice
-from neuca_tools.tuning import Layer, allowed_sysctls, tune
+from neuca_tools.tuning import allowed_sysctls
+from neuca_tools.tuning.layer import Layer
+from neuca_tools.tuning.links import tune
 
 
 @dataclass(frozen=True)

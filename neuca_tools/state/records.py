@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, get_type_hints
+from typing import Any, Optional, get_type_hints
 
 from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
@@ -36,9 +36,7 @@ from neuca_tools.state import stored_routing
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.state.stored_routing import key_of
-
-if TYPE_CHECKING:
-    from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.choice import Choice
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 TRIAL = "trial.json"
@@ -149,8 +147,6 @@ def save_volumes(directory: Path, log: VolumeLog) -> None:
 
 def load_choice(directory: Path) -> Optional[Choice]:
     """The arguments of the last `neuca tune apply` since boot; None if `[tuning]` is in force."""
-    from neuca_tools.tuning.layer import Choice
-
     try:
         data = read(directory, CHOICE)
         if not data:

@@ -12,7 +12,8 @@ from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic
-from neuca_tools.tuning.layer import Choice, Value
+from neuca_tools.tuning.choice import Choice
+from neuca_tools.tuning.layer import Value
 from neuca_tools.tuning.profile import same
 
 RECEIVE = "net/ipv4/tcp_rmem"

@@ -17,6 +17,7 @@ from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model import LinkKey, Problem, Record, Written
 from neuca_tools.model.effects import Effect
 from neuca_tools.tuning import arithmetic
+from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.profile import BUFFER, KEEP, Profile, raised, same
 from neuca_tools.tuning.sysctld import Settings
@@ -26,15 +27,6 @@ AVAILABLE = "net/ipv4/tcp_available_congestion_control"
 PERMITTED = "net/ipv4/tcp_allowed_congestion_control"
 # The source of a value from a profile is this and the name of the profile.
 PROFILE = "profile "
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The selected profiles by name, and the path that `bdp` is computed for (bit/s, seconds)."""
-
-    profiles: tuple[str, ...] = ()
-    rate: Optional[int] = None
-    rtt: Optional[float] = None
 
 
 class Obstacle(NamedTuple):

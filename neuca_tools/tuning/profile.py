@@ -10,15 +10,12 @@ from typing import Callable, Optional
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
-AUTO, NONE = "auto", "none"
 BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
 KEEP = "-"  # placeholder for the present number
 LARGEST = 64 * 1024  # size limit of a profile in bytes
-NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 

@@ -48,6 +48,14 @@ work(Job(config, fetch=True, sha256=last_good(config.state).stored.sha256))
 print(*sorted(sys.modules), file=sys.stderr)
 """
 
+DAEMON = """import sys
+from neuca_tools.commands.neucad import main
+try:
+    main(sys.argv[-2:])
+finally:
+    print(*sorted(sys.modules), file=sys.stderr)
+"""
+
 
 @pytest.fixture
 def configured(lab):
@@ -86,3 +94,13 @@ def test_a_poll_without_news_loads_no_module_of_a_pass(configured):
     packages = {one.split(".")[1] for one in found if one.startswith("neuca_tools.")}
     assert packages & {"apply", "guest", "plan", "status"} == set()
     assert "neuca_tools.agent.reconcile" not in found
+
+
+def test_the_idle_daemon_has_no_log_and_no_parser_of_arguments(configured):
+    """Its children log what a pass does, and the command line of its unit needs no parser."""
+    daemon = configured.start(sys.executable, "-B", "-c", DAEMON)
+    configured.wait("dp1 has its address", lambda: configured.addresses("dp1"))
+    assert daemon.stop() == 0
+    found = set(daemon.log().splitlines()[-1].split())
+    assert "neuca_tools.agent.daemon" in found
+    assert found & (LIBRARIES | SLOW | {"argparse", "gettext", "random", "traceback"}) == set()

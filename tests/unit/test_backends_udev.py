@@ -1,4 +1,4 @@
-"""Whether a udevd is ours, and what its events become, with the real library in a namespace of its own."""
+"""Whether a udevd is ours, and what its events become, compared with the real library in a namespace of its own."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import udev_burst
 
-from neuca_tools.backends import udev
+from neuca_tools.backends import udev, udev_events
 from neuca_tools.errors import ObserveError
 
 HERE = {"lo": 1, "eth0": 2}
@@ -107,27 +108,77 @@ def in_a_namespace(*words):
     ).stdout
 
 
+def told_in_a_namespace():
+    return json.loads(in_a_namespace(str(Path(__file__).with_name("udev_burst.py"))))
+
+
 def test_events_are_drained_and_an_overflow_is_told():
-    pytest.importorskip("pyudev", reason="the Python module pyudev is not installed")
-    told = json.loads(in_a_namespace(str(Path(__file__).with_name("udev_burst.py"))))
+    told = told_in_a_namespace()
+    del told["pyudev"]
     assert told == {
         "quiet": [],
         "one": [["add", "lo", 1]],
+        "others": [],
         "burst": True,
         "after": [],
         "fresh": [["add", "lo", 1]],
     }
 
 
-def test_an_interface_that_is_not_there_is_not_initialised():
+def test_events_are_those_of_pyudev():
     pytest.importorskip("pyudev", reason="the Python module pyudev is not installed")
+    told = told_in_a_namespace()
+    assert told["pyudev"] == told["one"]
+
+
+def message(**properties):
+    return udev_burst.event(
+        **{"ACTION": "add", "DEVPATH": "/devices/virtual/net/lo", "SUBSYSTEM": "net", "IFINDEX": 1}
+        | properties
+    )
+
+
+def test_an_event_without_its_index_or_of_another_format_is_none():
+    whole = message()
+    assert udev_events.parse(whole) == ("add", "lo", 1)
+    assert udev_events.parse(message(IFINDEX="x")) is None
+    assert udev_events.parse(message(SUBSYSTEM="block")) is None
+    assert udev_events.parse(whole.replace(b"libudev", b"another")) is None
+    for length in range(len(whole)):
+        assert udev_events.parse(whole[:length]) in (None, ("add", "lo", 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("I:6815424\nE:ID_NET_DRIVER=virtio_net\nG:systemd\nV:1\n", True),
+        ("", True),
+        ("I:6815424\nE:ID_RENAMING=1\n", False),
+        ("I:6815424\nE:ID_PROCESSING=1\n", False),
+        (None, False),
+    ],
+)
+def test_an_interface_is_initialised_once_udevd_has_a_file_of_it(
+    monkeypatch, tmp_path, content, expected
+):
+    monkeypatch.setattr(udev, "_DATA", tmp_path)
+    if content is not None:
+        (tmp_path / "n1").write_text(content)
+    assert udev.initialised(socket.if_nametoindex("lo")) is expected
+
+
+def test_an_interface_that_is_not_there_is_not_initialised(monkeypatch, tmp_path):
+    monkeypatch.setattr(udev, "_DATA", tmp_path)
+    (tmp_path / f"n{2**31 - 1}").write_text("I:1\n")
     assert not udev.initialised(2**31 - 1)
 
 
-def test_without_pyudev_the_error_says_so(monkeypatch):
+def test_without_pyudev_the_error_says_so(monkeypatch, tmp_path):
+    (tmp_path / udev.VOLUME_TAG).mkdir()
+    monkeypatch.setattr(udev, "_TAGS", tmp_path)
     monkeypatch.setitem(sys.modules, "pyudev", None)
     with pytest.raises(ObserveError) as caught:
-        udev.open_monitor()
+        udev.volumes()
     assert caught.value.text.startswith(
-        'listened for the events of udev: the Python module "pyudev" cannot be imported: '
+        'asked udev for volumes: the Python module "pyudev" cannot be imported: '
     )

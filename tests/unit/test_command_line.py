@@ -236,3 +236,33 @@ def test_completion_offers_values():
     assert completed("show", "") == {"document", "desired", "observed"}
     assert completed("status", "--color", "a") == {"auto", "always"}
     assert completed("image", "") == {"capture"}
+
+
+@pytest.mark.parametrize("step", ["", "--once", "--names", "--guest"])
+@pytest.mark.parametrize("config", ["", "--config /a/file"])
+def test_what_the_units_run_means_the_same_without_argparse(step, config):
+    given = [*step.split(), *config.split()]
+    expected = vars(agent._parser().parse_args(given))
+    del expected["usage"]
+    assert vars(agent.plain(given)) == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--once --names",
+        "--onc",
+        "--config",
+        "--config=/a/file",
+        "--config -x",
+        "--config a b",
+        "--config a --once",
+        "--guest --stay",
+        "--stay",
+        "--version",
+        "--",
+        "x",
+    ],
+)
+def test_all_other_arguments_of_neucad_are_read_by_argparse(words):
+    assert agent.plain(words.split()) is None

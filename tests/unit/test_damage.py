@@ -29,7 +29,7 @@ from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake, confirmed, keep
 from neuca_tools.state.store import Place, catch_up, unsaved
 from neuca_tools.status.report import now, read_report, write_report
-from neuca_tools.tuning import Choice
+from neuca_tools.tuning.choice import Choice
 
 STARTS = int(os.environ.get("NEUCA_STARTS", "400"))
 SEED = int(os.environ.get("NEUCA_SEED", "1"))

@@ -19,12 +19,12 @@ from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.model import Record, Written
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.status import audit
+from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
 from neuca_tools.tuning.layer import (
     AVAILABLE,
     CONGESTION,
     PERMITTED,
-    Choice,
     Facts,
     Obstacle,
     TuningInputs,

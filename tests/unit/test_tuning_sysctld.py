@@ -10,7 +10,7 @@ import pytest
 
 from neuca_tools.backends.hostfacts import _sysctl_files, existing, read
 from neuca_tools.desired.marks import SYSCTL_FILE
-from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.sysctld import OURS, of_command_line, of_tuned, order, parse
 
 RMEM = "net/core/rmem_max"

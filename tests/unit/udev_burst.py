@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 
-from neuca_tools.backends import udev
+from neuca_tools.backends.udev_events import open_monitor
 
 UDEV_GROUP = (
     2  # the multicast group of processed events, MONITOR_GROUP_UDEV in systemd's device-monitor
@@ -16,7 +16,7 @@ UDEV_GROUP = (
 MURMUR_OF_NET = 0xA74D3CC8  # MurmurHash2("net", 0), what the filter for a subsystem compares
 
 
-def event(**properties):
+def event(subsystem=MURMUR_OF_NET, **properties):
     """A message of libudev's format (monitor_netlink_header, device-monitor.c)."""
     body = b"".join(f"{key}={value}".encode() + b"\0" for key, value in properties.items())
     numbers = struct.pack("=III", 40, 40, len(body))
@@ -24,13 +24,30 @@ def event(**properties):
         b"libudev\0"
         + struct.pack("!I", 0xFEEDCAFE)
         + numbers
-        + struct.pack("!IIII", MURMUR_OF_NET, 0, 0, 0)
+        + struct.pack("!IIII", subsystem, 0, 0, 0)
         + body
     )
 
 
+def _library():
+    """A monitor of pyudev; None where it is not installed."""
+    try:
+        import pyudev
+    except ImportError:
+        return None
+    monitor = pyudev.Monitor.from_netlink(pyudev.Context(), "udev")
+    monitor.filter_by("net")
+    monitor.start()
+    return monitor
+
+
+def _received(library):
+    device = library and library.poll(0)
+    return device and [[device.action, device.sys_name, int(device.properties["IFINDEX"])]]
+
+
 def main():
-    monitor = udev.open_monitor()
+    monitor = open_monitor()
     sender = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)  # NETLINK_KOBJECT_UEVENT
     message = event(
         ACTION="add",
@@ -41,20 +58,29 @@ def main():
         SEQNUM=1,
     )
     quiet = sorted(monitor.drain())
+    library = _library()
     sender.sendto(message, (0, UDEV_GROUP))
     one = sorted(monitor.drain())
+    of_library = _received(library)
+    # Of another subsystem; in libudev's format no longer; among the kernel's own.
+    sender.sendto(event(subsystem=1, ACTION="add", SUBSYSTEM="net", IFINDEX=1), (0, UDEV_GROUP))
+    sender.sendto(b"another" + message[7:], (0, UDEV_GROUP))
+    sender.sendto(message, (0, 1))
+    others = sorted(monitor.drain())
     for _ in range(100_000):
         sender.sendto(message, (0, UDEV_GROUP))
     monitor.drain()
     burst, after = monitor.overflowed, sorted(monitor.drain())
     monitor.close()
-    fresh = udev.open_monitor()
+    fresh = open_monitor()
     sender.sendto(message, (0, UDEV_GROUP))
     print(
         json.dumps(
             {
                 "quiet": quiet,
                 "one": one,
+                "pyudev": of_library,
+                "others": others,
                 "burst": burst,
                 "after": after,
                 "fresh": sorted(fresh.drain()),

@@ -28,7 +28,7 @@ from neuca_tools.model import Device, LinkKey, Record, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.state import updates
-from neuca_tools.tuning.layer import Choice
+from neuca_tools.tuning.choice import Choice
 
 PLACES = manager_files.Places(
     Path("/udev"), Path("/nm"), Path("/networkd"), Path("/sysctl.d"), "neuca-persistent", 10, 15
