@@ -64,7 +64,7 @@ options:
           scripts:
             description:
               - >-
-                Scripts, each of which runs once for each instance.
+                Scripts, which run once for each instance.
               - >-
                 Default: true.
             type: "bool"
@@ -73,8 +73,8 @@ options:
               - >-
                 iSCSI disks.
               - >-
-                If disabled, disks that are attached stay until the next boot, and are not
-                attached again after it.
+                If disabled, disks that are attached remain so until the next boot, and are not
+                attached again.
               - >-
                 Default: true.
             type: "bool"
@@ -118,11 +118,9 @@ options:
                 auto selects dhclient(8) if it is installed, otherwise dhcpcd(8).
               - >-
                 A client that is selected by name or path is used even if a network manager
-                runs, and with managers = none.
+                runs, and even with managers = none.
               - >-
-                Under systemd, run-directory must have its default value for these clients to
-                work.
-              - >-
+                Under systemd, these clients work only if run-directory has its default value.
                 Default: auto.
             type: "str"
             choices: ["auto", "none", "dhclient", "dhcpcd", "path"]
@@ -136,9 +134,8 @@ options:
           managers:
             description:
               - >-
-                With none, udevd, NetworkManager and systemd-networkd are not contacted.
-              - >-
-                The files for them are still written.
+                Whether udevd, NetworkManager and systemd-networkd are contacted. With none,
+                they are not, but the files for them are still written.
               - >-
                 Default: auto.
             type: "str"
@@ -205,12 +202,10 @@ options:
           log_directory:
             description:
               - >-
-                The directory for the output of the scripts in the document, one file
+                The directory for the output of the document's scripts, with one file
                 script-NAME-DIGEST.log for each script.
               - >-
-                The log messages of the agent are not stored there; they go to the journal, or
-                to standard error.
-              - >-
+                The agent's own log messages go to the journal or to standard error instead.
                 Default: /var/log/neuca.
             type: "path"
           log_file:
@@ -241,11 +236,13 @@ options:
             description:
               - >-
                 Which metadata services auto queries at well-known addresses, at which any host
-                on the same network could answer.
+                on the same network could respond.
               - >-
                 dmi selects the services of the cloud that the firmware names in its DMI tables
-                (/sys/class/dmi/id), and none if it names no supported cloud. any selects
-                OpenStack and EC2; it is meant for testbeds that do not set DMI.
+                (/sys/class/dmi/id), or none if it names no supported cloud.
+              - >-
+                any selects OpenStack and EC2; it is intended for testbeds that do not set the
+                DMI fields.
               - >-
                 A service that is listed in sources explicitly is always queried.
               - >-
@@ -259,23 +256,26 @@ options:
               - >-
                 The interval between queries of the sources [1 to 86400].
               - >-
-                While no source responds, the interval doubles each time, up to one minute, and
-                varies randomly by up to a quarter.
+                While no source responds, the interval doubles after each query, up to one
+                minute, and varies randomly by up to a quarter.
               - >-
                 Default: 10.
             type: "float"
           sources:
             description:
               - >-
-                Where the document comes from.
+                The sources of the document.
               - >-
                 The first source in the list that has a document is used, even if a later one
-                responds sooner; see Sources in neuca(1) for what can be listed.
+                responds sooner.
+              - >-
+                The possible sources are listed under SOURCES in neuca(1).
               - >-
                 Metadata services are queried only through NICs that may be management NICs.
               - >-
-                Once a service has answered, only the NIC through which it answered is used,
-                until another service is listed here (neucad(8), `Where metadata comes from').
+                Once a service has responded, only the NIC through which it responded is used,
+                until another service is listed here; see Where metadata comes from in
+                neucad(8).
               - >-
                 With none, no source is queried, and the sections [interface MAC], [vlan
                 MAC.ID], [bond NAME] and so on of this file are the whole configuration.
@@ -303,12 +303,13 @@ options:
           drift:
             description:
               - >-
-                What to do about drift, that is, changes that others have made to what neucad
-                has configured.
+                What to do about drift: changes that others have made to what neucad has
+                configured.
               - >-
-                report shows them in neuca status and keeps them until neucad starts again.
+                report shows the changes in neuca status and keeps them until neucad is
+                restarted.
               - >-
-                enforce reverts them; every change of a link or an address triggers this.
+                enforce reverts them, whenever a link or an address changes.
               - >-
                 Default: report.
             type: "str"
@@ -321,12 +322,10 @@ options:
                 If one of them is present, every other NIC that the platform's metadata
                 describes is a dataplane NIC.
               - >-
-                If this option is set, the record of earlier management NICs is disregarded, and
-                metadata is requested only through these NICs.
+                The record of earlier management NICs is then disregarded, and metadata is
+                requested only through the NICs listed here.
               - >-
-                See Which NIC is which in neucad(8).
-              - >-
-                Default: none.
+                See Which NIC is which in neucad(8). Default: none.
             type: "list"
             elements: "str"
           policy_routing:
@@ -341,10 +340,10 @@ options:
               - >-
                 no removes all of these rules and tables in the next pass.
               - >-
-                A policy-routing key in the section of a NIC in this file takes precedence over
-                this option.
+                A policy-routing key in a NIC's section of this file takes precedence over this
+                option.
               - >-
-                Unless it is auto, this option takes precedence over documents.
+                Unless this option is auto, it takes precedence over documents.
               - >-
                 Default: auto.
             type: "str"
@@ -358,7 +357,7 @@ options:
           command_timeout:
             description:
               - >-
-                The time limit of a pass of the daemon, and the time that a command waits for
+                The time limit of each pass of the daemon, and how long a command waits for
                 another pass to finish [1 to 86400].
               - >-
                 Default: 300.
@@ -366,12 +365,13 @@ options:
           dataplane_macs_to_ignore:
             description:
               - >-
-                NICs that are never touched, including all devices on top of them.
+                NICs that are ignored: neither they nor the devices on top of them are ever
+                changed.
               - >-
                 An entry matches the permanent or the current MAC address of a NIC.
               - >-
-                A six-byte address also matches every InfiniBand port whose GUID it can stand
-                for.
+                A six-byte address also matches every InfiniBand port whose GUID it can
+                represent.
               - >-
                 An invalid address is an error; the rest of the list is used.
               - >-
@@ -409,12 +409,9 @@ options:
           run_directory:
             description:
               - >-
-                The directory for state that is discarded at a reboot.
-              - >-
-                Two agents on one host need separate directories.
-              - >-
-                neuca-guest.path and neuca-guest.service refer to the default; if the option is
-                changed, each of them needs a drop-in.
+                The directory for state that does not persist across reboots. Two agents on one
+                host need separate directories. neuca-guest.path and neuca-guest.service refer
+                to the default; if this option is changed, each of them needs a drop-in.
               - >-
                 Default: /run/neuca.
             type: "path"
@@ -426,7 +423,7 @@ options:
           state_directory:
             description:
               - >-
-                The directory for state that is kept across reboots.
+                The directory for state that persists across reboots.
               - >-
                 Default: /var/lib/neuca.
             type: "path"
@@ -449,8 +446,8 @@ options:
           peers:
             description:
               - >-
-                The peers that are tested if none is given on the command line, each as address
-                or name@address.
+                The peers that are tested if the command line names none, each as address or
+                name@address.
               - >-
                 They are also used to probe the MTU; see mtu-probe above.
             type: "list"
@@ -488,7 +485,7 @@ options:
           secret_file:
             description:
               - >-
-                The file with the secret that both hosts share, at least 16 bytes.
+                The file that contains the secret that both hosts share, at least 16 bytes.
               - >-
                 The file must be owned by root or by the user who runs the test, and must not be
                 readable by anyone else.
@@ -514,13 +511,13 @@ options:
                 Whether to probe the path before a profile raises the MTU of a NIC in a virtual
                 machine or container.
               - >-
-                Packets of that size are sent to a peer on a network of the NIC (UDP, ports
-                33434 to 33436, answered by ICMP), and the MTU is raised as far as the peer
-                acknowledges them.
+                Packets of the new size are sent to a peer on a network of the NIC (UDP, ports
+                33434 to 33436, acknowledged by ICMP), and the MTU is raised to the largest size
+                that the peer acknowledges.
               - >-
-                The NIC has the larger MTU during the probe.
+                During the probe, the NIC has the larger MTU.
               - >-
-                The peers are those of peers in [selftest] that are given as addresses.
+                The peers are those in peers of [selftest] that are specified as addresses.
               - >-
                 Without a probe or a peer, the MTU is not raised there.
               - >-
@@ -549,8 +546,10 @@ options:
           rate:
             description:
               - >-
-                The rate of the path for which the profile bdp computes the size of buffers,
-                such as `10Gbit', with prefixes that are powers of 1000.
+                The rate of the path for which the profile bdp computes buffer sizes, such as
+                `10Gbit'.
+              - >-
+                Prefixes are powers of 1000.
               - >-
                 Default: none.
             type: "str"
