@@ -121,8 +121,17 @@ def mesh_schema() -> dict[str, object]:
             "type": ["number", "null"],
             "description": "the rate that every path should carry, in bit/s",
         },
-        "tested": {**numbers, "description": "tests with a result"},
+        "tested": {**numbers, "description": "tests that were reported"},
         "planned": numbers,
+        "failed": {**numbers, "description": "reported tests that say nothing of their path"},
+        "disturbed": {
+            **numbers,
+            "description": "tests during which other load kept a processor of a host busy",
+        },
+        "unexplained": {
+            **numbers,
+            "description": "tests that are bad but belong to no finding, or that failed",
+        },
         "silent": {
             "type": "array",
             "items": texts,

@@ -306,6 +306,40 @@ def test_no_results_are_no_pass():
     assert (found.exit_code, found.tested, found.planned) == (ExitCode.INCONCLUSIVE, 0, 15)
 
 
+@pytest.mark.parametrize("error", ["late", "failed", "local"])
+def test_tests_that_say_nothing_are_no_pass(error):
+    plan = mesh_of(6)
+    rows = [replace(row, error=error, rate_out=None, rate_back=None) for row in rows_of(plan)]
+    found = judge(plan, rows)
+    assert (found.findings, found.failed, found.tested) == ((), 15, 15)
+    assert found.exit_code == ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("busy", "slow", "code"),
+    [
+        # Every seventh test is slow, and nothing explains it.
+        (1.0, 7, ExitCode.INCONCLUSIVE),
+        (0.6, 7, ExitCode.INCONCLUSIVE),
+        # That is how this platform is: its hosts were not busy.
+        (0.4, 7, ExitCode.PASS),
+        # Busy hosts, on which nearly all tests are good.
+        (1.0, 19, ExitCode.PASS),
+    ],
+)
+def test_a_run_on_busy_hosts_with_many_bad_tests_is_disturbed(busy, slow, code):
+    plan = mesh_of(40)
+    rows = [
+        replace(
+            row, disturbed=number < busy * 780, rate_out=5e8 if number % slow == 0 else row.rate_out
+        )
+        for number, row in enumerate(rows_of(plan))
+    ]
+    found = judge(plan, rows)
+    assert (found.findings, found.exit_code, found.is_disturbed) == ((), code, code != 0)
+    assert (found.disturbed, found.unexplained) == (int(busy * 780), -(-780 // slow))
+
+
 def test_another_interface_than_planned_is_a_wrong_nic():
     plan = mesh_of(12)
     rows = [
@@ -364,6 +398,8 @@ def test_a_result_survives_its_json():
         {"slot": "0"},
         {"client": "n9"},
         {"client": ["n0"]},
+        {"disturbed": "yes"},
+        {"disturbed": 1},
         {"client": {}},
         {"rate_out": -1.0},
         {"rate_out": 1e30},

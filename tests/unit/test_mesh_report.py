@@ -75,6 +75,23 @@ def test_a_fault_in_one_line_and_in_a_list(faulty):
     assert tests == "             11 bad, 0 good tests of rate, score 31.7"
 
 
+def test_a_disturbed_run_says_so():
+    plan = mesh_of(12)
+    rows = [
+        replace(row, disturbed=True, rate_out=5e8 if number % 7 == 0 else 1e9)
+        for number, row in enumerate(rows_of(plan))
+    ]
+    result = result_of(plan, rows)
+    assert line(result) == "MESH inconclusive: 66 of 66 tests, disturbed by other load"
+    said = (
+        "in 66 of 66 tests, other load kept processors of the hosts busy;"
+        " 10 are bad or failed without another reason"
+    )
+    assert f"DISTURBED    {said}" in listing(result).splitlines()
+    assert said in page(result)
+    assert (record(result)["disturbed"], record(result)["unexplained"]) == (66, 10)
+
+
 def test_the_line_for_nagios(healthy, faulty):
     assert nagios(healthy) == (
         "MESH OK - pass: 15 of 15 tests | 'tests'=15;;;0;15 'confirmed'=0 'findings'=0 'silent'=0"

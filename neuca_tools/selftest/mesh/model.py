@@ -100,7 +100,8 @@ class Row:
     """The result of one test, as its client reports it: `out` is from the client to the server.
 
     Rates in bit/s, MTUs in bytes, `rtt` in seconds. `macs` are those that answer for the server's
-    address. `error` is one of ERRORS. A value that is not known is None.
+    address. `disturbed`: other programs or guests kept a processor of either host busy. `error` is
+    one of ERRORS. A value that is not known is None.
     """
 
     slot: int
@@ -112,6 +113,7 @@ class Row:
     mtu_back: Optional[int] = None
     rtt: Optional[float] = None
     macs: tuple[str, ...] = ()
+    disturbed: Optional[bool] = None
     error: Optional[str] = None
     text: Optional[str] = None
 
@@ -241,6 +243,7 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
         mtu_back=_whole(values["mtu_back"]),
         rtt=values["rtt"],
         macs=tuple(sorted(set(macs))),
+        disturbed=data.get("disturbed"),
         error=data.get("error"),
         text=text,
     )
@@ -262,6 +265,8 @@ def _is_within(value: object, most: float) -> bool:
 def _are_words_valid(data: Mapping[str, object]) -> bool:
     error, text = data.get("error"), data.get("text")
     if not _are_macs_valid(data.get("macs") or []):
+        return False
+    if not isinstance(data.get("disturbed"), (bool, type(None))):
         return False
     if text is not None and (not isinstance(text, str) or len(text) > MOST_TEXT):
         return False

@@ -11,7 +11,7 @@ from neuca_tools.model.printable import markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.picture import heat_map, legend
-from neuca_tools.selftest.mesh.report import MeshResult, line
+from neuca_tools.selftest.mesh.report import MeshResult, disturbance, line
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES
 from neuca_tools.selftest.report.style import STYLE
@@ -57,6 +57,9 @@ def _body(result: MeshResult) -> Iterator[str]:
     if verdict.silent:
         names = markup(", ".join(verdict.silent))
         yield f'<section class="finding limit"><h2>Silent</h2><p>{names}</p></section>'
+    if verdict.is_disturbed:
+        words = markup(disturbance(verdict))
+        yield f'<section class="finding limit"><h2>Disturbed</h2><p>{words}</p></section>'
     yield "</div><section><figure><figcaption>Rates: rows send, columns receive</figcaption>"
     yield legend()
     yield heat_map(result)

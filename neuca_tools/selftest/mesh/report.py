@@ -28,7 +28,7 @@ METRICS = {
     "last_run_timestamp_seconds": "When the last mesh began, in seconds since 1970.",
     "verdict": "The exit code of the mesh: 0 is a pass.",
     "hosts": "The hosts that are good, named in a confirmed finding, or silent.",
-    "tests": "The tests with a result, and those that were planned.",
+    "tests": "The tests that were reported and planned, failed, or ran on busy hosts.",
     "host_rate_ratio": "The median rate of a host's tests, as a share of the reference.",
     "group_rate_ratio": "The same for what crosses the border of a group.",
     "finding_score": "The log-likelihood ratio of a finding.",
@@ -121,6 +121,8 @@ def line(result: MeshResult) -> str:
         words.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
         words.append(f"{len(verdict.silent)} hosts silent")
+    if verdict.is_disturbed:
+        words.append("disturbed by other load")
     return plain(f"MESH {', '.join(words)}")
 
 
@@ -141,6 +143,8 @@ def listing(result: MeshResult) -> str:
         found.append(f"             {', '.join(one.tests[-4:])}")
     if result.verdict.silent:
         found.append(f"{'SILENT':<13}{_some(result.verdict.silent)}")
+    if result.verdict.is_disturbed:
+        found.append(f"{'DISTURBED':<13}{disturbance(result.verdict)}")
     if result.reference:
         found.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
     return printable.lines([*found, line(result)])
@@ -149,6 +153,14 @@ def listing(result: MeshResult) -> str:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return ", ".join(names[:20]) + more
+
+
+def disturbance(verdict: Verdict) -> str:
+    """What makes a run a disturbed one, in a sentence."""
+    return (
+        f"in {verdict.disturbed} of {verdict.tested} tests, other load kept processors of the hosts"
+        f" busy; {verdict.unexplained} are bad or failed without another reason"
+    )
 
 
 def nagios(result: MeshResult) -> str:
@@ -183,6 +195,9 @@ def record(result: MeshResult) -> dict[str, object]:
         "reference": result.reference,
         "tested": verdict.tested,
         "planned": verdict.planned,
+        "failed": verdict.failed,
+        "disturbed": verdict.disturbed,
+        "unexplained": verdict.unexplained,
         "silent": list(verdict.silent),
         "findings": encode(verdict.findings),
         "hosts": encode(rates_of_hosts(result)),
@@ -222,6 +237,8 @@ def _samples(result: MeshResult) -> Iterator[Sample]:
         yield "hosts", {"state": state}, float(count)
     yield "tests", {"state": "done"}, float(verdict.tested)
     yield "tests", {"state": "planned"}, float(verdict.planned)
+    yield "tests", {"state": "failed"}, float(verdict.failed)
+    yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
     rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
     for kind, rows in rates.items():
         for one in rows:

@@ -15,6 +15,7 @@ from neuca_tools.selftest.mesh.localise import (
     ELSEWHERE,
     IDENTITY,
     MTU,
+    NEITHER,
     REACH,
     Suspect,
     localise,
@@ -33,6 +34,8 @@ SURE = 2.0
 MOST_TESTS = 20
 # The share of the tests of a plan without which nothing can be said of the mesh.
 ENOUGH = 0.5
+# The share of bad tests that nothing explains with which a run on busy hosts says nothing.
+UNSTEADY = 0.1
 
 SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC = "slow-egress", "slow-ingress", "wrong-nic"
 GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymmetric-route"
@@ -108,19 +111,36 @@ class MeshFinding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The findings, the surest first. `tested` of `planned` tests have a result.
+    """The findings, the surest first. `tested` of `planned` tests were reported.
 
-    `silent` are the hosts that reported nothing and took part in no test.
+    Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
+    bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
+    part in no test.
     """
 
     findings: tuple[MeshFinding, ...]
     tested: int
     planned: int
     silent: tuple[str, ...] = ()
+    failed: int = 0
+    disturbed: int = 0
+    unexplained: int = 0
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
         return tuple(one for one in self.findings if one.state == CONFIRMED)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether most tests ran on busy hosts, and too many of them are bad for no other reason."""
+        is_busy = self.disturbed > ENOUGH * (self.tested - self.failed)
+        return is_busy and self.unexplained > UNSTEADY * self.tested
+
+    @property
+    def has_results(self) -> bool:
+        """Whether enough tests say something of their paths."""
+        known = self.tested - self.failed
+        return known > 0 and known >= ENOUGH * self.planned
 
     @property
     def exit_code(self) -> ExitCode:
@@ -129,7 +149,7 @@ class Verdict:
             known = {WRONG_NIC: ExitCode.NOT_AS_PLANNED, UNREACHABLE: ExitCode.UNREACHABLE}
             return known.get(self.confirmed[0].kind, ExitCode.BELOW)
         doubtful = any(one.state == SUSPECTED for one in self.findings)
-        if doubtful or self.silent or self.tested < ENOUGH * self.planned or not self.tested:
+        if doubtful or self.silent or self.is_disturbed or not self.has_results:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
 
@@ -145,7 +165,18 @@ def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
     # An address that two hosts have explains why one of them gets no connection.
     findings.sort(key=lambda one: (order.index(one.state), one.kind != DUPLICATE, -one.score))
-    return Verdict(tuple(findings), len(rows), sum(map(len, plan.slots)), _silent_hosts(plan, rows))
+    explained = {test for one in found.suspects for test in one.tests}
+    failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
+    bad = {one.test for of_it in seen.values() for one in of_it if one.bad}
+    return Verdict(
+        tuple(findings),
+        len(rows),
+        sum(map(len, plan.slots)),
+        _silent_hosts(plan, rows),
+        failed=len(failed),
+        disturbed=sum(row.disturbed is True for row in rows),
+        unexplained=len((bad | failed) - explained),
+    )
 
 
 def _silent_hosts(plan: MeshPlan, rows: Sequence[Row]) -> tuple[str, ...]:

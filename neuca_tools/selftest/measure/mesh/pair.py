@@ -15,6 +15,7 @@ from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.diagnosis.diagnose import phase_results
 from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.greeting import ImpostorError
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper, connect
@@ -116,21 +117,32 @@ def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt or 0.0)
     row = replace(row, rtt=rtt, mtu_out=mtu.forward, mtu_back=mtu.backward)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
-    out, text = _rate(test, helper)
-    row = replace(row, rate_out=out)
-    if text is None:
-        back, text = _rate(test._replace(direction="reverse"), helper)
-        row = replace(row, rate_back=back)
-    if text is not None:
-        return replace(row, error="failed", text=text[:MOST_TEXT])
+    out = _transfer(test, helper)
+    row = replace(row, rate_out=out.rate, disturbed=out.disturbed)
+    if out.error is not None:
+        return replace(row, error="failed", text=out.error[:MOST_TEXT])
+    back = _transfer(test._replace(direction="reverse"), helper)
+    row = replace(row, rate_back=back.rate, disturbed=out.disturbed or back.disturbed)
+    if back.error is not None:
+        return replace(row, error="failed", text=back.error[:MOST_TEXT])
     return row
 
 
-def _rate(test: Test, helper: Helper) -> tuple[Optional[float], Optional[str]]:
-    """The rate of one transfer in bit/s, and why there is none."""
-    phases = conduct("tcp", test, helper)
-    (result,) = phase_results(replace(Evidence(), phases=tuple(phases)))
-    return result.steady or result.rate, result.error
+class _Transfer(NamedTuple):
+    """The rate of one transfer in bit/s, or why there is none, and whether a host was busy."""
+
+    rate: Optional[float]
+    error: Optional[str]
+    disturbed: bool
+
+
+def _transfer(test: Test, helper: Helper) -> _Transfer:
+    (phase,) = conduct("tcp", test, helper)
+    evidence = replace(Evidence(), phases=(phase,))
+    (result,) = phase_results(evidence)
+    return _Transfer(
+        result.steady or result.rate, result.error, look(evidence, phase).is_disturbed
+    )
 
 
 def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
