@@ -47,7 +47,7 @@ from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.hosts import read_hosts
-from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_record
+from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import PER_HYPERVISOR, PER_UPLINK, Wanted, budget, make_plan
 from neuca_tools.selftest.mesh.verdict import judge
@@ -262,8 +262,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UsageError(f'continue "{arguments.output}": it is the output of another plan')
         _log(budget_line(given))
         plan, rows, stopped = _coordinated(arguments, recorded, output)
-    found = report.MeshResult(plan, rows, judge(plan, rows), recorded.began)
-    code = _show(arguments, found)
+    code = _show(arguments, _result(plan, rows, recorded.began))
     if stopped:
         _log(f"stopped; the same command continues it: {arguments.output}")
         return ExitCode.INCONCLUSIVE
@@ -346,10 +345,11 @@ def _tell(line: str) -> None:
 
 def _report(arguments: argparse.Namespace) -> int:
     recorded = results.read(arguments.files)
-    verdict = judge(recorded.plan, recorded.rows)
-    return _show(
-        arguments, report.MeshResult(recorded.plan, recorded.rows, verdict, recorded.began)
-    )
+    return _show(arguments, _result(*recorded))
+
+
+def _result(plan: MeshPlan, rows: Sequence[Row], began: Optional[float]) -> report.MeshResult:
+    return report.MeshResult(plan, tests_of(plan, rows), judge(plan, rows), began)
 
 
 def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:

@@ -45,7 +45,7 @@ def kinds(report):
 
 
 def test_eight_hosts_of_which_one_sends_slowly(made):
-    """Then a plan that is complete has nothing left to do: no test runs again."""
+    """Then a plan that is complete has nothing left to do: no test runs again. What is confirmed gets a full diagnosis."""
     lab = made(8)
     lab.shape("dp1", lab.hosts["n5"], rate="2mbit")
     plan = lab.plan("--rounds", "3", rate="20M")
@@ -53,6 +53,9 @@ def test_eight_hosts_of_which_one_sends_slowly(made):
     assert validated(report, MESH_PATH)["silent"] == [], err
     assert kinds(report)[0] == ("slow-egress", "n5", "out"), (report, err)
     assert report["findings"][0]["state"] == "confirmed", (report, err)
+    assert report["findings"][0]["path"][0] == "n5"
+    assert report["findings"][0]["diagnosis"] != [], (report, err)
+    assert "neuca-selftest: a full diagnosis of each confirmed fault\n" in err
     assert (code, lab.listening()) == (4, [])
     before = lab.results.read_bytes()
     again, same, _ = lab.go(plan)

@@ -16,6 +16,7 @@ import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true
 
 from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
 from neuca_tools.selftest.mesh.localise import localise, references
 from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
@@ -235,6 +236,25 @@ def again(plan, rows):
     ]
 
 
+def test_what_is_confirmed_gets_a_full_diagnosis_and_nothing_else_does():
+    """The sender of its latest bad test is the client, and what it says belongs to the finding."""
+    plan = mesh_of(16)
+    rows = rows_of(plan, slow("n4"))
+    assert with_diagnoses(plan, rows).tests == plan.slots == with_diagnoses(plan, rows).slots
+    later = with_retests(plan, rows, localise(plan, rows))
+    rows += rows_of(later, slow("n4"), len(plan.slots))
+    (found,) = judge(later, rows).findings
+    asked = with_diagnoses(later, rows)
+    (((client, server),),) = asked.slots[len(asked.tests) :]
+    assert (asked.hosts[client].name, asked.hosts[server].name) == found.path
+    assert (found.path[0], found.diagnosis, asked.tests) == ("n4", (), later.slots)
+    told = Row(len(asked.tests), *found.path, diagnosis=("CPU-bound sender: a CPU is full",))
+    assert read_row(json.loads(json.dumps(row_record(told))), asked) == told
+    verdict = judge(asked, [*rows, told])
+    assert verdict.findings == (replace(found, diagnosis=told.diagnosis),)
+    assert (verdict.tested, verdict.planned) == (len(rows), sum(map(len, later.slots)))
+
+
 def test_two_bad_pairs_of_one_host_are_both_retested_in_each_round():
     plan = mesh_of(60)
     first, second = {"n3", "n8"}, {"n3", "n9"}
@@ -400,6 +420,10 @@ def test_a_result_survives_its_json():
         {"client": ["n0"]},
         {"disturbed": "yes"},
         {"disturbed": 1},
+        {"diagnosis": "text"},
+        {"diagnosis": [1]},
+        {"diagnosis": ["x" * 201]},
+        {"diagnosis": ["x"] * 4},
         {"client": {}},
         {"rate_out": -1.0},
         {"rate_out": 1e30},

@@ -18,6 +18,7 @@ from selftest_schema import MESH_PATH, mesh_schema, published, validated
 from test_mesh_localise import mesh_of, rows_of, slow
 
 from neuca_tools.commands.neuca import main
+from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
 from neuca_tools.selftest.mesh.page import page
@@ -73,6 +74,17 @@ def test_a_fault_in_one_line_and_in_a_list(faulty):
         head == "CONFIRMED    slow-egress n3 (out): what it sends is slow, what it receives is not"
     )
     assert tests == "             11 bad, 0 good tests of rate, score 31.7"
+
+
+def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
+    path = faulty.verdict.findings[0].path
+    plan = with_diagnoses(faulty.plan, faulty.rows)
+    row = Row(len(plan.tests), *path, diagnosis=("CPU-bound sender: a <CPU> is full",))
+    result = MeshResult(plan, faulty.rows, judge(plan, [*faulty.rows, row]))
+    said = f"             {' > '.join(path)}: CPU-bound sender: a <CPU> is full"
+    assert said in listing(result).splitlines()
+    assert "<ul><li>CPU-bound sender: a &lt;CPU&gt; is full</li></ul>" in page(result)
+    assert line(result) == line(faulty)
 
 
 def test_a_disturbed_run_says_so():

@@ -21,11 +21,15 @@ MOST_HOSTS, MOST_LABELS, MOST_SLOTS = 4096, 8, 20_000
 # Seconds that a slot adds to its two guard intervals and its two transfers: iperf3 starts on a busy
 # host, and lost probes of the path MTU time out (path_mtu.PATIENCE).
 SETTLE = 15.0
+# Seconds that a full diagnosis takes in addition, on a busy host.
+DIAGNOSIS = 60.0
 # A name goes into command lines and file names of other programs.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 # What a host may say of itself: MACs of one address, characters of a text.
 MOST_MACS, MOST_TEXT = 4, 200
+# Texts of the diagnosis of a path; a line of a host has 4096 bytes (coordinate.LINE).
+MOST_DIAGNOSIS = 3
 # Rates in bit/s, sizes in bytes, times in seconds that a host may report.
 BOUNDS = {
     "rate_out": 1e13,
@@ -67,7 +71,8 @@ class MeshPlan:
     `rate` limits each transfer, in bit/s; `seconds` are those of a transfer, `guard` those by which
     clocks may differ. `expect` is the rate that every path should carry. `group` is the label that
     tells groups apart, the next two are the most tests at a time of one uplink and one hypervisor.
-    `retests` is the first slot of the retests, None without any.
+    `retests` is the first slot of the retests, None without any; from `diagnoses` on, paths get a
+    full diagnosis.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -83,12 +88,18 @@ class MeshPlan:
     per_uplink: int = 4
     per_hypervisor: int = 1
     retests: Optional[int] = None
+    diagnoses: Optional[int] = None
     version: int = VERSION
 
     @property
     def slot_seconds(self) -> float:
-        """The longest time that a slot takes."""
+        """The longest time that a slot of tests takes."""
         return 2 * self.guard + 2 * self.seconds + SETTLE
+
+    @property
+    def tests(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The slots without those of full diagnoses."""
+        return self.slots[: self.diagnoses]
 
     def group_of(self, host: int) -> str:
         """The group of a host; empty if it has none."""
@@ -101,7 +112,7 @@ class Row:
 
     Rates in bit/s, MTUs in bytes, `rtt` in seconds. `macs` are those that answer for the server's
     address. `disturbed`: other programs or guests kept a processor of either host busy. `error` is
-    one of ERRORS. A value that is not known is None.
+    one of ERRORS. A value that is not known is None. A full diagnosis has texts, and nothing else.
     """
 
     slot: int
@@ -116,6 +127,12 @@ class Row:
     disturbed: Optional[bool] = None
     error: Optional[str] = None
     text: Optional[str] = None
+    diagnosis: tuple[str, ...] = ()
+
+
+def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:
+    """The rows that are no full diagnoses."""
+    return [row for row in rows if row.slot < len(plan.tests)]
 
 
 def plan_record(plan: MeshPlan) -> dict[str, object]:
@@ -246,6 +263,7 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
         disturbed=data.get("disturbed"),
         error=data.get("error"),
         text=text,
+        diagnosis=tuple(data.get("diagnosis") or ()),
     )
 
 
@@ -268,7 +286,10 @@ def _are_words_valid(data: Mapping[str, object]) -> bool:
         return False
     if not isinstance(data.get("disturbed"), (bool, type(None))):
         return False
-    if text is not None and (not isinstance(text, str) or len(text) > MOST_TEXT):
+    diagnosis = data.get("diagnosis") or []
+    if not isinstance(diagnosis, list) or len(diagnosis) > MOST_DIAGNOSIS:
+        return False
+    if not all(isinstance(one, str) and len(one) <= MOST_TEXT for one in (text or "", *diagnosis)):
         return False
     return error is None or error in ERRORS
 

@@ -77,4 +77,8 @@ def _finding(one: MeshFinding) -> Iterator[str]:
     yield f"<p class=quiet>{markup(tests)}</p>"
     if one.equivalent:
         yield f"<p>The same tests are evidence of: {markup(', '.join(one.equivalent))}.</p>"
-    yield f"<p><code>{markup(', '.join(one.tests))}</code></p></section>"
+    yield f"<p><code>{markup(', '.join(one.tests))}</code></p>"
+    if one.diagnosis:
+        texts = "".join(f"<li>{markup(text)}</li>" for text in one.diagnosis)
+        yield f"<p>Full diagnosis of {markup(' > '.join(one.path))}:</p><ul>{texts}</ul>"
+    yield "</section>"

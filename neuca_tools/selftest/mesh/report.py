@@ -141,6 +141,7 @@ def listing(result: MeshResult) -> str:
         if one.equivalent:
             found.append(f"             or: {', '.join(one.equivalent)}")
         found.append(f"             {', '.join(one.tests[-4:])}")
+        found += [f"             {' > '.join(one.path)}: {text}" for text in one.diagnosis]
     if result.verdict.silent:
         found.append(f"{'SILENT':<13}{_some(result.verdict.silent)}")
     if result.verdict.is_disturbed:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.codes import ExitCode
@@ -22,7 +22,7 @@ from neuca_tools.selftest.mesh.localise import (
     observations,
     ratio,
 )
-from neuca_tools.selftest.mesh.model import MeshPlan, Row
+from neuca_tools.selftest.mesh.model import MeshPlan, Row, tests_of
 from neuca_tools.selftest.mesh.retest import is_retest
 from neuca_tools.selftest.mesh.tally import Observation
 
@@ -91,7 +91,8 @@ class MeshFinding:
     """What is at fault. `score` is a log-likelihood ratio, after the penalty for many entities.
 
     `bad` and `good` count tests in one direction; those of hosts and groups count a pair that was
-    tested several times once. `tests` are the bad ones, as "sender > receiver".
+    tested several times once. `tests` are the bad ones, as "sender > receiver". `path` is the
+    sender and the receiver of the last one, of which a confirmed finding has the full diagnosis.
     `equivalent`: what the same tests are evidence of.
     """
 
@@ -107,6 +108,8 @@ class MeshFinding:
     names: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     equivalent: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    diagnosis: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Verdict:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether most tests ran on busy hosts, and too many of them are bad for no other reason."""
+        """Whether most tests ran on busy hosts, and too many are bad for no other reason."""
         is_busy = self.disturbed > ENOUGH * (self.tested - self.failed)
         return is_busy and self.unexplained > UNSTEADY * self.tested
 
@@ -156,12 +159,14 @@ class Verdict:
 
 def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
     """The findings of a mesh."""
+    every, rows = rows, tests_of(plan, rows)
     found, seen = localise(plan, rows), observations(plan, rows)
     again = {
         symptom: [one for one in of_it if is_retest(plan, rows[one.test])]
         for symptom, of_it in seen.items()
     }
-    findings = [_finding(rows, one, again[one.symptom]) for one in found.suspects]
+    diagnoses = {(row.client, row.server): row.diagnosis for row in every if row.diagnosis}
+    findings = [_finding(rows, one, again[one.symptom], diagnoses) for one in found.suspects]
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
     # An address that two hosts have explains why one of them gets no connection.
     findings.sort(key=lambda one: (order.index(one.state), one.kind != DUPLICATE, -one.score))
@@ -171,7 +176,7 @@ def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
     return Verdict(
         tuple(findings),
         len(rows),
-        sum(map(len, plan.slots)),
+        sum(map(len, plan.tests)),
         _silent_hosts(plan, rows),
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
@@ -187,7 +192,12 @@ def _silent_hosts(plan: MeshPlan, rows: Sequence[Row]) -> tuple[str, ...]:
     return tuple(sorted(planned - heard))
 
 
-def _finding(rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]) -> MeshFinding:
+def _finding(
+    rows: Sequence[Row],
+    suspect: Suspect,
+    again: Sequence[Observation],
+    diagnoses: Mapping[tuple[str, str], tuple[str, ...]],
+) -> MeshFinding:
     entity = suspect.entity
     kind = _kind(suspect, [rows[one] for one in suspect.tests])
     subject, direction = _SUBJECTS[entity.kind]
@@ -205,6 +215,8 @@ def _finding(rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
         names=entity.names,
         tests=tuple(tests[-MOST_TESTS:]),
         equivalent=tuple(_words(one) for one in suspect.equivalent),
+        path=suspect.ways[-1],
+        diagnosis=diagnoses.get(suspect.ways[-1], ()),
     )
 
 

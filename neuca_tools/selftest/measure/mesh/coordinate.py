@@ -23,8 +23,16 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
-from neuca_tools.selftest.mesh.model import VERSION, MeshPlan, Row, plan_record, read_row
+from neuca_tools.selftest.mesh.model import (
+    DIAGNOSIS,
+    VERSION,
+    MeshPlan,
+    Row,
+    plan_record,
+    read_row,
+)
 from neuca_tools.selftest.mesh.retest import with_retests
 
 # Seconds for all hosts to start, and for them to end.
@@ -126,7 +134,10 @@ class _Hosts:
 
 
 class Coordinator:
-    """Runs what is left of a plan, then the retests. `tell` is called with lines for a person."""
+    """Runs what is left of a plan, then the retests and the diagnoses of what they confirm.
+
+    `tell` is called with lines for a person.
+    """
 
     def __init__(
         self, plan: MeshPlan, rows: Sequence[Row], engine: Engine, results: Results, tell: Tell
@@ -145,8 +156,18 @@ class Coordinator:
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._gather(patience)
         self._slots()
-        if self.plan.retests is None:
+        if self.plan.retests is None and self.plan.diagnoses is None:
             self._retest()
+        if self.plan.diagnoses is None:
+            self._diagnose()
+
+    def _diagnose(self) -> None:
+        self.plan = with_diagnoses(self.plan, self.rows)
+        # Also without any: it says that this run is complete.
+        self._results.plan(self.plan)
+        if self.plan.tests != self.plan.slots:
+            self._tell("a full diagnosis of each confirmed fault")
+            self._slots()
 
     def _retest(self) -> None:
         plan = with_retests(self.plan, self.rows, localise(self.plan, self.rows))
@@ -196,13 +217,19 @@ class Coordinator:
     def _slots(self) -> None:
         """Run the slots that are left. A slot ends when all of its clients have reported."""
         left = self._left()
+        tests = [one for one in left if one[0] < len(self.plan.tests)]
+        self._run(tests, 0.0)
+        self._run(left[len(tests) :], DIAGNOSIS)
+
+    def _run(self, left: Sequence[tuple[int, list[tuple[int, ...]]]], more: float) -> None:
+        """Run slots that take so many seconds more than tests do."""
         if left:
-            self._engine.send({"slots": left})
+            self._engine.send({"slots": left, "diagnoses": more > 0})
         for place, (number, pairs) in enumerate(left):
             now = time.time()
             self._engine.send({"next": place, "start": now + self.plan.guard, "clock": now})
             clients = {self.plan.hosts[pair[0]].name for pair in pairs}
-            deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds
+            deadline = time.monotonic() + self.plan.guard + self.plan.slot_seconds + more
             self._await(number, clients, deadline)
             self._tell(f"slot {place + 1} of {len(left)}: {self._summary(number, clients)}")
 

@@ -18,11 +18,13 @@ from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
+from neuca_tools.selftest.measure.mesh.diagnosing import diagnosed
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.measure.mesh.pair import measure, mine
 from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
 from neuca_tools.selftest.measure.wait import readable
 from neuca_tools.selftest.mesh.model import (
+    DIAGNOSIS,
     MOST_SLOTS,
     VERSION,
     MeshPlan,
@@ -51,11 +53,15 @@ class _Child(NamedTuple):
 
 @dataclass
 class _Schedule:
-    """The slots, which of them is next, and when it begins, in seconds since 1970."""
+    """The slots, which of them is next, and when it begins, in seconds since 1970.
+
+    `diagnoses`: whether paths get a full diagnosis in these slots.
+    """
 
     slots: Sequence[Slot] = ()
     place: int = 0
     start: Optional[float] = None
+    diagnoses: bool = False
 
     @property
     def next(self) -> Optional[Slot]:
@@ -148,7 +154,8 @@ class Member:
     def _obey(self, message: dict[str, object]) -> bool:
         """Do what a message says; False if this host cannot take part."""
         if "slots" in message:
-            self._schedule = _Schedule(read_slots(message["slots"], len(self._plan.hosts)))
+            slots = read_slots(message["slots"], len(self._plan.hosts))
+            self._schedule = _Schedule(slots, diagnoses=message.get("diagnoses") is True)
         if "next" in message:
             place, start, clock = (message.get(one) for one in ("next", "start", "clock"))
             if not all(isinstance(one, (int, float)) for one in (place, start, clock)):
@@ -178,13 +185,14 @@ class Member:
             return
         self._end_slot()
         self._schedule.place += 1
-        self._schedule.start = start + self._plan.slot_seconds
+        longest = self._plan.slot_seconds + (DIAGNOSIS if self._schedule.diagnoses else 0.0)
+        self._schedule.start = start + longest
         number, pairs = slot
         names = mine(self._plan, pairs, self._name)
         if names is None:
             return
         # Later slots keep to the clock, whenever this one began.
-        left = self._plan.slot_seconds - (time.time() - start) - self._plan.guard / 2
+        left = longest - (time.time() - start) - self._plan.guard / 2
         self._end = time.monotonic() + max(1.0, left)
         row = Row(number, *names) if names[0] == self._name else None
         self._output = b""
@@ -218,8 +226,9 @@ class Member:
             )
             server.run(seconds)
             return
+        work = diagnosed if self._schedule.diagnoses else measure
         try:
-            row = measure(self._plan, row, self._agent, self._secret)
+            row = work(self._plan, row, self._agent, self._secret)
         except Exception as error:  # noqa: BLE001 - one test that fails is not the end of a mesh
             row = replace(row, error="local", text=repr(error)[:200])
         os.write(writing, json.dumps(row_record(row), separators=(",", ":")).encode())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Optional
 
@@ -70,6 +71,16 @@ def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
         return _failed(row, "failed", error)
     finally:
         helper.close()
+
+
+def await_server(peer: Address, plan: MeshPlan, agent: AgentPlan, secret: bytes) -> None:
+    """Return when the server of this slot listens, or can be expected to.
+
+    Raises UsageError, SelftestError, OSError, and ChannelError.
+    """
+    route = _route(peer, agent)
+    with suppress(AbsentError):
+        _connected(route, plan, secret).close()
 
 
 def _answering(route: Route) -> tuple[str, ...]:
@@ -140,9 +151,7 @@ def _transfer(test: Test, helper: Helper) -> _Transfer:
     (phase,) = conduct("tcp", test, helper)
     evidence = replace(Evidence(), phases=(phase,))
     (result,) = phase_results(evidence)
-    return _Transfer(
-        result.steady or result.rate, result.error, look(evidence, phase).is_disturbed
-    )
+    return _Transfer(result.steady or result.rate, result.error, look(evidence, phase).is_disturbed)
 
 
 def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:

@@ -45,9 +45,9 @@ class Recorded(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to test: retests are planned when the rounds are over."""
+        """Whether nothing is left to do: diagnoses are planned when the retests are over."""
         planned = sum(map(len, self.plan.slots))
-        return len(self.rows) == planned and self.plan.retests is not None
+        return len(self.rows) == planned and self.plan.diagnoses is not None
 
 
 class Results:
