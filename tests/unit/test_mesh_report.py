@@ -22,7 +22,7 @@ from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row, plan_record, row_record
 from neuca_tools.selftest.mesh.page import page
-from neuca_tools.selftest.mesh.picture import cells, heat_map, ordered
+from neuca_tools.selftest.mesh.picture import cells, group_map, heat_map, ordered
 from neuca_tools.selftest.mesh.report import (
     MeshResult,
     document,
@@ -205,7 +205,33 @@ def test_the_bitmap_of_a_thousand_hosts_is_small_and_has_a_pixel_for_each_direct
     tested = 1000 * 1001 - pixels.count(0) - 1000
     assert tested == 2 * len(large.rows)
     # The blocks of groups, and two strips for each host.
-    assert text.count("<title>") == 25 * 25 + 2 * 1000 + 1
+    assert text.count("<title>") == 25 * 25 + 2 * 1000 + titles(group_map(large)) + 1
+
+
+def titles(picture):
+    return picture.count("<title>")
+
+
+def test_a_map_of_the_groups_shows_what_few_pixels_of_a_bitmap_cannot(large):
+    """The group that is at fault is first: slow to and from all others, and fast within."""
+    ((slow,),) = [one.names for one in large.verdict.findings]
+    assert ordered(large)[0][1] == slow
+    picture = group_map(large)
+    names = re.findall(r'text-anchor="end">(r\d+)<', picture)
+    assert (names[0], names[1:]) == (slow, sorted(set(names[1:])))
+    assert len(names) == 25
+    ways = {
+        way: colour for colour, way in re.findall(r'fill="(#\w+)"><title>(\S+ &gt; \S+):', picture)
+    }
+    assert {ways[f"{slow} &gt; {one}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
+    assert {ways[f"{one} &gt; {slow}"] for one in names[1:]} <= {"#e58a2e", "#efc04a"}
+    assert ways[f"{slow} &gt; {slow}"] not in {"#e58a2e", "#efc04a"}
+
+
+def test_the_groups_need_no_map_where_hosts_have_cells_or_there_is_one_group(faulty):
+    assert group_map(faulty) == ""
+    plan = mesh_of(64, rounds=1)
+    assert group_map(result_of(plan, rows_of(plan))) == ""
 
 
 def test_the_bitmap_begins_with_64_hosts():

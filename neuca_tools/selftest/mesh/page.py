@@ -10,7 +10,7 @@ from neuca_tools import __version__
 from neuca_tools.model.printable import markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.picture import heat_map, legend
+from neuca_tools.selftest.mesh.picture import group_map, heat_map, legend
 from neuca_tools.selftest.mesh.report import MeshResult, disturbance, line
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES
@@ -60,19 +60,26 @@ def _body(result: MeshResult) -> Iterator[str]:
     if verdict.is_disturbed:
         words = markup(disturbance(verdict))
         yield f'<section class="finding limit"><h2>Disturbed</h2><p>{words}</p></section>'
-    yield "</div><section><figure><figcaption>Rates: rows send, columns receive</figcaption>"
-    yield legend()
-    yield heat_map(result)
-    yield "</figure></section>"
+    yield "</div>"
+    groups = group_map(result)
+    if groups:
+        yield _figure("Medians between groups, and within each: rows send", groups)
+    yield _figure("Rates: rows send, columns receive", heat_map(result))
     yield f"<footer class=quiet>neuca-guest-tools {markup(__version__)}</footer>"
+
+
+def _figure(title: str, picture: str) -> str:
+    caption = f"<figcaption>{title}</figcaption>"
+    return f"<section><figure>{caption}{legend()}{picture}</figure></section>"
 
 
 def _finding(one: MeshFinding) -> Iterator[str]:
     severity = "fault" if one.state == CONFIRMED else "limit"
     tag = f"<span class=tag>{markup(one.state)}</span>"
     way = "" if one.direction == "both" else f" ({one.direction})"
+    text = one.text[:1].upper() + one.text[1:]
     title = f"<h2>{tag} {markup(one.kind)}: {markup(one.subject + way)}</h2>"
-    yield f'<section class="finding {severity}">{title}<p>{markup(one.text)}.</p>'
+    yield f'<section class="finding {severity}">{title}<p>{markup(text)}.</p>'
     tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
     yield f"<p class=quiet>{markup(tests)}</p>"
     if one.equivalent:

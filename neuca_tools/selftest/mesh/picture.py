@@ -1,4 +1,8 @@
-"""The heat map of a mesh: cells with their texts up to 63 hosts, a bitmap (PNG) from 64 on."""
+"""The heat map of a mesh: cells with their texts up to 63 hosts, a bitmap (PNG) from 64 on.
+
+Eight tests of each of 1,000 hosts colour one pixel of the bitmap in 125: there, a map of the groups
+shows what a bitmap cannot.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,10 +40,11 @@ WIDTH = 1000
 
 
 class Cell(NamedTuple):
-    """One direction of a pair: its colour and what its tooltip says."""
+    """One direction of a pair: its colour, what its tooltip says, and the rate in bit/s."""
 
     colour: str
     text: str
+    rate: Optional[float] = None
 
 
 Cells = Mapping[tuple[str, str], Cell]
@@ -58,7 +63,7 @@ def cells(result: MeshResult) -> dict[tuple[str, str], Cell]:
         for sender, receiver, rate, mtu in ways:
             words = ", ".join(_words(row, rate, mtu))
             colour = _colour(row, rate, mtu is not None and mtu < full, result.reference)
-            found[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}")
+            found[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
     return found
 
 
@@ -82,19 +87,45 @@ def _words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Iterator[str]
 
 
 def ordered(result: MeshResult) -> list[tuple[str, str]]:
-    """The hosts with their groups: by group, and in it those first that a finding names."""
+    """The hosts with their groups: by group, and first what a finding names."""
     named = {name for one in result.verdict.findings for name in one.names}
     plan = result.plan
     hosts = [(host.name, plan.group_of(number)) for number, host in enumerate(plan.hosts)]
-    return sorted(hosts, key=lambda one: (one[1], one[0] not in named, one[0]))
+    return sorted(hosts, key=lambda one: (one[1] not in named, one[1], one[0] not in named, one[0]))
 
 
 def heat_map(result: MeshResult) -> str:
     """The picture as SVG: rows send, columns receive."""
     hosts, found = ordered(result), cells(result)
     if len(hosts) < BITMAP_FROM:
-        return _grid(hosts, found)
-    return _bitmap(result, hosts, found)
+        return _grid(hosts, found, "rates between all hosts")
+    return _bitmap(hosts, found)
+
+
+def group_map(result: MeshResult) -> str:
+    """A cell for each pair of groups, if there are several and the hosts are a bitmap."""
+    hosts = ordered(result)
+    groups = [(group, group) for group in dict.fromkeys(group for _, group in hosts)]
+    if len(hosts) < BITMAP_FROM or not 1 < len(groups) < BITMAP_FROM:
+        return ""
+    return _grid(groups, _between_groups(hosts, cells(result)), "rates between groups")
+
+
+def _between_groups(hosts: Sequence[tuple[str, str]], found: Cells) -> Cells:
+    """Every direction between two groups, or within one, that was tested: its median."""
+    group = dict(hosts)
+    between: dict[tuple[str, str], list[Cell]] = {}
+    for (sender, receiver), cell in found.items():
+        between.setdefault((group[sender], group[receiver]), []).append(cell)
+    return {way: _median(way, several) for way, several in between.items()}
+
+
+def _median(way: tuple[str, str], several: Sequence[Cell]) -> Cell:
+    middle = len(several) // 2
+    colour = sorted((one.colour for one in several), key=_ORDER.index)[middle]
+    rate = sorted(one.rate or 0.0 for one in several)[middle]
+    pairs = f"{len(several)} pairs" if len(several) > 1 else "1 pair"
+    return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 
 def legend() -> str:
@@ -111,8 +142,11 @@ def _svg(width: int, height: int, inside: Sequence[str], label: str) -> str:
 # --- Cells -------------------------------------------------------------------------------------
 
 
-def _grid(hosts: Sequence[tuple[str, str]], found: Cells) -> str:
-    """A cell for each pair, split: at the upper left what the row sends, else what it receives."""
+def _grid(hosts: Sequence[tuple[str, str]], found: Cells, about: str) -> str:
+    """A cell for each pair, split: at the upper left what the row sends, else what it receives.
+
+    `hosts` with their groups, or groups, of which the diagonal is what stays inside.
+    """
     left = 7 * max(len(name) for name, _ in hosts) + 8
     inside = []
     for row, (one, _) in enumerate(hosts):
@@ -122,15 +156,16 @@ def _grid(hosts: Sequence[tuple[str, str]], found: Cells) -> str:
         turned = f'transform="rotate(-90 {y + CELL - 3} {left - 4})"'
         inside.append(f'<text x="{y + CELL - 3}" y="{left - 4}" {turned}>{label}</text>')
         for column, (two, _) in enumerate(hosts):
-            if one != two:
+            if one != two or (one, two) in found:
                 x = left + column * CELL
                 inside += _split(x, y, found.get((one, two)), found.get((two, one)))
-    for before, _ in _borders(hosts):
+    borders = _borders(hosts)
+    for before, _ in borders if len(borders) + 1 < len(hosts) else ():
         end = left + len(hosts) * CELL
         at = left + before * CELL
         inside.append(f'<path class=border d="M{at} {left}V{end}M{left} {at}H{end}"/>')
     size = left + len(hosts) * CELL + 2
-    return _svg(size, size, inside, "rates between all hosts")
+    return _svg(size, size, inside, about)
 
 
 def _split(x: int, y: int, sent: Optional[Cell], received: Optional[Cell]) -> Iterator[str]:
@@ -157,35 +192,27 @@ def _borders(hosts: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
 # --- A bitmap ----------------------------------------------------------------------------------
 
 
-def _bitmap(result: MeshResult, hosts: Sequence[tuple[str, str]], found: Cells) -> str:
+def _bitmap(hosts: Sequence[tuple[str, str]], found: Cells) -> str:
     """A pixel for each direction, with tooltips for blocks of groups, and a strip for each host."""
     image = b64encode(png(hosts, found)).decode()
     place = f'x="{STRIP}" y="{STRIP}" width="{WIDTH}" height="{WIDTH}"'
     address = f"data:image/png;base64,{image}"
     inside = [f'<image class=pixels {place} preserveAspectRatio="none" href="{address}"/>']
-    inside += _blocks(result, hosts)
+    inside += _blocks(hosts, _between_groups(hosts, found))
     inside += _strips(hosts, found)
     return _svg(WIDTH + STRIP, WIDTH + STRIP, inside, "rates between all hosts")
 
 
-def _blocks(result: MeshResult, hosts: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _blocks(hosts: Sequence[tuple[str, str]], between: Cells) -> Iterator[str]:
     """A tooltip for each block of two groups."""
     starts = [0, *(at for at, _ in _borders(hosts)), len(hosts)]
-    group = dict(hosts)
-    rates: dict[tuple[str, str], list[float]] = {}
-    for row in result.rows:
-        one, two = group[row.client], group[row.server]
-        for way, rate in (((one, two), row.rate_out), ((two, one), row.rate_back)):
-            rates.setdefault(way, []).append(rate or 0.0)
     scale = WIDTH / len(hosts)
     spans = [(one * scale, two * scale, hosts[one][1]) for one, two in zip(starts, starts[1:])]
     if len(spans) > BITMAP_FROM:
         return
     for top, bottom, one in spans:
         for left, right, two in spans:
-            known = sorted(rates.get((one, two), ()))
-            middle = amounts.rate(known[len(known) // 2]) if known else "not tested"
-            title = f"{one} > {two}: {len(known)} tests, median {middle}"
+            title = between.get((one, two), Cell(UNTESTED, f"{one} > {two}: not tested")).text
             where = f'x="{STRIP + left:.1f}" y="{STRIP + top:.1f}"'
             size = f'width="{right - left:.1f}" height="{bottom - top:.1f}"'
             yield f"<rect class=block {where} {size}><title>{markup(title)}</title></rect>"
