@@ -64,6 +64,8 @@ ALLOWED_SKIPS = (
     r"no mirror has the source of iperf3 [\d.]+$",
     # Ubuntu has it as a snap only, which cannot read a test's files. Debian has a package.
     r"no chromium on this machine$",
+    # A program of 100 MiB, for one test.
+    r"no packer on this machine$",
     # The newest Ansible runs on every distribution's interpreter; the oldest needs Python 3.11 or older.
     r"no Python that can run the Ansible of requirements-oldest\.txt on this machine$",
     # The kernel permits none in a chroot. The tests run outside of one.

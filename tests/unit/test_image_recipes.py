@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -63,9 +64,38 @@ def test_the_server_of_cloud_init_cleans_itself_last_and_only_then_switches_itse
     }
 
 
+PACKER = IMAGES / "packer"
+
+
 def test_packer_cleans_last():
-    inline = re.search(r"inline = \[(.*?)\]", (IMAGES / "neuca.pkr.hcl").read_text(), re.DOTALL)[1]
+    recipe = (PACKER / "neuca.pkr.hcl").read_text()
+    inline = re.search(r"inline = \[(.*?)\]", recipe, re.DOTALL)[1]
     assert re.findall(r'"(.*)"', inline)[-1] == "sudo neuca clean"
+
+
+def test_packer_logs_in_as_its_user_data_says_and_locks_that_at_the_end():
+    recipe = (PACKER / "neuca.pkr.hcl").read_text()
+    files = re.findall(r"\$\{path\.root\}/([\w-]+)", recipe)
+    assert files == ["meta-data", "user-data"]
+    assert all((PACKER / one).is_file() for one in files)
+    user, password = (re.search(rf'{one} += "(.*)"', recipe)[1] for one in ("username", "password"))
+    document = yaml.safe_load((PACKER / "user-data").read_text())
+    assert document["chpasswd"] == {"expire": False, "list": [f"{user}:{password}"]}
+    assert f"sudo passwd --lock {user}" in recipe
+
+
+def test_the_recipe_of_packer_is_valid(tmp_path):
+    """By Debian's packer, which is not installed for the tests; the checksum would be downloaded."""
+    packer = shutil.which("packer")
+    if packer is None:
+        pytest.skip("no packer on this machine")
+    (tmp_path / "agent.deb").touch()
+    given = {"package": tmp_path / "agent.deb", "checksum": "none"}
+    words = [f"-var={name}={value}" for name, value in given.items()]
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CHECKPOINT_DISABLE": "1"}
+    command = [packer, "validate", *words, PACKER / "neuca.pkr.hcl"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_mkosi_installs_what_the_package_depends_on():

@@ -1,14 +1,7 @@
-# Installs the agent in Debian's cloud image: packer build -var package=neuca-guest-tools_2.0.0_all.deb neuca.pkr.hcl
-# For packer 1.7 or later, with its plugin for QEMU.
-packer {
-  required_plugins {
-    qemu = {
-      source  = "github.com/hashicorp/qemu"
-      version = ">= 1.0.0"
-    }
-  }
-}
-
+# Installs the agent in Debian's cloud image. With packer 1.7 or later, in this directory:
+#   packer init . && packer build -var package=neuca-guest-tools_2.0.0_all.deb .
+# Debian's packer 1.6.6 reads this file alone:
+#   packer build -var package=neuca-guest-tools_2.0.0_all.deb neuca.pkr.hcl
 variable "package" {
   type        = string
   description = "The Debian package of neuca-guest-tools."
@@ -24,20 +17,24 @@ variable "checksum" {
   default = "file:https://cloud.debian.org/images/cloud/bookworm/latest/SHA512SUMS"
 }
 
+variable "accelerator" {
+  type        = string
+  default     = "kvm"
+  description = "\"tcg\" on a machine without KVM."
+}
+
 source "qemu" "debian" {
   iso_url          = var.image
   iso_checksum     = var.checksum
   disk_image       = true
   format           = "qcow2"
   headless         = true
+  accelerator      = var.accelerator
   ssh_username     = "debian"
   ssh_password     = "for the time of building"
   shutdown_command = "sudo systemctl poweroff"
   cd_label         = "cidata"
-  cd_content = {
-    "meta-data" = "instance-id: packer\n"
-    "user-data" = "#cloud-config\nssh_pwauth: true\nchpasswd: {expire: false, list: [\"debian:for the time of building\"]}\n"
-  }
+  cd_files         = ["${path.root}/meta-data", "${path.root}/user-data"]
 }
 
 build {
