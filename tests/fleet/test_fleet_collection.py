@@ -108,6 +108,25 @@ def test_a_self_test_that_cannot_start_says_why(config, tmp_path):
     assert said in done.stdout, done.stdout
 
 
+@BOTH
+def test_the_collection_is_installed_from_the_file_that_is_built(ansible, tmp_path):
+    """As its README says, without a network, and into the home of a user."""
+    built = ansible("ansible-galaxy", "collection", "build", "--output-path", tmp_path)
+    assert built.returncode == 0, built.stdout
+    (file,) = tmp_path.glob("neuca-guest-*.tar.gz")
+    place = tmp_path / "home"
+    own = {"ANSIBLE_COLLECTIONS_PATH": str(place)}
+    installed = ansible("ansible-galaxy", "collection", "install", "--offline", file, **own)
+    assert installed.returncode == 0, installed.stdout
+    (found,) = place.glob("ansible_collections/neuca/guest")
+    assert not list(found.glob(".*")), "files of the work tree are no part of the collection"
+    assert (found / "examples" / "three_hosts" / "ssh").stat().st_mode & 0o111
+    listed = ansible("ansible-doc", "--list", "neuca.guest", **own)
+    assert re.findall(r"^neuca\.guest\.(\w+)", listed.stdout, re.MULTILINE) == [
+        *("apply", "config", "plan_info", "selftest", "status_info"),
+    ]
+
+
 @pytest.mark.long
 @LINT
 def test_the_production_profile_of_ansible_lint_is_content(ansible):
