@@ -132,7 +132,8 @@ def test_a_fault_that_is_injected_is_named_first(tmp_path, kind):
         right += is_right
         print(
             f"\nmesh of {HOSTS}, seed {seed}, {injected or 'healthy'}: {'right' if is_right else 'WRONG'}",
-            f"in {time.monotonic() - began:.0f} s, exit {code}, {report['tested']} tests: {named}",
+            f"in {time.monotonic() - began:.0f} s, exit {code}, {report['tested']} tests, {report['disturbed']} disturbed,",
+            f"{report['unexplained']} unexplained, load {os.getloadavg()[0]:.0f}: {named}",
         )
     print(f"{kind}, {HOSTS} hosts: {right} of {MESHES} right")
     assert right >= MESHES - (MESHES // 10 if kind != "none" else 0)
