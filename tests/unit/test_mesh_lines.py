@@ -20,6 +20,7 @@ from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
+from neuca_tools.selftest.mesh.verdict import judge
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_slots_with_a_host_twice_are_an_error():
 
 # --- A coordinator whose hosts are one program ---------------------------------------------------------------------------
 
-# It reports as both hosts of a plan, and first says what its argument says.
+# It reports as all hosts of a plan, of which n7 sends slowly, and first says what its argument says.
 HOSTS = """
 import json, sys, time
 plan = json.loads(sys.stdin.readline())["plan"]
@@ -79,15 +80,20 @@ for line in json.loads(sys.argv[1]):
     print(line, flush=True)
 for name in names:
     say(name, {"mesh": 1, "ready": name, "clock": time.time()})
-slots = []
+def rate(name):
+    return 1e8 if name == "n7" else 1e9
+slots, diagnoses = [], False
 for line in sys.stdin:
     message = json.loads(line)
-    slots = message.get("slots", slots)
+    slots, diagnoses = message.get("slots", slots), message.get("diagnoses", diagnoses)
     if "next" in message:
         number, pairs = slots[message["next"]]
         for client, server in pairs:
-            row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server],
-                   "rate_out": 1e9, "rate_back": 1e9}
+            row = {"mesh": 1, "slot": number, "client": names[client], "server": names[server]}
+            if diagnoses:
+                say(names[client], {**row, "diagnosis": ["why it is slow"]})
+                continue
+            row.update(rate_out=rate(names[client]), rate_back=rate(names[server]))
             say(names[client], row)
             say(names[client], {**row, "rate_out": 1})
 """
@@ -115,6 +121,24 @@ def test_each_test_is_recorded_once_and_what_comes_later_is_ignored(tmp_path):
         *(f"slot {one} of 3: 2 of 2 tests worked" for one in (1, 2, 3)),
     ]
     assert results.read([tmp_path / "run.jsonl"]).rows == run.rows
+
+
+def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
+    run, told = coordinated(tmp_path, mesh_of(12))
+    (found,) = judge(run.plan, run.rows).findings
+    assert (found.kind, found.names, found.state) == ("slow-egress", ("n7",), "confirmed")
+    assert found.diagnosis == ("why it is slow",)
+    assert told[-2:] == [
+        "a full diagnosis of each confirmed fault",
+        "slot 1 of 1: 1 of 1 tests worked",
+    ]
+    recorded = results.read([tmp_path / "run.jsonl"])
+    assert (recorded.plan, recorded.rows, recorded.complete) == (run.plan, run.rows, True)
+
+
+def test_a_healthy_run_is_complete(tmp_path):
+    coordinated(tmp_path, mesh_of(4))
+    assert results.read([tmp_path / "run.jsonl"]).complete
 
 
 def test_only_what_is_left_is_tested(tmp_path):
