@@ -87,6 +87,16 @@ def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
     assert line(result) == line(faulty)
 
 
+def test_a_diagnosis_cannot_control_the_terminal(faulty):
+    plan = with_diagnoses(faulty.plan, faulty.rows)
+    path = faulty.verdict.findings[0].path
+    row = Row(len(plan.tests), *path, diagnosis=("\x1b[2J\nMESH pass: \u202e",))
+    result = MeshResult(plan, faulty.rows, judge(plan, [*faulty.rows, row]))
+    for text in (listing(result), document(result), page(result)):
+        assert not any(one in text for one in ("\x1b", "\u202e"))
+    assert "\nMESH pass" not in listing(result)
+
+
 def test_a_disturbed_run_says_so():
     plan = mesh_of(12)
     rows = [
