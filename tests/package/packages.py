@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[2]
 # The tools of packages are in there, also where an ordinary user's PATH has no sbin.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
 
-# All of the host's files, changes to them in memory, and a network, mounts and processes of its own: what a package's
-# scripts start, stop and delete is never the host's. What an agent or a command has left on the host is hidden: a test
-# finds the same root wherever it runs. `$3`: a directory whose files the host is to have too, or nothing.
+# All of the host's files, with changes to them in memory, and namespaces of its own for the network, mounts, processes and
+# the host name: what a package's scripts start, stop, set and delete is never the host's. What an agent or a command has
+# left on the host is hidden: a test finds the same root wherever it runs. `$3`: a directory whose files the host is to have
+# too, or nothing.
 OWN_ROOT = """set -eu
 mount -t tmpfs none "$1"
 mkdir "$1/upper" "$1/work" "$1/root" "$1/more"
@@ -122,6 +123,7 @@ def in_own_root(directory: Path, script: str, *files: Path, more: Path | None = 
         *users,
         "--mount",
         "--net",
+        "--uts",
         "--pid",
         "--fork",
         "--kill-child",
