@@ -152,7 +152,7 @@ def _incomplete(document: Document, text: str) -> Iterator[Finding]:
         reason = link_kinds.fault(request.key, request.virtual)
         if reason:
             name = str(request.key)
-            said = f"[{name}] {reason}, unless the document of the platform says otherwise"
+            said = f"[{name}]: {reason}, unless the document of the platform says otherwise"
             yield Finding(lines.get(name, 0), "warning", said)
 
 
@@ -195,9 +195,14 @@ def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tupl
     """The path of each key that looks like a known one, and that one."""
     unknown = ((path, key) for path, key in _keys(tree) if key not in known)
     for path, key in islice(unknown, MOST_SPELLINGS):
-        meant = closest(key, known, cutoff)
+        meant = closest(key, known - {_parent(path)}, cutoff)
         if meant:
             yield path, meant
+
+
+def _parent(path: str) -> str:
+    """The key above the last one of a path, which is never what the last one means."""
+    return path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
 
 
 def _keys(tree: Tree) -> Iterator[tuple[str, str]]:

@@ -100,9 +100,9 @@ def test_a_virtual_link_that_lacks_what_it_needs_is_a_warning_on_the_line_of_its
     assert [(one.line, one.severity, one.text) for one in checked.findings] == [
         (line, "warning", f"{said}, unless the document of the platform says otherwise")
         for line, said in (
-            (1, "[vrf red] it needs table"),
-            (3, "[bond b0] it needs mode"),
-            (9, "[ipoib i] it needs parent"),
+            (1, "[vrf red]: it needs table"),
+            (3, "[bond b0]: it needs mode"),
+            (9, "[ipoib i]: it needs parent"),
         )
     ]
 
@@ -122,6 +122,16 @@ def test_network_data_has_lines_too():
         (4, "ethernet_mac_address"),
         (6, "networks"),
     ]
+
+
+def test_swapped_letters_are_an_error_in_the_shortest_key_too():
+    routes = NETPLAN.replace("via: nonsense", "vai: 10.0.0.1").replace("adresses", "addresses")
+    assert errors(routes.replace("dhpc4", "dhcp4")) == [(11, "via")]
+
+
+def test_no_key_is_taken_for_the_one_that_it_is_in():
+    text = "version: 2\nethernets:\n  eth1:\n    match: {mac: '02:00:00:00:00:01'}\n"
+    assert errors(text) == []
 
 
 def test_a_key_that_no_known_one_resembles_is_only_a_warning():
@@ -179,8 +189,8 @@ def test_no_file_makes_the_check_raise(data):
 
 
 def test_spelling_ignores_what_is_far_or_known():
-    assert [closest(word, ("mtu", "state")) for word in ("mut", "mtu", "xyz", "m" * 99)] == [
-        "mtu", "", "", ""]  # fmt: skip
+    words = ("mut", "mtu", "xyz", "tm", "m" * 99)
+    assert [closest(word, ("mtu", "mt", "state")) for word in words] == ["mtu", "", "", "", ""]
 
 
 def run(capsys, *words):
