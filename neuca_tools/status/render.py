@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from neuca_tools.model import LinkKey, Problem
+from neuca_tools.model import OWN, LinkKey, Problem
 from neuca_tools.model.printable import GREEN, RED, painted
 from neuca_tools.plan.operation import Operation
-from neuca_tools.status.audit import effect_text
+from neuca_tools.status.audit import SYSCTL, dotted, effect_text
 from neuca_tools.status.judge import INFORMATION
 
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
@@ -205,12 +205,20 @@ def _branch(head: str, value: object, indent: int) -> str:
 
 def explain(data: Mapping[str, Any]) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
-    rows = [["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE NEUCA"]]
+    rows = [["SETTING", "REQUESTED", "CURRENT", "SOURCE", "OVERRIDES", "ORIGINAL"]]
+    names = [row["found"] or row["asked"] for row in data["settings"] if row["setting"] == "name"]
     for row in data["settings"]:
         values = [row[name] for name in ("asked", "found", "from", "overrode", "original")]
         cells = ["-" if value in (None, "") else str(value) for value in values]
-        rows.append([str(row["setting"]), *cells])
+        rows.append([_setting(row["setting"], next(iter(names), None) or OWN), *cells])
     lines = [f"{data['link']}: {data['role']}, since {data['reason']}", *table(rows)]
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += [_note(note) for note in data["notes"]]
     return "\n".join(lines)
+
+
+def _setting(setting: str, link: str) -> str:
+    """The name of a setting as sysctl(8) has it: `sysctl.net.ipv6.conf.eth1.accept_ra`."""
+    if not setting.startswith(SYSCTL):
+        return setting
+    return SYSCTL + dotted(setting[len(SYSCTL) :].replace(OWN, link))

@@ -261,7 +261,8 @@ def _settings_explained(
             "overrode": origin.overrode,
             "original": original.get(setting),
         }
-        if setting in origins or setting == "name":
+        # The agent itself wants the name, and sysctls such as accept_ra.
+        if setting in origins or setting == "name" or setting.startswith(SYSCTL):
             row["asked"] = wanted.get(setting)
         rows.append(row)
     return rows

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -407,10 +408,22 @@ def test_explain_for_people_is_a_table():
         )
     ).split("\n")
     assert lines[0] == f"{mac(2)}: dataplane, since a document or the configuration names it"
-    assert lines[1].split() == ["SETTING", "ASKED", "FOUND", "FROM", "OVERRODE", "BEFORE", "NEUCA"]
+    assert lines[1].split() == "SETTING REQUESTED CURRENT SOURCE OVERRIDES ORIGINAL".split()
     assert [line.split() for line in lines if line.startswith("mtu")] == [
         ["mtu", "9000", "1500", "line", "2,", "[interface", f"{mac(2)}]", "-", "1400"]
     ]
+
+
+def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_the_link():
+    agent = Agent(machine(nic(2)), f"[interfaces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n")
+    path = "net/ipv6/conf/{interface}/accept_ra"
+    decision = agent.survey()
+    want = decision.resolution.want
+    links = {key(2): replace(want.links[key(2)], name="dp.2", sysctls={path: "0"})}
+    resolution = replace(decision.resolution, want=replace(want, links=links))
+    data = render_json.explanation(key(2), resolution, replace(decision.have, links={}), Record())
+    lines = [line.split() for line in render.explain(data).split("\n")]
+    assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0", "-", "-", "-", "-"] in lines
 
 
 @pytest.mark.parametrize(
