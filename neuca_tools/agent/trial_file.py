@@ -69,12 +69,17 @@ def found(config: Config) -> dict[str, Any]:
     return {}
 
 
+def is_running(trial: Mapping[str, Any]) -> bool:
+    """Whether the process of a trial that was found still exists."""
+    return bool(trial) and Path(f"/proc/{trial.get('pid')}").exists()
+
+
 def note(config: Config) -> Optional[str]:
     """A line for status while a trial runs, or after its process was killed; else None."""
     present = found(config)
     if not present:
         return None
-    if not Path(f"/proc/{present.get('pid')}").exists():
+    if not is_running(present):
         return "a trial was interrupted: the next pass returns to the earlier document"
     source, until = present.get("source"), present.get("until")
     return f"the document of {source} is on trial until {until}: neuca confirm keeps it"

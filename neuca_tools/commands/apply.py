@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Optional
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.first_boot import check
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
@@ -14,6 +15,7 @@ from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.guest import outcome
+from neuca_tools.log import log
 from neuca_tools.status import render
 
 if TYPE_CHECKING:
@@ -24,6 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     require_root("apply")
     to_stderr(log_level(arguments))
+    if not arguments.dry_run and trial_file.is_running(trial_file.found(config)):
+        # No pass is made until it ends, or until command-timeout.
+        log.warning("waiting: %s", trial_file.note(config))
     return _apply(arguments, config)
 
 
