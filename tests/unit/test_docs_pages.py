@@ -89,9 +89,10 @@ def test_every_target_of_make_that_is_named_is_there(page):
 
 def test_every_page_is_in_the_index_of_the_readme_and_on_the_site():
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
+    manuals = {f"{path.name}.md" for path in (ROOT / "docs" / "man").iterdir()}
     indexed = set(re.findall(r"\]\(docs/([\w-]+\.md)\)", PAGES["README.md"]))
-    nav = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert (pages - indexed, pages - nav) == (set(), set())
+    nav = set(re.findall(r": ([\w.-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert (pages - indexed, (pages | manuals) - nav) == (set(), set())
 
 
 def test_output_in_the_pages_is_what_was_captured():
@@ -147,3 +148,16 @@ def test_the_site_builds_without_a_warning(tmp_path):
         if not (site / target).exists() and not target.startswith("js/jquery-")
     }
     assert missing == set()
+    assert broken_anchors(site) == set()
+
+
+def broken_anchors(site):
+    """The links to a part of a page of the site that has no such part."""
+    texts = {html.name: html.read_text() for html in site.glob("*.html")}
+    ids = {name: set(re.findall(r'\bid="([^"]*)"', text)) for name, text in texts.items()}
+    return {
+        f"{name}: {page}#{anchor}"
+        for name, text in texts.items()
+        for page, anchor in re.findall(r'href="([\w.-]*)#([^"]+)"', text)
+        if page in {"", *texts} and anchor not in ids[page or name]
+    }
