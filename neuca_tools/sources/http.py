@@ -10,7 +10,6 @@ import select
 import socket
 import zlib
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPResponse, RemoteDisconnected
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -18,6 +17,13 @@ from neuca_tools import __version__
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
+from neuca_tools.sources.http_answer import (
+    ClosedError,
+    MalformedError,
+    UnusableError,
+    read_body,
+    read_head,
+)
 from neuca_tools.sources.url import Url
 
 if TYPE_CHECKING:
@@ -47,15 +53,11 @@ class Response:
         return self.body if self.status == 200 else None
 
 
-class _UnusableError(Exception):
-    """The answer is unusable; the text is the reason alone."""
-
-
 class _Connection(socket.socket):
     """A socket with an overall deadline that receives at most _WIRE_LIMIT bytes.
 
-    The timeout of a socket restarts with each byte of a slow server, and http.client limits neither
-    the trailers of a chunked body, nor repeated "100 Continue", nor a chunk of negative size.
+    The timeout of a socket restarts with each byte of a slow server, and a server can repeat
+    "100 Continue" or chunks of one byte.
     """
 
     deadline: Deadline
@@ -82,7 +84,7 @@ class _Connection(socket.socket):
         count = super().recv_into(buffer, nbytes, flags)
         self.received += count
         if self.received > _WIRE_LIMIT:
-            raise _UnusableError(f"the answer is larger than {_WIRE_LIMIT} bytes")
+            raise UnusableError(f"the answer is larger than {_WIRE_LIMIT} bytes")
         return count
 
     def _wait(self, event: int) -> None:
@@ -93,7 +95,7 @@ class _Connection(socket.socket):
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise _UnusableError("the answer is no longer needed")
+            raise UnusableError("the answer is no longer needed")
         if not descriptors:
             raise socket.timeout
 
@@ -133,14 +135,13 @@ def _exchange(what: str, peer: Peer, head: bytes, deadline: Deadline) -> Respons
             return _response(connection)
     except socket.timeout:
         raise SourceTimeoutError(f"{what}: {missing} within {deadline.budget:g} s") from None
-    except RemoteDisconnected:
+    except ClosedError:
         raise SourceError(f"{what}: the connection was closed without an answer") from None
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror or error}") from error
-    # http.client raises ValueError for a chunk of negative size.
-    except (HTTPException, ValueError) as error:
+    except MalformedError as error:
         raise SourceError(f"{what}: the answer is incomplete or malformed HTTP") from error
-    except _UnusableError as error:
+    except UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 
 
@@ -175,45 +176,31 @@ def _head(method: str, url: Url, path: str, headers: Mapping[str, str]) -> bytes
 
 
 def _response(connection: _Connection) -> Response:
-    with HTTPResponse(connection) as response:
-        response.begin()
-        if 300 <= response.status < 400:
-            target = response.getheader("Location", "nowhere")[:200]
-            raise _UnusableError(
-                f"HTTP {response.status} leads to {target!r}, and redirects are not followed"
+    with connection.makefile("rb") as stream:
+        status, headers = read_head(stream)
+        if 300 <= status < 400:
+            target = headers.get("location", "nowhere")[:200]
+            raise UnusableError(
+                f"HTTP {status} leads to {target!r}, and redirects are not followed"
             )
-        if response.status != 200:
-            return Response(response.status)
-        encoding = response.getheader("Content-Encoding", "identity")
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Response(200, _decoded(_body(response), encoding), headers)
-
-
-def _body(response: HTTPResponse) -> bytes:
-    announced = response.length
-    length = response.getheader("Content-Length")
-    if announced is None and not response.chunked and length is not None:
-        raise _UnusableError(f"Content-Length is {length[:40]!r}")
-    body = response.read(BODY_LIMIT + 1)
-    if len(body) > BODY_LIMIT:
-        raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
-    if announced is not None and len(body) < announced:
-        raise _UnusableError(f"the body ends after {len(body)} of {announced} bytes")
-    return body
+        if status != 200:
+            return Response(status)
+        encoding = headers.get("content-encoding", "identity")
+        return Response(200, _decoded(read_body(stream, headers), encoding), headers)
 
 
 def _decoded(body: bytes, encoding: str) -> bytes:
     if encoding.lower() == "identity":
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
-        raise _UnusableError(f"Content-Encoding is {encoding[:40]!r}")
+        raise UnusableError(f"Content-Encoding is {encoding[:40]!r}")
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
     except zlib.error as error:
-        raise _UnusableError(f"its gzip is damaged ({error})") from error
+        raise UnusableError(f"its gzip is damaged ({error})") from error
     if len(data) > UNPACKED_LIMIT:
-        raise _UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+        raise UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
     if not unpacker.eof:
-        raise _UnusableError("its gzip is damaged (it stops early)")
+        raise UnusableError("its gzip is damaged (it stops early)")
     return data

@@ -241,6 +241,36 @@ def test_what_is_endless_round_the_body_is_refused(serve, what):
     )
 
 
+def test_headers_are_found_whatever_their_case_and_shape(serve):
+    """Continued as in RFC 7230, repeated, without a colon."""
+    server = serve(
+        lambda _: b"HTTP/1.1 200 OK\r\nX-ONE:  1 \r\n\ttwo\r\nrubbish\r\nx-two:a\nX-Two: b\r\n\r\n"
+    )
+    assert get(server).headers == {"x-one": "1 two", "x-two": "a, b"}
+
+
+def test_interim_answers_are_passed_over(serve):
+    early = b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n"
+    assert get(serve(lambda _: early + early + http(200, b"x"))) == Response(200, b"x")
+
+
+def test_another_transfer_coding_is_refused(serve):
+    server = serve(
+        lambda _: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    )
+    assert reason(server) == "Transfer-Encoding is 'gzip, chunked'"
+
+
+def test_chunks_take_precedence_over_a_length(serve):
+    server = serve(
+        lambda _: (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: Chunked\r\n\r\n"
+            b"3\r\nabc\r\n0\r\nX: y\r\n\r\n"
+        )
+    )
+    assert get(server).body == b"abc"
+
+
 def test_a_body_that_ends_early_is_refused(serve):
     server = serve(lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
     assert reason(server) == "the body ends after 3 of 10 bytes"
@@ -257,13 +287,13 @@ def test_chunks_that_end_early_are_refused(serve):
     )
 
 
-@pytest.mark.parametrize("size", [b"-1", b"-5", b"zz", b""])
+@pytest.mark.parametrize("size", [b"-1", b"-5", b"+5", b"0x5", b"5_0", b"zz", b""])
 def test_a_chunk_of_no_size_is_refused(serve, size):
     server = serve(lambda _: chunked(size + b"\r\n", b"x" * 100))
     assert reason(server) == "the answer is incomplete or malformed HTTP"
 
 
-@pytest.mark.parametrize("length", ["many", "-3"])
+@pytest.mark.parametrize("length", ["many", "-3", "+3", "1_0", "", "3, 3"])
 def test_a_length_that_is_no_number_is_refused(serve, length):
     server = serve(lambda _: f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nabc".encode())
     assert reason(server) == f"Content-Length is '{length}'"
@@ -275,6 +305,9 @@ def test_a_length_that_is_no_number_is_refused(serve, length):
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"\x00\x01\x02",
         b"HTTP/1.1 abc OK\r\n\r\n",
+        b"HTTP/1.1 099 OK\r\n\r\n",
+        b"HTTP/1.1 +20 OK\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
         b"x" * 70_000,
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n",
     ],

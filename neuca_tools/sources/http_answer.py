@@ -1,0 +1,142 @@
+"""Reads the answer to one HTTP request.
+
+`http.client` would do, but it takes three times as long to load as Python takes to start: it loads
+the parsers of mail and, for https, OpenSSL. Every poll would pay for that in a new process.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import BinaryIO, Optional
+
+from neuca_tools.dataclass import NamedTuple
+from neuca_tools.sources.base import BODY_LIMIT
+
+_LONGEST_LINE = 65536  # bytes
+_MOST_FIELDS = 100  # header or trailer lines
+_HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
+
+
+class MalformedError(Exception):
+    """The answer is incomplete or no HTTP."""
+
+
+class ClosedError(MalformedError):
+    """The connection was closed before the first byte."""
+
+
+class UnusableError(Exception):
+    """The answer is unusable; the text is the reason alone."""
+
+
+class Head(NamedTuple):
+    """The status, and the headers by their names in lower case; repeated ones are joined."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+def read_head(stream: BinaryIO) -> Head:
+    """The final status and its headers, without interim ones such as "100 Continue" (RFC 9110,
+    15.2). Raises MalformedError, OSError.
+    """
+    while True:
+        status = _status(_line(stream))
+        headers = _fields(stream)
+        if status == 101 or not 100 <= status < 200:
+            return Head(status, headers)
+
+
+def _line(stream: BinaryIO) -> bytes:
+    line = stream.readline(_LONGEST_LINE + 1)
+    if len(line) > _LONGEST_LINE:
+        raise MalformedError
+    return line
+
+
+def _status(line: bytes) -> int:
+    """The code of a status line (RFC 9112, section 4)."""
+    if not line:
+        raise ClosedError
+    version, code = [*line.split(None, 2), b"", b""][:2]
+    if not version.startswith((b"HTTP/1.", b"HTTP/0.9")):
+        raise MalformedError
+    if len(code) != 3 or not code.isdigit() or code < b"100":
+        raise MalformedError
+    return int(code)
+
+
+def _fields(stream: BinaryIO) -> dict[str, str]:
+    """Header or trailer lines until an empty one or the end of the stream."""
+    found: dict[str, str] = {}
+    last = ""
+    for _ in range(_MOST_FIELDS + 1):
+        line = _line(stream)
+        if line in (b"\r\n", b"\n", b""):
+            return found
+        text = line.decode("iso-8859-1")
+        if text[0] in " \t" and last:  # the former way to continue a line (RFC 9112, 5.2)
+            found[last] += f" {text.strip()}"
+            continue
+        name, colon, value = text.partition(":")
+        if not colon:
+            continue
+        last = name.strip().lower()
+        found[last] = ", ".join(filter(None, (found.get(last, ""), value.strip())))
+    raise MalformedError
+
+
+def read_body(stream: BinaryIO, headers: Mapping[str, str]) -> bytes:
+    """The body of at most BODY_LIMIT bytes (RFC 9112, section 6.3).
+
+    Raises MalformedError, UnusableError, OSError.
+    """
+    coding = headers.get("transfer-encoding", "")
+    if coding.lower() == "chunked":
+        return _chunks(stream)
+    if coding:
+        raise UnusableError(f"Transfer-Encoding is {coding[:40]!r}")
+    length = _length(headers)
+    if length is None:
+        body = stream.read(BODY_LIMIT + 1)
+        _demand_room(len(body))
+        return body
+    _demand_room(length)
+    body = stream.read(length)
+    if len(body) < length:
+        raise UnusableError(f"the body ends after {len(body)} of {length} bytes")
+    return body
+
+
+def _length(headers: Mapping[str, str]) -> Optional[int]:
+    text = headers.get("content-length")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise UnusableError(f"Content-Length is {text[:40]!r}")
+    return int(text[:40])
+
+
+def _demand_room(length: int) -> None:
+    if length > BODY_LIMIT:
+        raise UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
+
+
+def _chunks(stream: BinaryIO) -> bytes:
+    """A body in chunks; their extensions and the trailers are ignored (RFC 9112, section 7.1)."""
+    body = bytearray()
+    while True:
+        size = _line(stream).partition(b";")[0].strip().decode("iso-8859-1")
+        if not size or not set(size) <= _HEXADECIMAL:
+            raise MalformedError
+        count = int(size, 16)
+        if not count:
+            _fields(stream)
+            return bytes(body)
+        _demand_room(len(body) + count)
+        data = stream.read(count + 2)
+        if len(data) != count + 2 or not data.endswith(b"\r\n"):
+            raise MalformedError
+        body += data[:-2]
