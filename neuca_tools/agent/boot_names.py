@@ -90,6 +90,20 @@ def _set_aside(config: Config) -> bool:
         return False
 
 
+def is_quiet(config: Config, present: Iterable[tuple[str, str]]) -> bool:
+    """Whether a boot with these NICs, by name and MAC, would neither rename nor mark one.
+
+    False unless a recorded NIC is among them. Raises RecordError.
+    """
+    (requests, record), nics = _known(config), [*present]
+    document = last_good(config.state).document or Document()
+    return (
+        any(mac in record.nics for _, mac in nics)
+        and in_place(nics, _names(requests), record)
+        and _are_marked(_named(document, config), config, record)
+    )
+
+
 def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:
     """The name that is asked for each NIC, by MAC; None where a request has none."""
     return {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
@@ -134,13 +148,18 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)
     record = load_record(config.state)
-    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
-    if named <= config.ignored_macs | known:
+    if _are_marked(named, config, record):
         return
     if config.managers == "auto" and udev.here(interfaces()):
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.settle(SETTLE)
     _write_marks(config, intake, record, named)
+
+
+def _are_marked(named: Collection[str], config: Config, record: Record) -> bool:
+    """Whether an earlier pass knew all these MACs, and so wrote what managers have to read."""
+    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
+    return {*named} <= config.ignored_macs | known
 
 
 def _named(document: Document, config: Config) -> set[str]:

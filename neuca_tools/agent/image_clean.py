@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Union
 
-from neuca_tools.agent import first_boot, trial
+from neuca_tools.agent import first_boot, names_table, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass
@@ -167,7 +167,8 @@ def _marks(config: Config) -> list[Path]:
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching(state, REPORTS)
-    files += [state / name for name in (*KEPT, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)]
+    names = (*KEPT, names_table.FILE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    files += [state / name for name in names]
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
         files += [place / name for name in names_in(place)]

@@ -32,7 +32,7 @@ OURS = (
     " networkd/04-neuca-dhcp-fe163e006daf.network"
     " networkd/05-neuca-vlans.network sysctl/neuca.conf sysctl/neuca.conf.neuca-new log/neuca-agent.log log/neuca-agent.log.1"
     " log/neuca-agent.log.2.gz log/neucad.out state/record.json state/journal.json state/document.json"
-    " state/document.json.neuca-new state/machine.json state/scripts/first-0 state/scripts/first-0.json"
+    " state/document.json.neuca-new state/machine.json state/names state/scripts/first-0 state/scripts/first-0.json"
     f" state/set-aside/record.json state/set-aside/10-{RULE} log/script-first-0.log state/generated-files"
     " run/document.json run/last-look.json run/last-pass.json run/volumes.json state/guest-users.json run/guest-due run/guest-ran"
     " run/guest-begun run/guest-hostname.json log/neuca-guest.out state/guest-storage.json"
