@@ -984,3 +984,49 @@ def test_whatever_is_repeated_is_read_in_time(part):
 def test_a_number_of_a_thousand_digits_ends_nothing():
     row = b"[  5]   0.00-1.00   sec  1.0 MBytes  1.0 Mbits/sec " + b"9" * 5000
     assert read_all(row)[0].error is None
+
+
+def test_streams_are_counted_by_their_rows_where_no_connection_is_shown():
+    rows = [
+        f"[{at:3}]   0.00-1.00   sec  112 MBytes   940 Mbits/sec    0    320 KBytes"
+        for at in (5, 7)
+    ]
+    rows.append("[SUM]   0.00-1.00   sec  224 MBytes  1.88 Gbits/sec    0")
+    assert read("\n".join(rows).encode()).streams == 2
+    both = [row.replace("]", f"][{role}]", 1) for row, role in zip(rows, ("TX-C", "RX-C"))]
+    assert read("\n".join(both).encode()).streams == 1
+
+
+def test_a_rate_of_fewer_digits_than_the_size_is_that_of_the_bytes():
+    """`-f G` prints 50 Mbit/s as 0.01 GBytes/sec."""
+    row = lines.parse_row("[  5]   0.00-1.00   sec  5.96 MBytes  0.01 GBytes/sec")
+    assert row is not None
+    assert row.rate == pytest.approx(50e6, rel=0.001)
+
+
+def of_server(reverse: int, sent: int, received: int) -> bytes:
+    """What an iperf3 server writes of a UDP test: zeros for what its client counted."""
+    span = {"start": 0, "end": 2, "seconds": 2}
+
+    def counts(size: int) -> dict:
+        count = {"packets": size // 1000, "lost_packets": 0, "lost_percent": 0, "jitter_ms": 0}
+        return {**span, "bytes": size, "bits_per_second": size * 4.0, **count}
+
+    counted = counts(max(sent, received))
+    asked = {"protocol": "UDP", "num_streams": 1, "reverse": reverse, "target_bitrate": 9_000_000}
+    start = {"accepted_connection": {"host": "10.20.0.8", "port": 40000}, "test_start": asked}
+    end = {"sum": counted, "sum_sent": counts(sent), "sum_received": counts(received)}
+    intervals = [{"streams": [counted], "sum": counted}]
+    return json.dumps({"start": start, "intervals": intervals, "end": end}).encode()
+
+
+def test_a_server_does_not_know_what_its_client_sent_or_received():
+    (sending,) = read(of_server(1, sent=2_000_000, received=0)).flows
+    assert (sending.sent.datagrams, sending.received.datagrams, sending.received.lost) == (
+        2000,
+        None,
+        None,
+    )
+    (receiving,) = read(of_server(0, sent=0, received=2_000_000)).flows
+    assert (receiving.sent.rate, receiving.sent.datagrams) == (None, None)
+    assert receiving.received.datagrams == 2000

@@ -87,3 +87,10 @@ def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total
         return replace(received, bytes=None, rate=None)
     share = 1 - lost / datagrams
     return replace(received, bytes=scaled(sent.bytes, share), rate=scaled(sent.rate, share))
+
+
+def counted(total: Total, intervals: Sequence[Interval]) -> Total:
+    """Without the zeros that an end writes for what it did not count, as a server for the client."""
+    if total.bytes or not any(one.bytes for one in intervals):
+        return total
+    return replace(total, bytes=None, rate=None, datagrams=total.datagrams or None)

@@ -64,7 +64,7 @@ def read(document: str) -> Run:
         protocol="udp" if udp else "tcp",
         flows=tuple(_with_trip(flow, _trip(document)) for flow in _flows(text, document, udp)),
         connections=text.distinct_connections,
-        streams=words.streams or len(ids) or None,
+        streams=words.streams or len(ids or text.ids) or None,
         duration=words.duration,
         target=_target(words),
         datagram=words.datagram or _count(_SENDING, document),

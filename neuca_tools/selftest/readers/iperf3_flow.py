@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
-from neuca_tools.selftest.readers.gather import arrived
+from neuca_tools.selftest.readers.gather import arrived, counted
 from neuca_tools.selftest.readers.values import (
     mapping,
     mappings,
@@ -33,14 +33,10 @@ def flow(document: Json, direction: str, suffix: str = "", sender: Optional[bool
     `sender` selects the streams whose own end sends (True) or receives (False); None selects all.
     """
     every = mappings(document.get("intervals"))[:MOST_INTERVALS]
-    intervals = (_interval(one, suffix, sender) for one in every)
-    sent, received = _totals(mapping(document.get("end")), suffix, sender)
-    return Flow(
-        direction,
-        tuple(filter(None, intervals)),
-        replace(sent, lost=None, jitter=None),
-        received,
-    )
+    intervals = tuple(filter(None, (_interval(one, suffix, sender) for one in every)))
+    totals = _totals(mapping(document.get("end")), suffix, sender, _is_of_server(document))
+    sent, received = (counted(one, intervals) for one in totals)
+    return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
 
 def with_windows(received: Flow, sent: Flow) -> Flow:
@@ -98,7 +94,14 @@ def positive(document: Json, key: str) -> Optional[float]:
     return number(document.get(key)) or None
 
 
-def _totals(end: Json, suffix: str, sender: Optional[bool]) -> tuple[Total, Total]:
+def _is_of_server(document: Json) -> bool:
+    """Whether a server wrote this, which does not know what its client received."""
+    return bool(mapping(mapping(document.get("start")).get("accepted_connection")))
+
+
+def _totals(
+    end: Json, suffix: str, sender: Optional[bool], is_of_server: bool
+) -> tuple[Total, Total]:
     """What was sent, and what was received.
 
     For UDP, 3.7 and 3.9 write only `sum`: what was sent, with the receiver's count of losses.
@@ -106,6 +109,8 @@ def _totals(end: Json, suffix: str, sender: Optional[bool]) -> tuple[Total, Tota
     both = mapping(end.get(f"sum{suffix}"))
     sent = _total(mapping(end.get(f"sum_sent{suffix}")) or both)
     summed = mapping(end.get(f"sum_received{suffix}"))
+    if is_of_server and summed and not number(summed.get("bytes")):
+        return sent, Total()
     if not summed and number(both.get("lost_percent")) is not None:
         received = arrived(sent, whole(both.get("lost_packets")), sent.datagrams)
     else:

@@ -10,9 +10,10 @@ from typing import Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Run, Total
-from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, gather, total_of
+from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, counted, gather, total_of
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
+    SUM,
     Rest,
     Row,
     Text,
@@ -51,7 +52,6 @@ _CPU = re.compile(
 )
 # How the lines end that sum up the run, by the end that counted.
 SENDER, RECEIVER = "sender", "receiver"
-SUM = "SUM"  # the row of all streams
 
 
 def read(document: str) -> Run:
@@ -127,9 +127,10 @@ def _notes(text: Text, document: str) -> Iterator[str]:
 
 
 def _streams(text: Text) -> Optional[int]:
-    """With --bidir, each stream has two connections."""
+    """With --bidir, each stream has two connections; without these lines, the rows tell."""
     both = any(row.role for row in text.rows)
-    return len(text.distinct_connections) // (1 + both) or None
+    connections = len(text.distinct_connections) or len(text.ids)
+    return connections // (1 + both) or None
 
 
 def _flows(rows: list[Row], reverse: bool, udp: bool) -> tuple[Flow, ...]:
@@ -159,14 +160,8 @@ def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
         sent = total_of([line for line in lines if line[0] in old])
         received = arrived(sent, sent.lost, sent.datagrams)
     intervals = gather([line for line in lines if line[0] not in summary | old])
-    carried = any(one.bytes for one in intervals)
-    sent, received = (_known_size(one) if carried else one for one in (sent, received))
+    sent, received = (counted(one, intervals) for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
-
-
-def _known_size(total: Total) -> Total:
-    """Without the size of 0 that old servers print of what they did not count."""
-    return total if total.bytes else replace(total, bytes=None, rate=None)
 
 
 def _is_summary(row: Row) -> bool:

@@ -19,6 +19,7 @@ from neuca_tools.selftest.readers.values import known, scaled, whole
 MOST_LINES = 500_000
 LONGEST_LINE = 1000
 NO_RESULTS = "no results found"
+SUM = "SUM"  # the row of all streams
 PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 # By unit: the base of its prefixes in a rate, and its bits.
 BASES = {"bit": 1000, "byte": 1024}
@@ -112,6 +113,11 @@ class Text(NamedTuple):
     def distinct_connections(self) -> tuple[Connection, ...]:
         return tuple(dict.fromkeys(connection for _, connection in self.connections))
 
+    @property
+    def ids(self) -> set[str]:
+        """The streams that have rows."""
+        return {row.id for row in self.rows} - {SUM}
+
 
 def parse(document: str) -> Text:
     every = [line[:LONGEST_LINE] for line in _as_printed(document).split("\n")[:MOST_LINES]]
@@ -159,10 +165,15 @@ def parse_row(line: str) -> Optional[Row]:
     size = _size(found, rate * (end - start) / 8)
     if size is None:
         return None
-    if not rate and end > start:
+    if end > start and (not rate or _digits(found["rate"]) < _digits(found["size"] or "")):
         rate = size * 8 / (end - start)  # too low for the unit that was asked for (-f g)
     rest = found["rest"].strip(_QUOTES)
     return Row((found["id"] or "1").upper(), found["role"], start, end, size, rate, rest)
+
+
+def _digits(word: str) -> int:
+    """How many digits of a number are significant."""
+    return len(word.replace(".", "").lstrip("0"))
 
 
 def _rate(found: re.Match[str]) -> Optional[float]:
