@@ -1030,3 +1030,17 @@ def test_a_server_does_not_know_what_its_client_sent_or_received():
     (receiving,) = read(of_server(0, sent=0, received=2_000_000)).flows
     assert (receiving.sent.rate, receiving.sent.datagrams) == (None, None)
     assert receiving.received.datagrams == 2000
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"status": "success", "data": "RUN"},
+        {"runs": [{"name": "a", "result": {"output": "RUN"}}]},
+    ],
+)
+def test_a_result_inside_the_document_of_another_program_is_found(wrapped):
+    run = (DATA / "3.16-tcp.json").read_text()
+    document = json.dumps(wrapped).replace('"RUN"', run)
+    (found,), (known,) = read_all(document.encode()), read_all(run.encode())
+    assert found.flows == known.flows

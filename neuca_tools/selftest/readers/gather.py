@@ -90,7 +90,7 @@ def arrived(sent: Total, lost: Optional[int], datagrams: Optional[int]) -> Total
 
 
 def counted(total: Total, intervals: Sequence[Interval]) -> Total:
-    """Without the zeros that an end writes for what it did not count, as a server for the client."""
+    """Without the zeros that an end writes for what only the other end counts."""
     if total.bytes or not any(one.bytes for one in intervals):
         return total
     return replace(total, bytes=None, rate=None, datagrams=total.datagrams or None)

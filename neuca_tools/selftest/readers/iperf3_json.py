@@ -23,6 +23,7 @@ from neuca_tools.selftest.readers.values import mapping, mappings, number, scale
 MOST_EVENTS = 200_000  # two days of events, one each second
 MOST_DIGITS = 25
 MOST_RUNS = 100
+NESTED = 5  # objects and lists, one in the other, before a result
 RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
 
@@ -64,8 +65,21 @@ def objects(document: str) -> list[str]:
         if one.keys() & RESULT and one != seen:
             found.append(document[position:end])
             seen = one
+        elif not one.keys() & RESULT:
+            found += map(json.dumps, _nested(one, NESTED))
         position = document.find("{", end)
-    return found
+    return found[:MOST_RUNS]
+
+
+def _nested(value: object, depth: int) -> Iterator[Json]:
+    """The results in a document of another program."""
+    if depth == 0 or not isinstance(value, (dict, list)):
+        return
+    if isinstance(value, dict) and {"start", "end"} <= value.keys():
+        yield value
+        return
+    for one in value.values() if isinstance(value, dict) else value:
+        yield from _nested(one, depth - 1)
 
 
 def _decoded(decoder: json.JSONDecoder, document: str, start: int) -> tuple[Any, int, str]:
