@@ -244,6 +244,24 @@ THERE_AND_BACK = "".join(
 )
 
 
+def of_streams(rates, count=30, windows=0.33, retransmits=None) -> str:
+    """A run of many streams without its header: Mbit/s of all of them, MBytes of each window."""
+    counts, lines = retransmits or [0] * len(rates), []
+    for at, rate in enumerate(rates):
+        for name in range(count):
+            again = counts[at] if name == 0 else 0
+            row = _row(at, at + 1, rate / count, f"{again}   {windows + 0.01 * at:.2f} MBytes")
+            lines.append(row.replace("[  5]", f"[{5 + 2 * name:3}]"))
+        lines.append(_row(at, at + 1, rate, str(counts[at])).replace("[  5]", "[SUM]"))
+    return "\n".join(lines) + "\n"
+
+
+def with_congestion(name, content) -> str:
+    run = json.loads(content)
+    run["end"]["sender_tcp_congestion"] = name
+    return json.dumps(run)
+
+
 def scattered(losses, sent=2140) -> str:
     """A server's rows of 20 Mbit/s, and how many datagrams were lost in each second."""
     rows = [
@@ -252,8 +270,44 @@ def scattered(losses, sent=2140) -> str:
     return "\n".join(["Accepted connection from 198.51.100.7, port 41000", *rows, ""])
 
 
+VEGAS = [92.1, 88.1, 87.6, 90.2, 75.3, 93.8, 60.2, 93.3, 71.0, 93.8] * 4
 # The condition that must come first, and a run.
 CAUSES = {
+    "half a percent of the segments between two containers, and nothing else": (
+        "D05",
+        document(
+            [23_700, 22_200, 15_800, 24_900, 16_200, 27_800, 33_200, 23_100],
+            [0.11] * 8,
+            [14_000, 20_000, 191_000, 154_000, 8_000, 69_000, 327_000, 252_000],
+            retransmits=[11_074, 10_911, 6_788, 9_311, 6_611, 12_499, 13_338, 9_768],
+        ),
+    ),
+    "1 Gbit/s of a cloud, which is more than Ethernet carries": (
+        "D18",
+        text([972, 1010, 1010, 1010, 1010, 999, 988, 1000, 998, 1000], ends=WAN),
+    ),
+    "the same with jumbo frames, and some losses": (
+        "D18",
+        text(
+            [1032, 1003, 1012, 1004, 1001, 999, 993, 1002],
+            [446, 454, 498, 489, 533, 559, 603, 590],
+            [16, 13, 16, 14, 14, 12, 17, 11],
+            ends=WAN,
+            header=["      TCP MSS: 8949 (default)"],
+        ),
+    ),
+    "a limit of 5 Gbit/s, whose queue holds all that a window allows": (
+        "D18",
+        document([4960, 4969, 4961, 4959, 4970, 4959, 4969, 4961], [4.94] * 8, 3_311_000),
+    ),
+    "the usual receive window at 100 ms, with BBR": (
+        "D01",
+        with_congestion("bbr", document([283, 283, 272, 283, 283, 283], [100] * 6, 10_469_000)),
+    ),
+    "streams through a relay on the same host": (
+        "D09",
+        of_streams([11_200, 12_900, 10_100, 14_000, 12_400, 11_000, 13_100, 10_400]),
+    ),
     "loss that the window follows": (
         "D05",
         text(SAWTOOTH, SAWTOOTH, [0, 0, 0, 40, 0, 0, 0, 31, 0, 0], WAN),
@@ -588,6 +642,35 @@ PARTIAL = """
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
 HEALTHY = {
+    "100 Mbit/s, of which two seconds made up for others": text(
+        [107] + [93.9] * 30 + [113] + [93.9] * 8 + [112] + [93.9] * 10,
+        [369] * 51,
+        ends=WAN,
+    ),
+    "two retransmits that no window falls after": text(
+        [2430, 2410, 2440, 2450, 2460, 1880, 1860, 1780, 1720, 1520],
+        [981, 1208, 1208, 1823, 1823, 1823, 1823, 1823, 1823, 1915],
+        [0, 0, 0, 0, 0, 0, 2, 0, 0, 0],
+    ),
+    "one loss in a long run, and a window that is smaller than it would leave": text(
+        VEGAS, [24, 22, 21, 24, 17, 25, 13, 25, 17, 25] * 4, [0] * 6 + [1] + [0] * 33, ends=WAN
+    ),
+    "what the buffers of thirty streams and of a relay take at first": of_streams(
+        [2520, 480, 340, 390, 310, 420, 350, 380]
+    ),
+    "a radio in a local network, as slow as no host": text(
+        [7.2, 7.3, 7.2, 7.3, 7.2] * 2, [22.6] * 10
+    ),
+    "loopback: -w, and round trips that wait for a CPU": document(
+        [1500, 1700, 1400, 1600], [0.6] * 4, 700_000, sock_bufsize=65_536
+    ).replace("198.51.100.7", "127.0.0.1"),
+    "loopback that loses segments": text(
+        [r * 2_000 for r in EVEN],
+        [3000, 4000, 900, 4100, 2100, 3900, 1900, 4000, 3000, 3600],
+        [57, 42, 80, 0, 60, 51, 40, 0, 31, 70],
+        ends=("127.0.0.1", "127.0.0.1"),
+        header=["      TCP MSS: 32768 (default)"],
+    ),
     "1 Gbit/s that loses some segments": text(
         [941, 939, 935, 941, 940, 937], [410, 290, 380, 270, 350, 300], [0, 12, 0, 9, 0, 11]
     ),
@@ -889,3 +972,23 @@ def test_a_queue_in_a_local_network_is_before_a_limiter(rates, windows, again):
 def test_no_queue_shows_where_loss_or_a_radio_varies_the_rate(rates, windows, again):
     found = told(text(rates, windows, again)).findings
     assert not any("wait in a queue" in one.text for one in found)
+
+
+def test_a_protocol_that_a_host_lacks_is_no_other_program():
+    said = "iperf3: error - unable to start stream listener: Protocol not supported\n"
+    assert told(said).findings == ()
+    assert causes("iperf3: error - unable to receive parameters from client\n") == ["D35"]
+
+
+def test_datagrams_of_both_directions_at_once_are_not_compared():
+    """A receiver that does not keep up with one; nothing says that the other is policed."""
+    row = "[{}][{}-S]   {}.00-{}.00   sec   509 MBytes  {} Gbits/sec  {}"
+    rows = [
+        row.format(*one, at, at + 1, *rest)
+        for at in range(4)
+        for one, rest in (
+            ((6, "TX"), ("2.62", "227543")),
+            ((5, "RX"), ("4.27", "0.001 ms  62207/432494 (14%)")),
+        )
+    ]
+    assert causes("\n".join(rows) + "\n") == ["D07"]

@@ -43,7 +43,7 @@ PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is n
 
 def policed(session: Session) -> Optional[Hit]:
     """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
-    ladder = sorted(filter(_is_measured_udp, session.looks), key=_offered)
+    ladder = _ladder(session)
     over = list(filter(_is_lost_on_the_path, ladder))
     hit = _credible_plateau(session, ladder, over)
     if hit is not None:
@@ -87,6 +87,12 @@ def _fastest_tcp(session: Session) -> float:
     """bit/s that TCP reached in the direction of the datagrams; 0 if it is not known."""
     rates = (one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward")
     return max(rates, default=0.0)
+
+
+def _ladder(session: Session) -> list[Look]:
+    """The UDP tests of one direction, from the slowest to the fastest."""
+    measured = list(filter(_is_measured_udp, session.looks))
+    return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
 
 
 def _is_measured_udp(look: Look) -> bool:

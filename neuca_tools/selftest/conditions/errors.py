@@ -17,8 +17,8 @@ NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
 NO_BUFFERS = re.compile(r"socket buffer size not set correctly", re.IGNORECASE)
 OTHER_PROGRAM = re.compile(
-    r"make sure other side|protocol|unknown control message|unable to receive (parameters|cookie)"
-    r"|is not iperf3",
+    r"make sure other side|protocol(?! not )|unknown control message|is not iperf3"
+    r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
 

@@ -19,13 +19,15 @@ from neuca_tools.selftest.evidence.run import known_rates
 OF_LINE = (0.895, 0.955)
 # The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
 OF_FAST_LINE = (0.985, 1.005)
+OF_JUMBO = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
 FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
 # bit/s: that a mean alone fits one of these by chance is more likely than such a link.
 RARE = (2.5e9, 5e9)
 FAST, MANY = 1e9, 4  # bit/s, streams
 NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
-OF_CAP = (OF_LINE[1], 1.005)
+# Clouds let through up to 2% more, which no Ethernet carries.
+OF_CAP, OF_CLOUD = (OF_LINE[1], 1.005), 1.02
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
 PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
@@ -37,7 +39,8 @@ VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; 
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
 SEND_BUFFER = 4 * 2**20
-HEAVY = 0.005  # of the segments: loss that no full link needs (1 in 200)
+RECEIVE_BUFFER = 6 * 2**20  # the same of tcp_rmem[2]
+HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
 LOSSY = 0.001
 # 1.22 is sqrt(3/2) of Mathis et al. (1997) for a receiver that acknowledges each segment; CUBIC's
 # average window is 1.054 * (RTT / p) ** 0.75 segments (RFC 9438, section 5.1).
@@ -45,6 +48,8 @@ RENO, CUBIC = 1.22, 1.054
 REGULAR = 0.3  # of the intervals with loss: it is what the window depends on
 LEAST = 0.5  # events of loss, where chance may have added the only one
 WITHIN = 2  # a response function is that of an average
+OF_LIMIT = 0.02  # what a limit of a flow lets through, more or less
+AT_LEAST = 0.05  # of it: a window that is much smaller is held by something else
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
 EVEN, BY_CHANCE = 0.03, 0.2
@@ -81,16 +86,17 @@ def _fills(rate: float, speed: float, mss: int) -> bool:
         return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
     if lowest <= rate / speed <= highest:
         return True
-    lowest, highest = OF_FAST_LINE
+    lowest, highest = OF_JUMBO
     # MTU 9000 on a rare link is rarer than a limit of that rate.
     return mss > JUMBO and speed not in RARE and lowest <= rate / speed <= highest
 
 
 def _exceeds(one: Printed, speed: float) -> bool:
-    """Whether an interval was faster than the link, and not only to fill the send buffer."""
-    if any(rate > 1.05 * speed for rate in one.rates):
-        return True
-    return burst(one, one.rate) > send_buffer(one)
+    """Whether intervals were faster than the link, and not only to fill the send buffer."""
+    excess = sum(
+        max(0.0, each.rate - speed) * each.seconds / 8 for each in one.late if each.rate is not None
+    )
+    return max(excess, burst(one, one.rate)) > send_buffer(one)
 
 
 def burst(one: Printed, rate: float) -> float:
@@ -106,18 +112,28 @@ def send_buffer(one: Printed) -> float:
     return one.streams * max(SEND_BUFFER, 2 * (one.run.buffer or 0))
 
 
+def buffers(one: Printed) -> float:
+    """Bytes that the hosts and a relay between them hold: no path carried these yet."""
+    return 2 * (send_buffer(one) + one.streams * RECEIVE_BUFFER)
+
+
 def cap_of(rate: float) -> Optional[float]:
     """The nominal rate in bit/s that a provider may have limited this rate to."""
     if rate <= 0:
         return None
     decade = math.pow(10, math.floor(math.log10(rate)))
     nominal = (step * decade for step in CAPS)
-    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= OF_CAP[1]), None)
+    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
+
+
+def highest_of(cap: float) -> float:
+    """What a limit of this rate lets through at most, of its nominal rate."""
+    return OF_CLOUD if FAST <= cap < FAST_LINE else OF_CAP[1]
 
 
 def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits or is_limited(one):
+    if not one.retransmits or one.is_inside or is_limited(one):
         return False
     speed = link_filled(one)
     # Many streams that fill a fast link lose what exceeds it.
@@ -131,11 +147,17 @@ def _is_window_bound(one: Printed) -> bool:
     if one.cwnd is None:
         # A shaper, too, drops one segment in some hundreds.
         return one.spread is not None and one.share >= LOSSY and not is_constant(one)
-    return _is_answered(one) and one.cwnd <= WITHIN * window_at_loss(one)
+    left = window_at_loss(one)
+    return _is_answered(one) and AT_LEAST * left <= one.cwnd <= WITHIN * left
 
 
 def _is_heavy(one: Printed) -> bool:
-    """Whether more is lost than a full link needs, and the window shows it."""
+    """Whether more is lost than a full link needs, and the window shows it.
+
+    What many streams lose at rates that only hosts limit, these lose.
+    """
+    if one.rate >= FAST_LINE and one.streams >= MANY:
+        return False
     return one.late_share >= HEAVY and (one.is_reduced or not one.is_flat)
 
 
@@ -151,12 +173,19 @@ def is_limited(one: Printed) -> bool:
     """
     if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
         return False
+    # Hosts are as even at such rates, and nobody sells just any of them.
+    if one.rate >= FAST_LINE and not _is_near(one.rate, FAST_LINE):
+        return False
     if _is_steady(one, VERY_STEADY):
         return True
     losses = (one.retransmits or 0) / len(one.every)
     # What so many losses by chance leave of the rate varies more.
     by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
     return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+
+
+def _is_near(rate: float, nominal: float) -> bool:
+    return abs(rate / nominal - 1) <= OF_LIMIT
 
 
 def _spread_of_most(one: Printed) -> float:
@@ -260,7 +289,7 @@ def as_asked(look: Look) -> bool:
 def is_paced(one: Printed) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
     cap = cap_of(one.rate)
-    if cap is None or one.spread is None or one.retransmits:
+    if cap is None or cap >= FAST or one.spread is None or one.retransmits:
         return False
     return one.spread <= PACED and abs(one.rate / cap - 1) <= PACED
 

@@ -80,12 +80,14 @@ def busy_process(look: Look) -> Optional[Hit]:
 def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     """How busy the busier process kept its CPU, and its end.
 
-    With UDP only the receiver's counts, if it loses datagrams: a sender may spin without need.
+    With UDP only the receiver's counts, if it loses datagrams: a sender may spin without need, and
+    with --bidir each of them sends.
     """
     is_forward = look.phase.direction == "forward"
     sender, receiver = one.cpus if is_forward else one.cpus[::-1]
     if look.protocol == "udp":
-        return (receiver if (look.loss or 0) >= LOSSY else 0.0), "receiver"
+        is_receiver = len(one.run.flows) < 2 and (look.loss or 0) >= LOSSY
+        return (receiver if is_receiver else 0.0), "receiver"
     return max((sender, "sender"), (receiver, "receiver"))
 
 
@@ -112,6 +114,8 @@ def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
     # A radio's rate varies, that of a host hardly does.
     if not one.is_unused or one.run.buffer or not is_constant(one) or is_given(look, one):
+        return False
+    if one.rate < SLOWEST_HOST:
         return False
     is_near = one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
@@ -168,7 +172,7 @@ def explained_by_a_host(look: Look) -> bool:
 
 
 def fast_core(look: Look) -> Optional[Hit]:
-    """One stream that is faster than most paths, uneven, and unimpressed by loss."""
+    """Faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
     if one is not None and _is_one_thread(one) and not is_given(look, one):
         return _one_thread_hit(one)
@@ -178,8 +182,8 @@ def fast_core(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.6,
-        f"one stream carries {amounts.rate(one.rate)}, unevenly, and its window does not follow "
-        "any loss: at such rates a CPU core usually limits",
+        f"{amounts.rate(one.rate)} arrive unevenly, and no window follows any loss: at such rates "
+        "a CPU core usually limits",
         (fact("rate, bit/s", round(one.rate)),),
         "compare with several streams (-P); look at the CPUs of both ends and of what relays",
         "both",
@@ -208,7 +212,7 @@ def _one_thread_hit(one: Printed) -> Hit:
 
 
 def _is_fast_and_uneven(one: Printed) -> bool:
-    if one.streams > 1 or one.rate < CORE or not one.cwnds:
+    if one.rate < CORE or not one.cwnds:
         return False
     return one.spread is not None and one.spread >= UNEVEN
 

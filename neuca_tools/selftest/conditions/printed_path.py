@@ -19,17 +19,17 @@ from neuca_tools.selftest.conditions.printed import (
     STEADY,
     VERY_STEADY,
     as_asked,
+    buffers,
     burst,
     cap_of,
+    highest_of,
     is_constant,
     is_limited,
     is_paced,
     link_filled,
-    send_buffer,
     tcp_printed,
 )
 from neuca_tools.selftest.conditions.printed_hosts import (
-    CORE,
     LAN_RTT,
     explained_by_a_host,
     is_of_a_host,
@@ -63,7 +63,6 @@ SLOW = 1e9  # bit/s: every host of today can send and receive faster
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
 # A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
 OF_SHAPER = (OF_LINE_UDP[0], 0.98)
-EXACTLY = 1.004  # of a shaper's rate: iperf's text has three digits
 LOST = 0.02  # of the datagrams
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
@@ -166,7 +165,7 @@ def _is_plateau(before: Sequence[Interval], after: Sequence[Interval]) -> bool:
 
 
 def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
-    if excess <= send_buffer(one) and not one.is_received:
+    if excess <= buffers(one) and not one.is_received:
         return None
     return Hit(
         0.93,
@@ -186,7 +185,7 @@ def _exceeds(one: Printed, cap: float) -> bool:
 
     In between, iperf may count a block more or less.
     """
-    beyond = [each for each in one.rates if each > cap * EXACTLY]
+    beyond = [each for each in one.rates if each > cap * highest_of(cap)]
     return len(beyond) * 4 >= len(one.rates)
 
 
@@ -268,7 +267,7 @@ def _share_of_steadiness(one: Printed) -> float:
     if is_of_a_host(one):
         return 0.0
     enough = 3 if one.is_queueing or one.is_overshot else 4
-    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < CORE:
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < SLOW:
         return 0.75
     if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0

@@ -13,7 +13,9 @@ from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     HEAVY,
     as_asked,
+    cap_of,
     differs_by_blocks,
+    is_constant,
     is_window_left_by_loss,
     link_filled,
     tcp_printed,
@@ -27,7 +29,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
 )
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed
+from neuca_tools.selftest.evidence.printed import UNSHAPED, Printed
 
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
@@ -37,6 +39,10 @@ QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
 # Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
 OF_STATED = (0.4, 2.2)
 BBR = "bbr"  # keeps as much in flight as the path holds, of a window of twice that
+# Bytes: what Linux lets a receiver advertise of 6 MiB (tcp_rmem): half of it (tcp(7)),
+# and since 6.6 up to a seventh more, by how full its buffers are.
+USUAL_WINDOW = (2.9e6, 3.7e6)
+BESIDE_CAP = 0.8  # where the rate is one that providers sell as well
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
 BLOCKS = 4.1  # by which intervals may differ: a radio varies more
@@ -62,6 +68,8 @@ def stated_window(look: Look) -> Optional[Hit]:
 
 def _is_stated(one: Printed, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
+    if one.is_inside:
+        return False
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
         lowest, highest = LAN_RTT, LONGEST
@@ -87,7 +95,7 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if one.retransmits else "without any loss"
     return Hit(
-        0.92,
+        BESIDE_CAP if cap_of(one.rate) and is_constant(one) and one.rate >= UNSHAPED else 0.92,
         f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(one.rtt or 0)}, "
         f"of a congestion window of {amounts.size(one.cwnd or 0)}, {lost}: a buffer {whose}",
         (
@@ -112,10 +120,17 @@ def _has_constant_flight(one: Printed) -> bool:
     flights = settled.flights
     if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
         return False
-    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL or one.run.congestion == BBR:
+    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
+        return False
+    if one.run.congestion == BBR and not _is_usual(median(flights) / one.streams):
         return False
     is_even = pstdev(flights) <= QUANTUM * mean(flights)
     return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
+
+
+def _is_usual(window: float) -> bool:
+    lowest, highest = USUAL_WINDOW
+    return lowest <= window <= highest
 
 
 def _settled(one: Printed) -> Printed:

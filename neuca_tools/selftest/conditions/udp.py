@@ -144,9 +144,10 @@ def _usual_cause(look: Look) -> Optional[Hit]:
 def is_one_of_several(look: Look) -> bool:
     """Whether there are other UDP tests of other rates, which tell more when compared."""
     others = (one for one in look.evidence.phases if one is not look.phase)
+    same_way = (one for one in others if one.direction == look.phase.direction)
     return any(
         one.run is not None and one.run.protocol == "udp" and not _is_as_many(look, one)
-        for one in others
+        for one in same_way
     )
 
 

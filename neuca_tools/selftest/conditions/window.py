@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import Rule, sysctl_max
@@ -113,6 +113,8 @@ def _fills_window(look: Look, rate: float) -> bool:
     """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
     if not look.windows.snd_wnd or not look.rtt or look.throughput.retransmits or line_of(rate):
         return False
+    if is_flat_for_another_reason(look):
+        return False
     return rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
 
 
@@ -166,6 +168,7 @@ def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -
         f"at a round trip of {amounts.time(rtt)}",
         _window_facts(look),
         end="receiver",
+        confidence=MEDIUM if look.windows.rwnd_limited is None else HIGH,
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}"},
     )

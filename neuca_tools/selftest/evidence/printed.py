@@ -43,6 +43,7 @@ ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
 ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
+UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
 FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
@@ -273,10 +274,10 @@ class Printed:
 
     @property
     def slows_at_loss(self) -> bool:
-        """Whether the rate fell when loss began in the middle of the run, and stayed there."""
+        """Whether window and rate fell when loss began in the middle of the run."""
         first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
         before, after = known_rates(self.every[1:first]), known_rates(self.every[first + 1 :])
-        if len(before) < 2 or len(after) < 2:
+        if len(before) < 2 or len(after) < 2 or not any(map(_fell, self.every, self.every[1:])):
             return False
         return max(after) <= SLOWS * median(before)
 
@@ -301,6 +302,11 @@ class Printed:
         return any(host == "localhost" or is_loopback(host) for host in hosts)
 
     @property
+    def is_inside(self) -> bool:
+        """Whether nothing leaves the host, as fast as only its CPUs limit it."""
+        return self.is_loopback and self.rate >= UNSHAPED
+
+    @property
     def implied_rtt(self) -> float:
         """The round trip if the congestion window is what limits the rate; 0 if it is not known."""
         return (self.cwnd or 0.0) * 8 / self.rate
@@ -311,7 +317,8 @@ class Printed:
 
         Of the threads that it has, their mean.
         """
-        threads = self.streams if version_of(self.run) >= THREADED else 1
+        flows = max(1, len(self.run.flows))
+        threads = self.streams * flows if version_of(self.run) >= THREADED else 1
         local, remote = self.run.cpu_local or 0.0, self.run.cpu_remote or 0.0
         return local / threads / 100, remote / threads / 100
 
