@@ -304,6 +304,10 @@ CAUSES = {
         "D01",
         with_congestion("bbr", document([283, 283, 272, 283, 283, 283], [100] * 6, 10_469_000)),
     ),
+    "a network that a program of the host provides to a virtual machine": (
+        "D09",
+        text([1920, 2130, 2120, 2140, 2050, 2040, 2050, 1930, 2160, 2080], [532] * 10),
+    ),
     "streams through a relay on the same host": (
         "D09",
         of_streams([11_200, 12_900, 10_100, 14_000, 12_400, 11_000, 13_100, 10_400]),
@@ -642,6 +646,14 @@ PARTIAL = """
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
 HEALTHY = {
+    "a radio at its full rate, which keeps a window waiting": text(
+        [584, 566, 566, 555, 556, 566, 556, 577, 566, 556], [976] * 10
+    ),
+    "thirty retransmits from which the window recovers at once": text(
+        [205, 190, 206, 201, 215, 195, 221, 200, 197, 194],
+        [215] * 7 + [167, 211, 211],
+        [0] * 7 + [30, 0, 0],
+    ),
     "100 Mbit/s, of which two seconds made up for others": text(
         [107] + [93.9] * 30 + [113] + [93.9] * 8 + [112] + [93.9] * 10,
         [369] * 51,
@@ -967,6 +979,7 @@ def test_a_queue_in_a_local_network_is_before_a_limiter(rates, windows, again):
         ([9.4, 8.1, 9.9, 8.4, 8.9, 10.1], [88, 54, 50, 44, 58, 53], [0, 7, 4, 4, 0, 5]),  # loss
         ([18, 26, 9, 22, 14, 27, 11, 19], [260] * 8, None),  # a radio
         ([24] * 3 + [26] * 5, [60] * 8, None),  # 20 ms
+        ([14.8, 4.2, 0, 4.2, 0, 0, 0, 0], [242] * 8, [2, 0, 0, 1] + [0] * 4),  # a link that stops
     ],
 )
 def test_no_queue_shows_where_loss_or_a_radio_varies_the_rate(rates, windows, again):

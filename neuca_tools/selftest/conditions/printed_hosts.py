@@ -14,6 +14,8 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
+    FAST,
+    STEADY,
     as_asked,
     cap_of,
     is_constant,
@@ -32,6 +34,7 @@ CORE = 10e9
 # bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
 THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
 UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies so much
+RADIO = 0.01  # seconds that a radio keeps frames waiting, at least
 LAN_RTT = 0.001  # seconds: more than a switched network has
 # Bytes: without -w, Linux lets windows grow to about 3 MB, half of the maximum of tcp_rmem
 # (tcp(7)). One that stopped far below that was not stopped by a buffer.
@@ -112,14 +115,19 @@ def slow_sender(look: Look) -> Optional[Hit]:
 
 def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
-    # A radio's rate varies, that of a host hardly does.
-    if not one.is_unused or one.run.buffer or not is_constant(one) or is_given(look, one):
+    if not one.is_unused or one.run.buffer or is_given(look, one):
         return False
-    if one.rate < SLOWEST_HOST:
+    # A radio's rate varies, that of a host hardly does; and its frames wait for longer.
+    if one.rate < SLOWEST_HOST or one.implied_rtt > RADIO or not _is_of_host(one):
         return False
     is_near = one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
     return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
+
+
+def _is_of_host(one: Printed) -> bool:
+    """Whether the rate is as constant as that of a host, at rates that few radios have."""
+    return is_constant(one, UNEVEN if one.rate >= FAST else STEADY)
 
 
 def is_given(look: Look, one: Printed) -> bool:

@@ -11,6 +11,7 @@ from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
+    APART,
     HEAVY,
     as_asked,
     cap_of,
@@ -153,7 +154,9 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
     # Frequent loss, and not a queue, may be what the window depends on.
     if one.implied_rtt < LAN_TRIP or 2 * one.events >= len(one.every):
         return None
-    if not differs_by_blocks(one, BLOCKS):
+    # Several blocks in a second and none in the next are a link that stops.
+    stops = any(each.bytes == 0 for each in one.late)
+    if not differs_by_blocks(one, APART if stops else BLOCKS):
         return None
     return Hit(
         0.85,

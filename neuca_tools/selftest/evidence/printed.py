@@ -15,6 +15,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
+from neuca_tools.selftest.evidence.moves import fell, lasting_falls, line, rises
 from neuca_tools.selftest.evidence.run import (
     Flow,
     Interval,
@@ -26,10 +27,6 @@ from neuca_tools.selftest.evidence.run import (
 )
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
-# What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
-# section 4.6). An interval of iperf may contain some of the recovery.
-FALLS = 0.85
-RISES = 1.1
 QUEUES = 1.3  # times the window at first
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
@@ -132,7 +129,7 @@ class Printed:
         early = self.every[: max(1, len(self.every) // 3)]
         if any(one.retransmits for one in early):
             return True
-        return any(_fell(*pair) for pair in zip(self.every, self.every[1:]))
+        return any(fell(*pair) for pair in zip(self.every, self.every[1:]))
 
     @property
     def is_flat(self) -> bool:
@@ -225,7 +222,7 @@ class Printed:
         if any(one.retransmits for one in self.every[third:]):
             return False
         is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
-        return _rises(cwnds, third) and _rises(rates, third) and not is_slower_at_last
+        return rises(cwnds, third) and rises(rates, third) and not is_slower_at_last
 
     @property
     def follows_loss(self) -> bool:
@@ -234,7 +231,7 @@ class Printed:
         A queue on the path keeps the rate up while the window falls. An interval of many seconds
         tells the window at its end alone, so that the rates cannot be compared.
         """
-        falls = [pair for pair in zip(self.every, self.every[1:]) if _fell(*pair)]
+        falls = lasting_falls(self.every)
         later = [pair for pair in falls if pair[0] is not self.every[0]]  # without slow start
         if not later:
             is_over = len(self.tail) >= len(self.every) / 2
@@ -269,7 +266,7 @@ class Printed:
         if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
             return False
         windows, rates = zip(*pairs)
-        varied, slope, fit = _line(windows, rates)
+        varied, slope, fit = line(windows, rates)
         return varied >= VARIED and slope >= STEEP and fit >= FIT
 
     @property
@@ -277,7 +274,7 @@ class Printed:
         """Whether window and rate fell when loss began in the middle of the run."""
         first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
         before, after = known_rates(self.every[1:first]), known_rates(self.every[first + 1 :])
-        if len(before) < 2 or len(after) < 2 or not any(map(_fell, self.every, self.every[1:])):
+        if len(before) < 2 or len(after) < 2 or not any(map(fell, self.every, self.every[1:])):
             return False
         return max(after) <= SLOWS * median(before)
 
@@ -379,26 +376,6 @@ def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
     if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
         return tuple(intervals)
     return tuple(intervals[:-1])
-
-
-def _line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:
-    """The standard deviation of `xs`, and slope and correlation of the line through the points."""
-    x, y = mean(xs), mean(ys)
-    var_x, var_y = pstdev(xs) ** 2, pstdev(ys) ** 2
-    covariance = mean((one - x) * (other - y) for one, other in zip(xs, ys))
-    if not var_x or not var_y:
-        return 0.0, 0.0, 0.0
-    return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
-
-
-def _rises(values: Sequence[float], third: int) -> bool:
-    return mean(values[-third:]) >= RISES * mean(values[:third])
-
-
-def _fell(before: Interval, after: Interval) -> bool:
-    if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
-        return False
-    return after.cwnd <= FALLS * before.cwnd
 
 
 def version_of(run: Run) -> tuple[int, ...]:
