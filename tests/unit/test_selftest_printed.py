@@ -646,6 +646,17 @@ PARTIAL = """
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
 HEALTHY = {
+    "ten blocks in each second of one direction of --bidir": "".join(
+        f"[  7][RX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec\n"
+        f"[  5][TX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec  0  9 KBytes\n"
+        for at in range(5)
+    ),
+    "losses at 19 Gbit/s, of which two seconds are known": text(
+        [19_200, 19_100], [442, 350], [2767, 2312], ends=WAN
+    ),
+    "a radio that gets slower and slower": text(
+        [284, 265, 251, 237, 224], [771, 865, 963, 963, 963], ends=("a", "b")
+    ),
     "a radio at its full rate, which keeps a window waiting": text(
         [584, 566, 566, 555, 556, 566, 556, 577, 566, 556], [976] * 10
     ),

@@ -27,7 +27,7 @@ from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
-from neuca_tools.selftest.evidence.run import EMBEDDED
+from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
@@ -163,7 +163,14 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
     if (one.is_local_network or one.is_private) and not one.rtt:
         return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return spread > VARIED
+    return spread > VARIED or _is_falling(one)
+
+
+def _is_falling(one: Printed) -> bool:
+    """Whether each interval is slower than the one before, by a tenth in the end."""
+    rates = known_rates(one.every[1:])
+    is_sorted = len(rates) > 2 and rates == sorted(rates, reverse=True)
+    return is_sorted and rates[-1] < (1 - VARIED) * rates[0]
 
 
 def is_of_a_host(one: Printed) -> bool:

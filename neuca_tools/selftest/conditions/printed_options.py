@@ -11,7 +11,7 @@ from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import BLOCK, tcp_printed
 from neuca_tools.selftest.conditions.printed_hosts import is_given
 from neuca_tools.selftest.conditions.session import Rule
-from neuca_tools.selftest.conditions.thresholds import EXCEEDED
+from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
 
@@ -27,7 +27,8 @@ def whole_blocks(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if _is_one_block(look):
         return _one_block_hit(look)
-    if one is not None and not look.asked and _is_one_block_a_tick(one):
+    is_alone = look.phase.name != TOGETHER
+    if one is not None and is_alone and not look.asked and _is_one_block_a_tick(one):
         return _unstated_blocks(one)
     if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
         return None

@@ -13,6 +13,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
+    FAST_LINE,
     HEAVY,
     LOSSY,
     OF_LINE,
@@ -258,7 +259,7 @@ def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     if cap is None or (is_of_a_host(one) and not one.retransmits):
         return 0.0
     if one.spread is None:
-        return 0.8 if one.share >= LOSSY else 0.0
+        return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
     return 0.9 if is_constant(one) else 0.0
 
 
