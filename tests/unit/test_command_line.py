@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from neuca_tools.commands import agent
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
+from neuca_tools.sources import _KINDS
 
 
 def refused(capsys, *words, program=main):
@@ -214,7 +216,12 @@ def completed(*words):
         f' COMP_CWORD={len(words)}; _neuca; printf "%s\\n" "${{COMPREPLY[@]}}"'
     )
     done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=COMPLETION.parents[2],
     )
     return set(done.stdout.split())
 
@@ -236,6 +243,29 @@ def test_completion_offers_values():
     assert completed("show", "") == {"document", "desired", "observed"}
     assert completed("status", "--color", "a") == {"auto", "always"}
     assert completed("image", "") == {"capture"}
+
+
+def test_completion_offers_the_sources_and_the_path_of_a_file(tmp_path):
+    every = {re.match(r"file:|\w+", kind.usage)[0] for kind in _KINDS.values()}
+    assert completed("plan", "--source", "") == {"auto", *every}
+    (tmp_path / "a.ini").touch()
+    # As bash splits "file:PATH" and "file:".
+    assert completed("plan", "--source", "file", ":", f"{tmp_path}/") == {f"{tmp_path}/a.ini"}
+    assert completed("plan", "--source", "file", ":") >= {"README.md", "docs"}
+
+
+def test_both_shells_offer_the_same_words():
+    texts = [(COMPLETION.parent / name).read_text() for name in ("_neuca", "neuca", "neuca-selftest")]
+    zsh, bash = texts[0], texts[1] + texts[2]
+    for option in ("--color", "--format", "--profile", "--plan", "--family"):
+        listed = [re.search(rf"{option}\).*?(?:compadd|-W) \"?([^\";]*)", text) for text in (zsh, bash)]
+        assert listed[0] and listed[1], option
+        assert listed[0][1].split() == listed[1][1].split(), option
+    selftest = re.search(r"commands=\"([^\"]*)", texts[2])
+    assert selftest and f"values=({selftest[1]})" in zsh
+    assert "compadd plan run join report stop" in zsh and '"plan run join report stop"' in bash
+    sources = re.search(r"sources=\"([^\"]*)", texts[1])
+    assert sources and f"compadd {sources[1].replace('file: ', '')}\n" in zsh
 
 
 @pytest.mark.parametrize("step", ["", "--once", "--names", "--guest"])
