@@ -18,8 +18,9 @@ from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import read_slots
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh.localise import localise
-from neuca_tools.selftest.mesh.model import plan_record, row_record
+from neuca_tools.selftest.mesh.model import MeshHost, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
+from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
 from neuca_tools.selftest.mesh.verdict import judge
 
 
@@ -69,7 +70,7 @@ def test_slots_with_a_host_twice_are_an_error():
 
 # --- A coordinator whose hosts are one program ---------------------------------------------------------------------------
 
-# It reports as all hosts of a plan, of which n7 sends slowly, and first says what its argument says.
+# It reports as all hosts of a plan, of which n7 sends slowly and n13 cannot be reached, and first says what its argument says.
 HOSTS = """
 import json, sys, time
 plan = json.loads(sys.stdin.readline())["plan"]
@@ -79,7 +80,10 @@ def say(name, message):
 for line in json.loads(sys.argv[1]):
     print(line, flush=True)
 for name in names:
-    say(name, {"mesh": 1, "ready": name, "clock": time.time()})
+    if name == "n13":
+        print("clush: n13: exited with exit code 255", file=sys.stderr, flush=True)
+    else:
+        say(name, {"mesh": 1, "ready": name, "clock": time.time()})
 def rate(name):
     return 1e8 if name == "n7" else 1e9
 slots, diagnoses = [], False
@@ -139,6 +143,19 @@ def test_a_run_ends_with_the_diagnosis_of_what_the_retests_confirm(tmp_path):
 def test_a_healthy_run_is_complete(tmp_path):
     coordinated(tmp_path, mesh_of(4))
     assert results.read([tmp_path / "run.jsonl"]).complete
+
+
+def test_a_run_without_one_of_its_hosts_is_not_complete(tmp_path):
+    """Once it is there, its tests may still need retests. What is confirmed without it is diagnosed at once."""
+    healthy = make_plan(
+        [MeshHost(f"n{one}", f"10.0.0.{one}") for one in (1, 2, 3, 13)], Wanted(1e9)
+    )
+    run, _ = coordinated(tmp_path, healthy)
+    assert (len(run.rows), run.plan) == (3, healthy)
+    assert not results.read([tmp_path / "run.jsonl"]).complete
+    (tmp_path / "run.jsonl").unlink()
+    run, _ = coordinated(tmp_path, mesh_of(14))
+    assert judge(run.plan, run.rows).findings[0].diagnosis == ("why it is slow",)
 
 
 def test_only_what_is_left_is_tested(tmp_path):

@@ -162,10 +162,14 @@ class Coordinator:
             self._diagnose()
 
     def _diagnose(self) -> None:
-        self.plan = with_diagnoses(self.plan, self.rows)
-        # Also without any: it says that this run is complete.
-        self._results.plan(self.plan)
-        if self.plan.tests != self.plan.slots:
+        plan = with_diagnoses(self.plan, self.rows)
+        if plan.slots == self.plan.slots and len(self._rows) < sum(map(len, plan.slots)):
+            # Tests that are left may still need retests.
+            return
+        # Also without any slots: it says that this run is complete.
+        self.plan = plan
+        self._results.plan(plan)
+        if plan.tests != plan.slots:
             self._tell("a full diagnosis of each confirmed fault")
             self._slots()
 
