@@ -619,11 +619,12 @@ def test_the_only_line_of_an_iperf_2_that_could_not_connect_is_its_error():
     assert (run.tool, run.error, run.unreadable) == ("iperf", "Connection refused", False)
 
 
-def test_what_iperf_2_says_of_a_connection_that_failed_is_its_error():
+@pytest.mark.parametrize("header", ["", "Client connecting to 10.20.0.9, TCP port 5001\n"])
+def test_what_iperf_2_says_of_a_connection_that_failed_is_its_error(header):
     text = (
         "[  1] tcp connect to 10.20.0.9 port 5001 failed (No route to host) on 2026-01-02 (UTC)\n"
     )
-    (run,) = read_all(f"Client connecting to 10.20.0.9, TCP port 5001\n{text}".encode())
+    (run,) = read_all(f"{header}{text}".encode())
     assert (run.tool, run.error, run.unreadable) == ("iperf", "No route to host", False)
 
 

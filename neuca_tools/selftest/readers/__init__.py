@@ -24,7 +24,8 @@ IPERF3 = re.compile(
     "iperf3|Connecting to host|Accepted connection from|- - - - - -| sender\n|Retr  ?Cwnd"
 )
 IPERF2 = re.compile(
-    r"iperf|(?:connect|write|bind|read) failed: |Client connecting to|Server listening on|\[ ID\]"
+    r"iperf|(?:connect|write|bind|read)(?: failed: | to \S{1,80} port \d{1,5} failed)"
+    r"|Client connecting to|Server listening on|\[ ID\]"
 )
 # iperf3 pads the end of an interval to six characters, iperf 2 writes one digit ("0.0- 1.0 sec").
 ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
