@@ -308,6 +308,10 @@ CAUSES = {
         "D09",
         text([1920, 2130, 2120, 2140, 2050, 2040, 2050, 1930, 2160, 2080], [532] * 10),
     ),
+    "a shaper of 50 Mbit/s between two namespaces": (
+        "D18",
+        text([51.2] + [47.8] * 9, [150 + 90 * at for at in range(10)]),
+    ),
     "streams through a relay on the same host": (
         "D09",
         of_streams([11_200, 12_900, 10_100, 14_000, 12_400, 11_000, 13_100, 10_400]),
@@ -646,6 +650,11 @@ PARTIAL = """
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
 HEALTHY = {
+    "a rate in a local network that nothing varies, but its window": text(
+        [581, 601, 586, 591, 607, 599, 589, 586, 591, 596],
+        [386, 389, 471, 574, 665, 742, 813, 877, 936, 993],
+        [15] + [0] * 9,
+    ),
     "ten blocks in each second of one direction of --bidir": "".join(
         f"[  7][RX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec\n"
         f"[  5][TX-C] {at}.00-{at + 1}.00 sec  1.25 MBytes  10.5 Mbits/sec  0  9 KBytes\n"

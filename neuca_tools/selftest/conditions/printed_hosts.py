@@ -174,9 +174,9 @@ def _is_falling(one: Printed) -> bool:
 
 
 def is_of_a_host(one: Printed) -> bool:
-    """Whether a steady rate may be that of a host, of which no window is known."""
+    """Whether a steady rate may be that of a host: in a local network nothing is shaped."""
     is_lan_host = one.is_local_network and one.rate > SLOWEST_HOST
-    return (is_lan_host or one.run.system == EMBEDDED) and not one.cwnds
+    return is_lan_host or one.run.system == EMBEDDED
 
 
 def explained_by_a_host(look: Look) -> bool:

@@ -256,7 +256,8 @@ def _ceiling(one: Printed) -> Optional[Hit]:
 
 def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    if cap is None or (is_of_a_host(one) and not one.retransmits):
+    is_silent = not one.retransmits and not one.cwnds
+    if cap is None or (is_silent and is_of_a_host(one)):
         return 0.0
     if one.spread is None:
         return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
