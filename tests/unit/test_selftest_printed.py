@@ -525,10 +525,6 @@ CAUSES = {
         + "\n$ iperf3 -s\n"
         + udp([41.1] * 8, [57] * 8, size=132),
     ),
-    "both directions of a loopback, which one thread serves": (
-        "D09",
-        BIDIR.format(there=61000, back=7000).replace("10.20.0.", "127.0.0."),
-    ),
     "a shaper whose queue slow start overflows, in a short test": (
         "D18",
         text([37.7, 26.2, 28.3, 28.3, 28.3], [19.8] * 5, [211, 0, 0, 0, 0], WAN),
@@ -545,10 +541,6 @@ CAUSES = {
     "a bucket of which only the receiver's rows and the sender's retransmits are known": (
         "D18",
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
-    ),
-    "a limiter of which iperf counts four or five steps": (
-        "D18",
-        text([62.9, 52.4] * 5, [240, 236, 230, 246, 250, 234, 240, 252, 238, 242], ends=WAN),
     ),
     "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
     "two tests between the same hosts, of which the one with -w is much slower": (

@@ -34,7 +34,6 @@ PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
 SOME = 5  # intervals, below which the size of a block does not excuse that they differ
 TIMEOUTS = 8  # intervals, of which one may have a timeout
 MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two intervals may differ
-PIECES, WHOLE = 3, 0.05  # in an interval at least; how far from a whole number of them
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
@@ -230,7 +229,7 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """
     if one.spread is None:
         return False
-    return _is_steady(one, limit) or _is_in_steps(one) or _is_within_blocks(one)
+    return _is_steady(one, limit) or _is_within_blocks(one)
 
 
 def _is_steady(one: Printed, limit: float) -> bool:
@@ -239,15 +238,6 @@ def _is_steady(one: Printed, limit: float) -> bool:
         return False
     is_long = len(one.rates) >= LONG_RUN
     return one.spread < limit or (is_long and _is_even(one) and one.drift < VERY_STEADY)
-
-
-def _is_in_steps(one: Printed) -> bool:
-    """Whether each interval has four or five pieces, or so: it is constant, and they are large."""
-    sizes = {each.bytes for each in one.late if each.bytes}
-    if len(sizes) != 2 or one.is_local_network:
-        return False
-    pieces = min(sizes) / (max(sizes) - min(sizes))
-    return abs(pieces - round(pieces)) < WHOLE and pieces >= PIECES and _stays(one)
 
 
 def _is_within_blocks(one: Printed) -> bool:

@@ -45,7 +45,6 @@ FULL, NEARLY_FULL = 0.98, 0.70
 LOSSY = 0.02  # of the datagrams
 LONG = 0.002  # seconds: below it, a CPU limits before any window of today
 VARIED = 0.1  # coefficient of variation of the rate
-UNEQUAL = 4  # times the rate of the slower direction
 ROOM = 0.85  # of the congestion window in flight: it is not what limits
 # System calls in a second: a send() of some bytes takes 1 to 2 microseconds of today's CPUs, and
 # iperf3 has another one, select(), for each (iperf_client_api.c).
@@ -252,29 +251,9 @@ def small_writes(look: Look) -> Optional[Hit]:
     )
 
 
-def both_ways_by_one_thread(look: Look) -> Optional[Hit]:
-    """Over loopback one direction of --bidir gets a fraction: one thread of iperf3 serves both."""
-    one = printed(look)
-    if one is None or look.phase.name != TOGETHER or not one.is_loopback:
-        return None
-    rates = [flow.rate or 0.0 for flow in one.run.flows]
-    if len(rates) < 2 or version_of(one.run) >= THREADED or min(rates) * UNEQUAL > max(rates):
-        return None
-    return Hit(
-        0.8,
-        f"one thread of iperf3 sends {amounts.rate(rates[0])} and receives "
-        f"{amounts.rate(rates[1])}: before 3.16 it has no other, and a loopback has no limit",
-        (fact("there, bit/s", round(rates[0])), fact("back, bit/s", round(rates[1]))),
-        "iperf3 3.16 or later, or one test for each direction",
-        "tool",
-        confidence=MEDIUM,
-    )
-
-
 PRINTED_HOSTS = (
     Rule("D09", "CPU full", LIMIT, busy_process),
     Rule("D09", "CPU full", LIMIT, slow_sender),
     Rule("D09", "CPU full", LIMIT, fast_core),
     Rule("D09", "CPU full", LIMIT, small_writes),
-    Rule("D09", "CPU full", LIMIT, both_ways_by_one_thread),
 )
