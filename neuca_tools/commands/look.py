@@ -16,7 +16,7 @@ from neuca_tools.apply.host import host
 from neuca_tools.commands.common import LISTED, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, NeucaError, UsageError
+from neuca_tools.errors import EXIT_PENDING, ArgumentsError, NeucaError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.backends.linkwatch import Watch
 
+    if arguments.json and arguments.prometheus:
+        raise ArgumentsError("status: --json and --prometheus cannot be combined")
     status = _current_status(config)
     deadline = time.monotonic() + arguments.timeout
     while arguments.wait and status.exit_code == EXIT_PENDING:
