@@ -8,7 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from packages import ROOT, in_own_root, run
+from packages import ENVIRONMENT, ROOT, in_own_root, run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory) -> Path:
+    """A home directory for the tools of packages: rpm keeps its database there, rpmlint its dictionary."""
+    directory = tmp_path_factory.mktemp("home")
+    ENVIRONMENT["HOME"] = str(directory)
+    return directory
 
 
 @pytest.fixture(scope="session")

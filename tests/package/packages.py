@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# The tools of packages are in there, also where an ordinary user's PATH has no sbin.
-ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
+# The tools of packages are in there, also where an ordinary user's PATH has no sbin. `home` of conftest adds HOME.
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 # All of the host's files, with changes to them in memory, and namespaces of its own for the network, mounts, processes and
 # the host name: what a package's scripts start, stop, set and delete is never the host's. What an agent or a command has

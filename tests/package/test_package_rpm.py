@@ -65,6 +65,11 @@ def test_it_requires_packages_that_fedora_and_rhel_have(rpm):
     ]
 
 
+def test_rpm_keeps_its_database_in_a_home_of_the_tests(home, rpm):
+    assert _query(rpm, "--queryformat", "%{NAME}") == ["neuca-guest-tools"]
+    assert (home / ".rpmdb").exists()
+
+
 def test_both_packages_have_one_version(checkout, rpm):
     changelog = (checkout / "packaging" / "debian" / "changelog").read_text()
     said = run(
