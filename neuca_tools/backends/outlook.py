@@ -39,6 +39,9 @@ EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
 MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
+# What is read of a link; most of its attributes are not.
+OF_LINK = frozenset((MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, NETNSID))
+OF_LINK |= {MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS}
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
@@ -79,7 +82,7 @@ def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[
 def device(message: bytes) -> Device:
     """The device that the body of an RTM_NEWLINK message describes."""
     _, arp_type, index, flags, _ = LINK.unpack_from(message)
-    link = wire.Attributes(message[LINK.size :])
+    link = wire.Attributes(message[LINK.size :], OF_LINK)
     info = link.nest(INFO)
     kind = info.text(KIND)
     # What other kinds have there need not consist of attributes.
@@ -107,9 +110,9 @@ def device(message: bytes) -> Device:
         max_mtu=link.number(MAX_MTU),
         txqueuelen=link.number(TXQLEN),
         qdisc=link.text(QDISC),
-        altnames=tuple(_altnames(link)),
+        altnames=tuple(_altnames(link)) if PROPERTIES in link else (),
         options=options,
-        port=tuple(_port(info)),
+        port=tuple(_port(info)) if MEMBER_KIND in info else (),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
     )

@@ -13,9 +13,9 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Callable
+from typing import Callable, Optional
 
 REQUEST, ACK, REPLACE, EXCLUSIVE, CREATE = 0x1, 0x4, 0x100, 0x200, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
@@ -53,16 +53,22 @@ def nest(kind: int, *attributes: bytes) -> bytes:
     return attribute(kind | NESTED, b"".join(attributes))
 
 
-def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The type and value of each attribute. Raises OSError if one is truncated."""
+def attributes(
+    data: bytes, wanted: Optional[Container[int]] = None
+) -> Iterator[tuple[int, bytes]]:
+    """The type and value of each attribute, or of those of the `wanted` types.
+
+    Raises OSError if one is truncated.
+    """
     at, end = 0, len(data)
     head, unpack = _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
     while end - at >= head:
         length, kind = unpack(data, at)
         if not head <= length <= end - at:
             raise garbled("an attribute")
-        yield kind & _TYPE, data[at + head : at + length]
-        at += length + -length % 4
+        if wanted is None or kind & _TYPE in wanted:
+            yield kind & _TYPE, data[at + head : at + length]
+        at += length + 3 & ~3
 
 
 def garbled(what: str) -> OSError:
@@ -76,16 +82,19 @@ def integer(value: bytes) -> int:
 
 
 class Attributes(dict[int, bytes]):
-    """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
+    """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0.
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(attributes(data))
+    With `wanted`, those of all other types count as absent.
+    """
+
+    def __init__(self, data: bytes, wanted: Optional[Container[int]] = None) -> None:
+        super().__init__(attributes(data, wanted))
 
     def bytes(self, kind: int) -> bytes:
         return self.get(kind, b"")
 
     def number(self, kind: int) -> int:
-        return integer(self.get(kind, b""))
+        return int.from_bytes(self.get(kind, b""), sys.byteorder)
 
     def text(self, kind: int) -> str:
         return os.fsdecode(self.get(kind, b"").rstrip(b"\0"))
