@@ -109,7 +109,7 @@ def _source(text: str) -> str:
 
 def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
     """The requests of the link sections. A later file wins, setting by setting."""
-    merged: dict[LinkKey, links.Asked] = {}
+    drafts: dict[LinkKey, links.Draft] = {}
     origin: dict[tuple[str, str], str] = {}
     for (file, section), lines in _by_section(entries).items():
         # A fault shows its key clipped, or not at all.
@@ -119,10 +119,9 @@ def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkReq
         except UnusableError as reason:
             faults.append(ConfigFault(file, section, "", "", f"{reason}, ignoring the section"))
             continue
-        asked, more = links.read_section(key, lines)
+        more = links.read_section(drafts.setdefault(key, links.Draft(key)), lines)
         faults += (_config_fault(file, fault) for fault in more)
-        merged[key] = links.stack(merged[key], asked) if key in merged else asked
-    return _checked(merged.values(), origin, faults)
+    return _checked((draft.asked() for draft in drafts.values()), origin, faults)
 
 
 def _checked(

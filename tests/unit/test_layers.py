@@ -19,7 +19,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.ini import Line
-from neuca_tools.documents.neuca.links import read_section
+from neuca_tools.documents.neuca.links import Draft, read_section
 from neuca_tools.model import Document, NetworkState, NicRecord, Problem, Record
 from neuca_tools.state import changes, updates
 from neuca_tools.status.judge import DocumentStatus, judge
@@ -83,7 +83,9 @@ def local(number, **settings):
         Line(0, f"interface {mac(number)}", name, value, name, source="/etc/neuca/config")
         for name, value in settings.items()
     ]
-    return read_section(key(number), lines).asked.request
+    draft = Draft(key(number))
+    assert read_section(draft, lines) == []
+    return draft.asked().request
 
 
 NICS = [nic(number) for number in (1, 2, 3)]

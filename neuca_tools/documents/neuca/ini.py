@@ -22,6 +22,7 @@ from neuca_tools.model import Fault
 MAX_LINES = 200000
 MAX_LINE = 65536
 _HEADER = pattern(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
+_KEY_BEHIND = pattern(r"[^\s;#].*=")
 _SECTION_NAME = pattern(r"[\w.:/-]+(?: +[\w.:/-]+)*")
 _COMMENT = pattern(r"\s;")
 
@@ -130,16 +131,17 @@ class _Reader:
     def _goes_on(self, key: _Open, indent: int, stripped: str) -> bool:
         if self._name == "scripts":
             return not stripped or indent > key.indent
+        if indent <= key.indent or not stripped or stripped[0] in ";#":
+            return False
         # No value in these sections contains "=", so an indented "key = value" is a key of its own.
-        own_key = "=" in stripped and (
-            self._name in ("interfaces", "routes") or bool(link_kind(self._name))
+        return "=" not in stripped or not (
+            self._name in ("interfaces", "routes") or link_kind(self._name)
         )
-        return indent > key.indent and bool(stripped) and stripped[0] not in ";#" and not own_key
 
     def _begin(self, number: int, indent: int, stripped: str, text: str) -> None:
         self._close_key()
-        header = _HEADER.fullmatch(stripped)
-        if stripped[0] == "[" and not (header and re.match(r"[^\s;#].*=", header["rest"])):
+        header = _HEADER.fullmatch(stripped) if stripped[0] == "[" else None
+        if stripped[0] == "[" and not (header and _KEY_BEHIND.match(header["rest"])):
             self._open_section(number, stripped, header)
         elif not self._header:
             self._refuse(number, stripped, "it stands before the first section")
@@ -227,13 +229,15 @@ def last_wins(
 
 def without_comment(text: str) -> str:
     """The first line of a value without its ` ;` comment."""
-    comment = _COMMENT.search(text)
+    comment = _COMMENT.search(text) if ";" in text else None
     if comment:
         text = text[: comment.start()]
     return text.strip()
 
 
 def _value(first: str, rest: list[str]) -> str:
+    if not rest:
+        return without_comment(first)
     return "\n".join([without_comment(first), *(line.strip() for line in rest)]).strip()
 
 

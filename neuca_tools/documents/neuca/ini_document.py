@@ -8,7 +8,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Callable, Optional, cast
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
     interface_lines,
@@ -19,7 +18,7 @@ from neuca_tools.documents.neuca import (
     values,
 )
 from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
-from neuca_tools.documents.neuca.links import Asked
+from neuca_tools.documents.neuca.links import Asked, Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import is_known_section, link_kind
 from neuca_tools.errors import DocumentError
@@ -158,20 +157,16 @@ def _unknown_reason(name: str) -> str:
 def _links(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
 ) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
-    base, broken, faults = _short_lines(short)
+    drafts, broken, faults = _short_lines(short)
     longer = _link_lines(keys, lines)
     for key, own in longer.items():
-        above = links.read_section(key, own)
-        faults += above.faults
-        if key in base:
-            base[key] = links.stack(base[key], above.asked)
-        else:
-            base[key] = above.asked
+        faults += links.read_section(drafts.setdefault(key, Draft(key)), own)
     usable = []
-    for key, asked in base.items():
+    for key, draft in drafts.items():
+        asked = draft.asked()
         if asked.unsure or (key in broken and key not in longer):
             continue
-        done = links.check(replace(asked, request=links.up_by_default(asked.request)))
+        done = links.check(Asked(links.up_by_default(asked.request), asked.lines))
         faults += done.faults
         usable.append(done.asked)
     return _finish(usable, faults)
@@ -207,25 +202,25 @@ def _section_keys(
     return keys, faults
 
 
-def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Asked], set[LinkKey], list[Fault]]:
+def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Draft], set[LinkKey], list[Fault]]:
     """Parse the lines of `[interfaces]`: the requests, the broken links, and the faults.
 
     A link whose line has an error is ignored, unless it has a section of its own.
     """
-    base: dict[LinkKey, Asked] = {}
+    drafts: dict[LinkKey, Draft] = {}
     broken: set[LinkKey] = set()
     faults: list[Fault] = []
     for line in lines:
         try:
-            asked, more = interface_lines.read(line)
+            draft, more = interface_lines.read(line)
         except UnusableError as reason:
             faults.append(line.fault(str(reason)))
             continue
-        base[asked.request.key] = asked
+        drafts[draft.key] = draft
         faults += more
         if any(fault.severity == "error" for fault in more):
-            broken.add(asked.request.key)
-    return base, broken, faults
+            broken.add(draft.key)
+    return drafts, broken, faults
 
 
 def _finish(

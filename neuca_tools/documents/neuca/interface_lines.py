@@ -8,10 +8,10 @@ import re
 
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
-from neuca_tools.documents.neuca.links import Asked, Read
+from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.lazy import pattern
-from neuca_tools.model import Fault, LinkKey, LinkRequest
+from neuca_tools.model import Fault, LinkKey
 from neuca_tools.model.links import Nic
 
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
@@ -29,39 +29,43 @@ def key(line: Line) -> LinkKey:
     return Nic(values.nic(line.key))
 
 
-def read(line: Line) -> Read:
+def read(line: Line) -> tuple[Draft, list[Fault]]:
     """Parse a line; only its state if a later part is unusable.
 
     Raises UnusableError for the key.
     """
-    asked = Asked(LinkRequest(key(line)))
+    draft = Draft(key(line))
     word, _, rest = line.value.partition(":")
     try:
-        asked = links.give(asked, line, "state", links.state(word))
+        draft.give(line, "state", links.state(word))
     except UnusableError as reason:
-        return Read(Asked(asked.request, unsure=True), [line.fault(str(reason))])
+        draft.unsure = True
+        return draft, [line.fault(str(reason))]
     try:
-        return _network(asked, line, rest)
+        return draft, _network(draft, line, rest)
     except UnusableError as reason:
-        return Read(asked, [line.fault(str(reason))])
+        return draft, [line.fault(str(reason))]
 
 
-def _network(asked: Asked, line: Line, text: str) -> Read:
+def _network(draft: Draft, line: Line, text: str) -> list[Fault]:
     word, _, rest = text.partition(":")
     family = ""
     if not values.absent(word):
         family = values.word(word, _FAMILIES)
     cidr, order = _split(rest, family)
     faults: list[Fault] = []
+    number = address = None
     if not values.absent(cidr):
         address, faults = links.one_address(line, cidr)
         if family and address.version != _FAMILIES[family]:
             raise UnusableError(f'"{address}" is not an address of the family {family}')
-        asked = links.give(asked, line, "addresses", (address,))
     if not values.absent(order):
         number = values.integer(order, 0, _HIGHEST_ORDER, "the order")
-        asked = links.give(asked, line, "name", f"eth{number}")
-    return Read(asked, faults)
+    if address is not None:
+        draft.give(line, "addresses", (address,))
+    if number is not None:
+        draft.give(line, "name", f"eth{number}")
+    return faults
 
 
 def _split(text: str, family: str) -> tuple[str, str]:

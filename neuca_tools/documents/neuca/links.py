@@ -38,8 +38,66 @@ class Asked:
     unsure: bool = False
 
 
+class Draft:
+    """A request in the making: lines about one link add to it, and a later line wins.
+
+    Nothing is copied for each line. `lines` has the line of each setting. `unsure`: see `Asked`.
+    """
+
+    def __init__(self, key: LinkKey) -> None:
+        self.key = key
+        self.lines: dict[str, Line] = {}
+        self.unsure = False
+        self._fields: dict[str, Any] = {}
+        self._pairs: dict[str, dict[str, str]] = {}
+        self._origins: dict[str, Origin] = {}
+        if key.kind in KINDS:
+            self._fields["virtual"] = Virtual()
+
+    def get(self, name: str) -> Any:  # noqa: ANN401 - that of the field
+        """The value of a field; None if no line has given one."""
+        return self._fields.get(name)
+
+    def give(
+        self, line: Line, name: str, value: object, setting: str = "", shown: str = ""
+    ) -> None:
+        """Set a field.
+
+        `setting` is the name for messages, by default that of the field; `shown` is the value as
+        text.
+        """
+        self._fields[name] = value
+        self._note(line, setting or name, shown or _shown(value))
+
+    def add(self, line: Line, name: str, pair: tuple[str, Any], setting: str) -> None:
+        """Add a pair of key and value to a field that consists of such pairs."""
+        key, value = pair
+        self._pairs.setdefault(name, {})[key] = value
+        self._note(line, setting, str(value))
+
+    def _note(self, line: Line, setting: str, value: str) -> None:
+        old, overrode = self._origins.get(setting), ""
+        if old:
+            overrode = f"{old.value} from {old.where}"
+        self._origins[setting] = Origin(setting, value, line.where, overrode)
+        self.lines[setting] = line
+
+    def asked(self) -> Asked:
+        """What the lines have asked for."""
+        pairs: dict[str, Any] = {name: tuple(one.items()) for name, one in self._pairs.items()}
+        origins = tuple(self._origins.values())
+        request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
+        return Asked(request, self.lines, self.unsure and request.state is None)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
 class Read(NamedTuple):
-    """The result of parsing lines about one link."""
+    """A checked request, and the faults of lines that contradict others."""
 
     asked: Asked
     faults: list[Fault]
@@ -91,135 +149,74 @@ _READERS: Mapping[str, Callable[[str], object]] = {
 }
 
 
-def read_section(key: LinkKey, lines: Iterable[Line]) -> Read:
-    """Parse the lines of one link's section; an unusable line becomes a fault and is ignored."""
-    empty = Asked(LinkRequest(key))
-    if key.kind in KINDS:
-        empty = Asked(LinkRequest(key, virtual=Virtual()))
-    found: list[Asked] = []
+def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
+    """Parse the lines of a section of the link; an unusable line becomes a fault and is ignored."""
     faults: list[Fault] = []
     for number, line in enumerate(lines):
         if number == MAX_SETTINGS:
             reason = f"more than {MAX_SETTINGS} settings of one link, ignoring the rest"
             faults.append(line._replace(key="").fault(reason))
             break
-        asked, more = _try(empty, line)
-        found.append(asked)
-        faults += more
-    return Read(_together(empty, found), faults)
+        try:
+            faults += _take(draft, line)
+        except UnusableError as reason:
+            draft.unsure = draft.unsure or line.key == "state"
+            faults.append(line.fault(str(reason)))
+    return faults
 
 
-def _together(empty: Asked, found: Iterable[Asked]) -> Asked:
-    """Merge the requests of single lines about one link; a later line wins.
-
-    All at once, because merging line by line would copy everything each time.
-    """
-    fields: dict[str, Any] = {}
-    sysctls: dict[str, str] = {}
-    device: dict[str, str] = {}
-    origins: dict[str, Origin] = {}
-    lines: dict[str, Line] = {}
-    virtual, unsure, routing = empty.request.virtual, False, UNROUTED
-    automatic = empty.request.automatic
-    for one in found:
-        given = {name: getattr(one.request, name) for name in _SINGLE}
-        fields.update({name: value for name, value in given.items() if value})
-        sysctls.update(one.request.sysctls)
-        device.update(one.request.device)
-        routing = one.request.routing.over(routing)
-        automatic = automatic_keys.over(one.request.automatic, automatic)
-        if one.request.virtual:
-            virtual = one.request.virtual.over(virtual)
-        origins.update({origin.setting: origin for origin in one.request.origins})
-        lines.update(one.lines)
-        unsure = unsure or one.unsure
-    request = replace(
-        empty.request,
-        sysctls=tuple(sysctls.items()),
-        device=tuple(device.items()),
-        virtual=virtual,
-        routing=routing,
-        automatic=automatic,
-        origins=tuple(origins.values()),
-        **fields,
-    )
-    return Asked(request, lines, unsure)
-
-
-def _try(asked: Asked, line: Line) -> Read:
-    try:
-        return _take(asked, line)
-    except UnusableError as reason:
-        unsure = asked.unsure or line.key == "state"
-        return Read(replace(asked, unsure=unsure), [line.fault(str(reason))])
-
-
-def _take(asked: Asked, line: Line) -> Read:
-    """Add the setting of a line; raises UnusableError."""
+def _take(draft: Draft, line: Line) -> list[Fault]:
+    """Add the setting of a line, and return its faults; raises UnusableError."""
     if line.key == "addresses":
         found, faults = _addresses(line)
         if found:
-            asked = give(asked, line, "addresses", found)
-        return Read(asked, faults)
-    return Read(_take_one(asked, line), [])
+            draft.give(line, "addresses", found)
+        return faults
+    _take_one(draft, line)
+    return []
 
 
-def _take_one(asked: Asked, line: Line) -> Asked:
-    kind = asked.request.key.kind
+def _take_one(draft: Draft, line: Line) -> None:
+    kind = draft.key.kind
     if line.key.startswith(_SYSCTL):
         key = values.sysctl_key(line.written[len(_SYSCTL) :])
-        value = values.sysctl_value(line.value)
-        sysctls = tuple({**dict(asked.request.sysctls), key: value}.items())
-        return give(asked, line, "sysctls", sysctls, setting=_SYSCTL + key, shown=value)
+        draft.add(line, "sysctls", (key, values.sysctl_value(line.value)), _SYSCTL + key)
+        return
     # Policy routing has no part in a VRF, whose table is its own.
     routed = {} if kind == "vrf" else routing_keys.READERS
     if line.key in routed:
-        routing = routed[line.key](line.value).over(asked.request.routing)
-        shown = routing_keys.shown(routing)[line.key]
-        return give(asked, line, "routing", routing, setting=line.key, shown=shown)
+        routing = routed[line.key](line.value)
+        shown, both = routing_keys.shown(routing)[line.key], draft.get("routing") or UNROUTED
+        draft.give(line, "routing", routing.over(both), setting=line.key, shown=shown)
+        return
     if line.key in automatic_keys.FIELDS:
-        wish, shown = automatic_keys.read(asked.request.key, line.key, line.value)
-        return give(asked, line, "automatic", wish, setting=line.key, shown=shown)
+        wish, shown = automatic_keys.read(draft.key, line.key, line.value)
+        both = automatic_keys.over(wish, draft.get("automatic"))
+        draft.give(line, "automatic", both, setting=line.key, shown=shown)
+        return
     own = link_kinds.names(kind)
     if line.key in own or (line.key == "name" and kind in KINDS):
-        return _take_virtual(asked, line)
+        _take_virtual(draft, line)
+        return
     # No VRF is in another one.
     if line.key not in _READERS or line.key == kind:
         known = {"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind}
         raise UnusableError(f"unknown key; known are {', '.join(sorted(known))} and sysctl.KEY")
     found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
-        return give(asked, line, line.key, found)
-    settings = tuple({**dict(asked.request.device), line.key: found}.items())
-    return give(asked, line, "device", settings, setting=line.key, shown=str(found))
+        draft.give(line, line.key, found)
+    else:
+        draft.add(line, "device", (line.key, found), line.key)
 
 
-def _take_virtual(asked: Asked, line: Line) -> Asked:
+def _take_virtual(draft: Draft, line: Line) -> None:
     """Add a setting that only virtual links have."""
-    link = asked.request.key
+    link = draft.key
     if line.key == "name":
         raise UnusableError(f'its name is "{link.given_name}", as the section says')
-    both = link_kinds.setting(link.kind, line.key, line.value).over(asked.request.virtual)
-    return give(
-        asked, line, "virtual", both, setting=line.key, shown=link_kinds.shown(both, line.key)
-    )
-
-
-def give(
-    asked: Asked, line: Line, name: str, value: object, setting: str = "", shown: str = ""
-) -> Asked:
-    """The request with one more field.
-
-    `setting` is the name for messages, by default that of the field; `shown` is the value as text.
-    """
-    setting = setting or name
-    text = shown or str(value)
-    if isinstance(value, tuple) and not shown:
-        text = ", ".join(map(str, value))
-    origins = _overlay_origins(asked.request.origins, [Origin(setting, text, line.where)])
-    changes: dict[str, Any] = {name: value}
-    request = replace(asked.request, origins=origins, **changes)
-    return replace(asked, request=request, lines={**asked.lines, setting: line})
+    both = link_kinds.setting(link.kind, line.key, line.value).over(draft.get("virtual"))
+    shown = link_kinds.shown(both, line.key)
+    draft.give(line, "virtual", both, setting=line.key, shown=shown)
 
 
 def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
@@ -288,13 +285,6 @@ def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[
 
 def _without(origins: Iterable[Origin], *settings: str) -> tuple[Origin, ...]:
     return tuple(origin for origin in origins if origin.setting not in settings)
-
-
-def stack(below: Asked, above: Asked) -> Asked:
-    """`overlay` for requests with their lines."""
-    request = overlay(below.request, above.request)
-    unsure = (below.unsure or above.unsure) and request.state is None
-    return Asked(request, {**below.lines, **above.lines}, unsure)
 
 
 # --- Checks of complete requests ------------------------------------------------------------------

@@ -20,6 +20,7 @@ _MAC = pattern(
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
     r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
 )
+_SEPARATORS = {ord(separator): "" for separator in ":.-"}
 # The GUID of an InfiniBand port, or 20 bytes that end with one: an IPoIB address, or a DHCP client
 # identifier as Ironic has it.
 _GUID = pattern(
@@ -71,13 +72,13 @@ def mac(text: str) -> str:
     lower = text.strip().lower()
     if not _MAC.fullmatch(lower):
         raise UnusableError(f'"{clip(text)}" is not a MAC address')
-    digits = re.sub("[:.-]", "", lower)
-    if digits == "0" * 12:
+    address = bytes.fromhex(lower.translate(_SEPARATORS))
+    if not any(address):
         raise UnusableError("the all-zero MAC address names no NIC")
-    if int(digits[:2], 16) & 1:
-        kind = {"f" * 12: "broadcast"}.get(digits, "multicast")
+    if address[0] & 1:
+        kind = {b"\xff" * 6: "broadcast"}.get(address, "multicast")
         raise UnusableError(f"the {kind} MAC address names no NIC")
-    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+    return address.hex(":")
 
 
 def nic(text: str) -> str:
