@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
@@ -28,19 +28,22 @@ FLOCK = "hhqqi"
 FEW = 4
 
 
-def read_bytes(path: Path, most: int = LARGEST) -> Optional[bytes]:
+def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
     """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
-        with path.open("rb", buffering=0) as stream:
-            return stream.read(min(os.fstat(stream.fileno()).st_size, most))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    try:
+        return os.read(descriptor, min(os.fstat(descriptor).st_size, most))
+    finally:
+        os.close(descriptor)
 
 
 def names_in(directory: Path) -> list[str]:
     """The sorted names in a directory; none if it does not exist. Raises ObserveError."""
     try:
-        return sorted(path.name for path in directory.iterdir())
+        return sorted(os.listdir(directory))  # noqa: PTH208 - no Path for each of many files
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
@@ -115,17 +114,19 @@ def read_files(
     Those with a `known` content are not read. Raises ObserveError.
     """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
-    paths = [where.udev / name for name in rules]
+    paths = [f"{where.udev}/{name}" for name in rules]
     for place in (where.networkd, where.profiles):
-        paths += [place / name for name in names_in(place) if dhcp_files.is_ours(name)]
-    paths += [where.networkd / marks.NETWORKD_NICS_FILE, where.networkd / marks.NETWORKD_VLANS_FILE]
-    paths += [where.networkmanager / marks.NETWORKMANAGER_FILE, where.sysctl / marks.SYSCTL_FILE]
-    unread = [path for path in paths if known.get(str(path)) is None]
-    read = {str(path): _content(path) for path in unread}
-    return {path: read.get(path, known.get(path)) for path in map(str, paths)}
+        paths += [f"{place}/{name}" for name in names_in(place) if dhcp_files.is_ours(name)]
+    for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE):
+        paths.append(f"{where.networkd}/{name}")
+    paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
+    paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
+    unread = [path for path in paths if known.get(path) is None]
+    read = {path: _content(path) for path in unread}
+    return {path: read.get(path, known.get(path)) for path in paths}
 
 
-def _content(path: Path) -> Optional[bytes]:
+def _content(path: str) -> Optional[bytes]:
     try:
         return read_bytes(path)
     except OSError as error:

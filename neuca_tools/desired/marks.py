@@ -30,6 +30,9 @@ _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
 _MAC = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}((:[0-9a-f]{2}){2})?")
+_RULE = pattern(
+    r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
+)
 # A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
 _NAMES = pattern(
     r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
@@ -110,9 +113,10 @@ def rule_mac(filename: str, substring: str) -> Optional[str]:
     >>> rule_mac("15-neuca-persistent-fe163e006daf.rules", "neuca-persistent")
     'fe:16:3e:00:6d:af'
     """
-    pattern = rf"[0-9]+-{re.escape(substring)}-([0-9a-f]{{12}}(?:[0-9a-f]{{4}})?)\.rules"
-    found = re.fullmatch(pattern, filename)
-    return ":".join(re.findall("..", found.group(1))) if found else None
+    found = _RULE.fullmatch(filename)
+    if found is None or found["substring"] != substring:
+        return None
+    return bytes.fromhex(found["digits"]).hex(":")
 
 
 def names_given(rules: str) -> dict[str, str]:
