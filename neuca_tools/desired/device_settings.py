@@ -64,7 +64,7 @@ def to_do(
     differing = sorted(
         name for name, value in wanted.items() if not same(name, found.get(name), value)
     )
-    for group in SETTINGS:
+    for group in SETTINGS if differing else ():
         names = [name for name in differing if group_of(name) == group]
         if names:
             yield (

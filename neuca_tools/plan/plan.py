@@ -213,9 +213,12 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     Only an IPv6 address that is added again with another prefix length is deleted before (EEXIST).
     """
     for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
-        kept = set(sides.wanted(key).addresses)
+        found, wanted = sides.found(key).addresses, sides.wanted(key).addresses
+        if found == wanted:
+            continue
+        kept = set(wanted)
         ips = {address.ip for address in kept if address.version == 6}
-        for address in sides.found(key).addresses:
+        for address in found:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
             phase = Phase.RETIRE

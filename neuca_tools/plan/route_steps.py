@@ -110,6 +110,8 @@ def possible(operations: Collection[Operation], have: NetworkState) -> tuple[Ope
     Those are set at every pass, and their link may be down, or their source address absent, without
     this pass being about that link.
     """
+    if not any(isinstance(one, ReplaceRoute) for one in operations):
+        return tuple(operations)
     raised = {one.on.key for one in operations if isinstance(one, SetState) and one.up}
     added = {(one.on.key, one.address.ip) for one in operations if isinstance(one, AddAddress)}
     for key, link in have.links.items():

@@ -48,7 +48,10 @@ class Sides:
         return Target(key, self.names.get(key, ""), self.found(key).index)
 
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, `found` and wanted link, lower devices first; absent NICs are left out."""
+        """Key, `found` and wanted link, lower devices first.
+
+        Absent NICs are left out, and those that are as they are wanted.
+        """
         return self._pairs
 
     @cached_property
@@ -57,12 +60,18 @@ class Sides:
 
     def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
-            if self.there(key):
+            if self.there(key) and not self._is_settled(key):
                 found, wanted = self.found(key), self.want.links[key]
                 if _is_other(found.virtual, wanted.virtual):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
                 yield key, found, wanted
+
+    def _is_settled(self, key: LinkKey) -> bool:
+        """Whether it is a NIC by itself, which needs nothing: no other link takes it down."""
+        if key.rank or key.mac in self.bounced or key not in self.have.links:
+            return False
+        return _is_as_wanted(self.have.links[key], self.want.links[key])
 
     def there(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
@@ -143,12 +152,29 @@ class Sides:
         return self.found(key).state == "up" and self.wanted(key).state == "down"
 
 
+def _is_as_wanted(found: Link, wanted: Link) -> bool:
+    """Whether a NIC that is and was in no bond, bridge or VRF has all that is wanted of it."""
+    return (
+        wanted.state in (None, "user", found.state)
+        and wanted.mtu in (None, found.mtu)
+        and wanted.txqueuelen in (None, found.txqueuelen)
+        and found.master is wanted.master is wanted.virtual is None
+        and not wanted.profile
+        and "managed" not in found.managers.values()
+        and wanted.sysctls.items() <= found.sysctls.items()
+        and wanted.device.items() <= found.device.items()
+        and set(wanted.addresses) <= set(found.addresses)
+    )
+
+
 def _no_link(key: LinkKey) -> Link:
     return Link(key, key.kind, "dataplane")
 
 
 def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[LinkKey]:
     """The links of ours that the plan deletes, for good or to recreate them, with upper ones."""
+    if not owned.vlans:
+        return frozenset()
     gone: set[LinkKey] = set()
     for key in sorted(have.links, key=lambda key: key.order):
         found, wanted = have.links[key], want.links.get(key)
