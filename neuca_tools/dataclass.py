@@ -196,8 +196,8 @@ def _complete(cls: Any) -> None:
 
 
 def _repr(self: Any) -> str:
-    shown = [name for name, one in self._dataclass_fields.items() if one.repr]
-    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+    own, fields = self.__dict__, self._dataclass_fields.items()
+    values = ", ".join([f"{name}={own[name]!r}" for name, one in fields if one.repr])
     return f"{self.__class__.__qualname__}({values})"
 
 

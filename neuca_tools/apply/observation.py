@@ -17,7 +17,7 @@ from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, throug
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
-from neuca_tools.model.ports import forms
+from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, base, below
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import TuningInputs
@@ -46,8 +46,8 @@ class Interest:
 
     @staticmethod
     def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
-        own = (LinkKey(mac, key.vlan_id) for mac in forms([key.mac]))
-        return frozenset().union(*(table.get(one, frozenset()) for one in (*own, ANY_LINK)))
+        asked = (table[one] for one in (*_names_of(key), ANY_LINK) if one in table)
+        return frozenset().union(*asked)
 
     def sysctls_of(self, world: World) -> set[str]:
         """The paths to read, those of links by the names that their devices have now."""
@@ -68,8 +68,8 @@ class Interest:
         for index, device in world.devices.items():
             key = key_of(world, index)
             groups = set(self._applying(self.groups, key))
-            asked = {LinkKey(mac, key.vlan_id) for mac in forms([key.mac])}
-            if asked & self.queued and device.qdisc in ("mq", "pfifo"):
+            is_queue = device.qdisc in ("mq", "pfifo")
+            if is_queue and not self.queued.isdisjoint(_names_of(key)):
                 groups.add("qdisc")
             if groups:
                 found[index] = groups
@@ -105,6 +105,13 @@ class Observation:
     tuning: TuningInputs = field(default_factory=TuningInputs)
 
 
+def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
+    """The keys by which a document may name a link: also the short form of a GUID."""
+    if not is_guid(key.mac):
+        return (key,)
+    return (key, LinkKey(short(key.mac), key.vlan_id))
+
+
 def key_of(world: World, index: int) -> LinkKey:
     """The key under which a document would ask for this device."""
     device = world.devices[index]
@@ -128,7 +135,7 @@ def interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.asked(router)}),
         templates={key: frozenset(filter(_is_own, paths)) for key, paths in templates.items()},
-        groups={key: frozenset(names) for key, names in groups.items()},
+        groups={key: frozenset(names) for key, names in groups.items() if names},
         queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
         advertised=router == "true",
         choice=choice or Choice(),

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
+from functools import cached_property
 from ipaddress import ip_network
 from typing import Optional
 
@@ -47,7 +48,7 @@ class Hops:
 
 
 def resolve_routes(
-    routes: Iterable[RouteRequest],
+    routes: Collection[RouteRequest],
     links: Mapping[LinkKey, Link],
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     world: World,
@@ -61,6 +62,8 @@ def resolve_routes(
     addresses that are asked for on each link, whether it can be used or not. `vrfs` are the tables
     of VRFs that are not ours, which no document adds routes to.
     """
+    if not routes:
+        return Hops()
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
     finder = _Finder(usable, asked_of, world, found, limits)
     finder.vrfs = vrfs
@@ -206,14 +209,28 @@ class Networks:
     """The networks of the addresses of some links, to look next hops up in."""
 
     def __init__(self, addresses: Mapping[LinkKey, tuple[Address, ...]]) -> None:
-        self._links: dict[Network, LinkKey] = {}
-        self._of: dict[Optional[LinkKey], set[Network]] = {
-            key: {address.network for address in addresses[key]} for key in addresses
+        self._addresses = addresses
+
+    # Most documents have no route, and nothing is looked up.
+
+    @cached_property
+    def _of(self) -> dict[Optional[LinkKey], set[Network]]:
+        return {
+            key: {address.network for address in addresses}
+            for key, addresses in self._addresses.items()
         }
-        for key in sorted(addresses, key=lambda key: key.position, reverse=True):
-            self._links.update((address.network, key) for address in addresses[key])
+
+    @cached_property
+    def _links(self) -> dict[Network, LinkKey]:
+        found: dict[Network, LinkKey] = {}
+        for key in sorted(self._addresses, key=lambda key: key.position, reverse=True):
+            found.update((address.network, key) for address in self._addresses[key])
+        return found
+
+    @cached_property
+    def _lengths(self) -> list[tuple[int, int]]:
         lengths = {(network.version, network.prefixlen) for network in self._links}
-        self._lengths = sorted(lengths, reverse=True)
+        return sorted(lengths, reverse=True)
 
     def link(self, via: Optional[Host], said: Optional[LinkKey] = None) -> Optional[LinkKey]:
         """The link with the most specific network that holds the next hop.

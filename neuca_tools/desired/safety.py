@@ -73,10 +73,11 @@ class Fence:
         """Why this address is refused: several links ask for it, it is in a management prefix, or
         takes over what is guarded.
         """
-        if address.ip in self.twice:
-            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
+        ip = address.ip  # made anew each time
+        if ip in self.twice:
+            return f"it is asked for on {self.twice[ip]}, so none of them gets it"
         for prefix in self.prefixes:
-            if address.version == prefix.version and address.ip in prefix:
+            if address.version == prefix.version and ip in prefix:
                 return f"it lies inside the management network {prefix}"
         return self._network(address.network)
 

@@ -188,11 +188,15 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
+    inside = [
+        (key, link, number(requests[link.master].virtual))
+        for key, link in links.items()
+        if link.master and link.master.kind == KIND and link.addresses
+    ]
+    if not inside:
+        return (), ()
     present = {address.ip for addresses in world.addresses.values() for address in addresses}
-    for key, link in sorted(links.items(), key=lambda pair: pair[0].order):
-        if not link.master or link.master.kind != KIND or not link.addresses:
-            continue
-        table = number(requests[link.master].virtual)
+    for key, link, table in sorted(inside, key=lambda found: found[0].order):
         for gateway in requests[key].routing.gateways:
             hop = Hop(EVERYTHING[gateway.version], key, gateway, ROUTE_METRIC, traits=Traits(table))
             if gateway in present:
