@@ -10,15 +10,17 @@ from typing import Any, Callable, Literal, TypeVar, Union, get_args, get_origin,
 from neuca_tools.dataclass import is_dataclass
 
 T = TypeVar("T")
+Reader = Callable[[object, str], Any]
+"""Returns a value as an annotation has it; the second argument is its name, for the error."""
+
+_READERS: dict[type, Mapping[str, Reader]] = {}  # annotations are read once for each class
 
 
-_HINTS: dict[type, Mapping[str, Any]] = {}  # get_type_hints() costs more than all else here
-
-
-def _hints(kind: type) -> Mapping[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = get_type_hints(kind)
-    return _HINTS[kind]
+def _readers(kind: type) -> Mapping[str, Reader]:
+    if kind not in _READERS:
+        hints = get_type_hints(kind)
+        _READERS[kind] = {name: _reader(hint) for name, hint in hints.items()}
+    return _READERS[kind]
 
 
 def made(kind: type[T], data: object) -> T:
@@ -26,65 +28,93 @@ def made(kind: type[T], data: object) -> T:
 
     `kind` is a dataclass or NamedTuple.
     """
-    hints = _hints(kind)
+    readers = _readers(kind)
     if not isinstance(data, dict):
         raise TypeError(f"{kind.__name__} is no object")
-    if not data.keys() <= hints.keys():
-        unknown = min(map(str, data.keys() - hints.keys()))
+    if not data.keys() <= readers.keys():
+        unknown = min(map(str, data.keys() - readers.keys()))
         raise ValueError(f"{kind.__name__} has no {unknown!r}")
-    return kind(**{name: fit(value, hints[name], name) for name, value in data.items()})
+    return kind(**{name: readers[name](value, name) for name, value in data.items()})
 
 
 def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what the hint says
     """The value as this annotation has it: lists become tuples. Raises TypeError, ValueError."""
-    if type(value) is hint:  # a bool is no int
+    return _reader(hint)(value, name)
+
+
+def _reader(hint: Any) -> Reader:  # noqa: ANN401 - any annotation
+    make = _MAKERS.get(get_origin(hint))
+    if make is not None:
+        return make(get_args(hint))
+
+    def read(value: object, name: str) -> object:
+        if type(value) is hint:  # a bool is no int
+            return value
+        if is_dataclass(hint):
+            return made(hint, value)
+        if hint is float and type(value) is int:  # JSON has one kind of number
+            return float(value)
+        raise _wrong(name)
+
+    return read
+
+
+def _union(hints: tuple[Any, ...]) -> Reader:
+    readers = [_reader(hint) for hint in hints]
+
+    def read(value: object, name: str) -> object:
+        if type(value) in hints:
+            return value
+        for one in readers:
+            try:
+                return one(value, name)
+            except (TypeError, ValueError):
+                continue
+        raise _wrong(name)
+
+    return read
+
+
+def _literal(allowed: tuple[Any, ...]) -> Reader:
+    def read(value: object, name: str) -> object:
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise _wrong(name)
         return value
-    reader = _READERS.get(get_origin(hint))
-    if reader:
-        return reader(value, get_args(hint), name)
-    if is_dataclass(hint) and isinstance(hint, type):
-        return made(hint, value)
-    if hint is float and type(value) is int:  # JSON has one kind of number
-        return float(value)
-    raise _wrong(name)
+
+    return read
 
 
-def _union(value: object, hints: tuple[Any, ...], name: str) -> object:
-    for hint in hints:
-        try:
-            return fit(value, hint, name)
-        except (TypeError, ValueError):
-            continue
-    raise _wrong(name)
+def _tuple(hints: tuple[Any, ...]) -> Reader:
+    readers = [_reader(hint) for hint in hints if hint is not Ellipsis]
+
+    def read(value: object, name: str) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)):
+            raise _wrong(name)
+        if hints[-1] is Ellipsis:
+            return tuple([readers[0](one, name) for one in value])
+        if len(value) != len(hints):
+            raise _wrong(name)
+        return tuple([one(part, name) for one, part in zip(readers, value)])
+
+    return read
 
 
-def _literal(value: object, allowed: tuple[Any, ...], name: str) -> object:
-    if not any(type(value) is type(one) and value == one for one in allowed):
-        raise _wrong(name)
-    return value
+def _mapping(hints: tuple[Any, ...]) -> Reader:
+    key_of, value_of = map(_reader, hints)
 
+    def read(value: object, name: str) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise _wrong(name)
+        return {key_of(key, name): value_of(one, name) for key, one in value.items()}
 
-def _tuple(value: object, hints: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise _wrong(name)
-    if hints[-1] is Ellipsis:
-        return tuple(fit(one, hints[0], name) for one in value)
-    if len(value) != len(hints):
-        raise _wrong(name)
-    return tuple(fit(one, hint, name) for one, hint in zip(value, hints))
-
-
-def _mapping(value: object, hints: tuple[Any, ...], name: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(name)
-    return {fit(key, hints[0], name): fit(one, hints[1], name) for key, one in value.items()}
+    return read
 
 
 def _wrong(name: str) -> TypeError:
     return TypeError(f"{name} is of another type")
 
 
-_READERS: Mapping[Any, Callable[[object, tuple[Any, ...], str], Any]] = {
+_MAKERS: Mapping[Any, Callable[[tuple[Any, ...]], Reader]] = {
     Union: _union,
     Literal: _literal,
     tuple: _tuple,
