@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
 from typing import Optional
 
-from neuca_tools.dataclass import replace
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_advertised
@@ -33,6 +33,7 @@ from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.topology import automatic, lifelines
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
+UNCHANGED, NO_SETTINGS = Original(), DeviceSettings()
 
 
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
@@ -48,10 +49,11 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         if key in relevant or device.index in routed or device.master in masters
     }
     links = {
-        key: replace(
-            _link(key, device, resolution, world, record),
-            master=masters.get(device.master),
-            virtual=_virtual(key, device, keys, world),
+        key: _link(
+            _Found(key, device, masters.get(device.master), _virtual(key, device, keys, world)),
+            resolution,
+            world,
+            record,
         )
         for key, device in devices.items()
     }
@@ -131,13 +133,22 @@ def _virtual(
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
-def _link(
-    key: LinkKey, device: Device, resolution: Resolution, world: World, record: Record
-) -> Link:
+class _Found(NamedTuple):
+    """A device with the key of its link, its master, and what it is made of."""
+
+    key: LinkKey
+    device: Device
+    master: Optional[LinkKey]
+    virtual: Optional[Virtual]
+
+
+def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
     """The device as a link, with the settings that are asked for or that were changed by us."""
-    wanted = resolution.want.links.get(key, Link(key, key.kind, "unlisted"))
-    original = record.originals.get(key, Original())
-    settings = world.settings.get(device.index, DeviceSettings()).values
+    key, device = found.key, found.device
+    wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
+    original = record.originals.get(key, UNCHANGED)
+    settings = world.settings.get(device.index, NO_SETTINGS).values
+    present = world.addresses.get(device.index, ()) if world.bare else ()
     return Link(
         key,
         key.kind,
@@ -148,11 +159,9 @@ def _link(
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
         addresses=_addresses(device, wanted, world),
-        bare=tuple(
-            one
-            for one in world.addresses.get(device.index, ())
-            if (device.index, one) in world.bare
-        ),
+        virtual=found.virtual,
+        master=found.master,
+        bare=tuple(one for one in present if (device.index, one) in world.bare),
         sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls), world),
         device=_picked(settings, {**wanted.device, **original.device}),
         managers={
@@ -172,7 +181,10 @@ def _state(device: Device) -> LinkState:
 
 def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
     """The device's addresses. A requested one with a lease counts as absent: it will expire."""
-    present, asked = world.addresses.get(device.index, ()), set(wanted.addresses)
+    present = world.addresses.get(device.index, ())
+    if not world.leased:
+        return present
+    asked = set(wanted.addresses)
     return tuple(
         address
         for address in present
