@@ -14,6 +14,8 @@ from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_advertised
 from neuca_tools.model import (
     OWN,
+    UNCHANGED,
+    UNRECORDED,
     Address,
     Device,
     Hop,
@@ -21,8 +23,6 @@ from neuca_tools.model import (
     LinkKey,
     LinkState,
     NetworkState,
-    NicRecord,
-    Original,
     Record,
     Route,
     Virtual,
@@ -33,7 +33,7 @@ from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.topology import automatic, lifelines
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
-UNCHANGED, NO_SETTINGS = Original(), DeviceSettings()
+NO_SETTINGS = DeviceSettings()
 
 
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
@@ -284,4 +284,4 @@ def _is_left_behind(
     """Whether a departing network manager had set the route; `kept` are the lifelines."""
     if key.vlan_id is not None or not automatic(route) or (route.index, route.to.version) in kept:
         return False
-    return bool(record.nics.get(key.mac, NicRecord()).leaving)
+    return bool(record.nics.get(key.mac, UNRECORDED).leaving)

@@ -45,6 +45,7 @@ OF_LINK |= {MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS}
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
+NO_DATA = wire.Attributes(b"")
 PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
@@ -86,7 +87,7 @@ def device(message: bytes) -> Device:
     info = link.nest(INFO)
     kind = info.text(KIND)
     # What other kinds have there need not consist of attributes.
-    data = info.nest(DATA) if kind in ("vlan", *KINDS) else wire.Attributes(b"")
+    data = info.nest(DATA) if kind in ("vlan", *KINDS) else NO_DATA
     name, mac = link.text(NAME), _shown(arp_type, link.bytes(MAC))
     options = kinds.options(kind, mac, data) if data else ()
     if kind == "ipoib" and LOWER not in link:
@@ -134,7 +135,7 @@ def _is_attached(link: wire.Attributes, arp_type: int, name: str, index: int) ->
 
 def _mac_before_bonding(info: wire.Attributes) -> bytes:
     """The MAC that a member of a bond had before; a virtual NIC has no permanent one."""
-    if info.text(MEMBER_KIND) != "bond":
+    if MEMBER_KIND not in info or info.text(MEMBER_KIND) != "bond":
         return b""
     return info.nest(MEMBER_DATA).bytes(BOND_MEMBER_MAC)
 

@@ -17,10 +17,10 @@ from neuca_tools.desired.management import Policy
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import (
+    UNRECORDED,
     Document,
     LinkKey,
     LinkRequest,
-    NicRecord,
     PlatformDocument,
     Problem,
     Record,
@@ -123,7 +123,7 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     names = {}
     for device in filter(is_nic, world.devices.values()):
         mac = identity(device)
-        names[mac] = record.nics.get(mac, NicRecord()).name or device.name
+        names[mac] = record.nics.get(mac, UNRECORDED).name or device.name
     return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))
 
 
@@ -150,7 +150,7 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     macs = _macs_of_nics(world, record)
     for one, guids in ports.items():
         if len(guids) > 1:
-            ports[one] = {guid for guid in guids if record.nics.get(guid, NicRecord()).applied}
+            ports[one] = {guid for guid in guids if record.nics.get(guid, UNRECORDED).applied}
     return {one: tuple(ports[one]) for one in ports.keys() - macs if len(ports[one]) == 1}
 
 

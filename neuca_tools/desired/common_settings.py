@@ -16,6 +16,7 @@ from neuca_tools.desired.router_advertisements import quieted
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     OWN,
+    UNCHANGED,
     Address,
     Link,
     LinkKey,
@@ -59,8 +60,8 @@ class CommonSettings:
     def before(self, key: LinkKey) -> Original:
         """The link's original values; none if the document is too incomplete to restore them."""
         if self.sure is None or key in self.sure:
-            return self.record.originals.get(key, Original())
-        return Original()
+            return self.record.originals.get(key, UNCHANGED)
+        return UNCHANGED
 
     def add(self, request: LinkRequest, link: Link, room: int) -> Link:
         """The link with the settings; those that are not asked for get their original value.

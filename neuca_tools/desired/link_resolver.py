@@ -19,12 +19,12 @@ from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
 from neuca_tools.model import (
+    UNCHANGED,
+    UNRECORDED,
     Device,
     Link,
     LinkKey,
     LinkRequest,
-    NicRecord,
-    Original,
     Problem,
     ProblemCode,
     Record,
@@ -152,7 +152,7 @@ class LinkResolver:
             self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
             text = "it is on the list of NICs to ignore"
-            if self.record.nics.get(key.mac, NicRecord()).released:
+            if self.record.nics.get(key.mac, UNRECORDED).released:
                 text = "it was released"
             self.problems.append(Problem("ignored", text, key))
         return False
@@ -320,7 +320,7 @@ class LinkResolver:
             device, original = self.found_keys.get(key), self.common.before(key)
             if device is None or device.index in self.roles.protected:
                 continue
-            if key in self.requests or key in self.record.owned.vlans or original == Original():
+            if key in self.requests or key in self.record.owned.vlans or original == UNCHANGED:
                 continue
             left[key] = Link(
                 key,

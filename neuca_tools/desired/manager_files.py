@@ -18,11 +18,11 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import (
     ACCEPT_RA,
     OWN,
+    UNCHANGED,
+    UNRECORDED,
     Link,
     LinkKey,
     LinkRequest,
-    NicRecord,
-    Original,
     Record,
 )
 from neuca_tools.model.ports import is_guid
@@ -112,7 +112,7 @@ def _stale_rules(
 
 
 def _is_disowned(mac: str, resolution: Resolution, record: Record) -> bool:
-    released = record.nics.get(mac, NicRecord()).released
+    released = record.nics.get(mac, UNRECORDED).released
     return released or resolution.roles.role(mac) == "ignored"
 
 
@@ -142,7 +142,8 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
 
 def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
     """The name that the NIC should have at the next boot; empty if it is not known yet."""
-    request, granted = resolution.requests.get(LinkKey(mac)), resolution.names.get(LinkKey(mac))
+    key = LinkKey(mac)
+    request, granted = resolution.requests.get(key), resolution.names.get(key)
     if request and request.name and granted in (request.name, None):
         return request.name
     return _recorded_name(mac, record) or granted or ""
@@ -153,12 +154,13 @@ def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozen
 
     The veth of a container gets none.
     """
-    if resolution.roles.role(mac) == "ignored":
+    role = resolution.roles.role(mac)
+    if role == "ignored":
         return False
+    if role in ("management", "dataplane") or mac in dataplane or mac in record.nics:
+        return True
     device = resolution.roles.nics.get(mac)
-    listed = resolution.roles.role(mac) in ("management", "dataplane")
-    known = listed or mac in dataplane or mac in record.nics
-    return known or (device is not None and device.kind not in VIRTUAL_NICS)
+    return device is not None and device.kind not in VIRTUAL_NICS
 
 
 def _rules(
@@ -285,7 +287,7 @@ def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[
     request, link = resolution.requests.get(key), resolution.want.links.get(key)
     if link is None:
         return None
-    original = record.originals.get(key, Original()).mtu
+    original = record.originals.get(key, UNCHANGED).mtu
     if (request is None or request.mtu is None) and link.mtu == original:
         return None
     return link.mtu
@@ -318,7 +320,7 @@ def _port_kinds(dataplane: Iterable[str]) -> set[str]:
 
 
 def _recorded_name(mac: str, record: Record) -> str:
-    return record.nics.get(mac, NicRecord()).name
+    return record.nics.get(mac, UNRECORDED).name
 
 
 def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:

@@ -29,7 +29,7 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
-_MAC = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}((:[0-9a-f]{2}){2})?")
+_MAC = pattern(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
 _RULE = pattern(
     r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
 )

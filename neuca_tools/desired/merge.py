@@ -22,12 +22,12 @@ from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.stacking import lower_of, users
 from neuca_tools.model import (
+    UNRECORDED,
     Address,
     Document,
     LinkKey,
     LinkRequest,
     Network,
-    NicRecord,
     PlatformDocument,
     Problem,
     Record,
@@ -143,7 +143,7 @@ def _held(
         for mac, role in roles.by_mac.items()
         if role == "dataplane"
         and mac not in configured
-        and record.nics.get(mac, NicRecord()).role != "dataplane"
+        and record.nics.get(mac, UNRECORDED).role != "dataplane"
     )
 
 

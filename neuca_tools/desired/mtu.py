@@ -11,11 +11,11 @@ from typing import Optional, Protocol
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.model import (
+    UNCHANGED,
     Device,
     Link,
     LinkKey,
     LinkRequest,
-    Original,
     ProblemCode,
     Record,
     Virtual,
@@ -150,7 +150,7 @@ class Sizes:
         asked = dict(request.device).get(IPOIB_MODE)
         if asked and IPOIB_MODE not in self.record.declined.get(key, {}):
             return asked
-        original = self.record.originals.get(key, Original())
+        original = self.record.originals.get(key, UNCHANGED)
         return original.device.get(IPOIB_MODE) or device.mode or "datagram"
 
     def _child(

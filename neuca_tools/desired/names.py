@@ -14,7 +14,15 @@ from typing import Generic, Optional, TypeVar
 from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import Device, LinkKey, LinkRequest, NicRecord, Problem, Record, World
+from neuca_tools.model import (
+    UNRECORDED,
+    Device,
+    LinkKey,
+    LinkRequest,
+    Problem,
+    Record,
+    World,
+)
 from neuca_tools.model.topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
@@ -86,7 +94,7 @@ def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[P
     for mac in sorted({*roles.nics, *roles.twins}):
         if mac in movable or roles.role(mac) == "ignored":
             continue
-        pinned, name = record.nics.get(mac, NicRecord()).name, roles.name(mac)
+        pinned, name = record.nics.get(mac, UNRECORDED).name, roles.name(mac)
         if pinned not in ("", name):
             yield Problem(
                 "name",
@@ -102,7 +110,7 @@ def _wish(
     request = requests.get(key)
     if request and request.name and roles.role(key.mac) == "dataplane":
         return request.name
-    return record.nics.get(key.mac, NicRecord()).name or None
+    return record.nics.get(key.mac, UNRECORDED).name or None
 
 
 def _wishes(
@@ -208,7 +216,7 @@ def _reserved(
             return granted
         asking -= refused
         for key in refused:
-            wishes[key] = record.nics.get(key.mac, NicRecord()).name
+            wishes[key] = record.nics.get(key.mac, UNRECORDED).name
 
 
 def _first_come(

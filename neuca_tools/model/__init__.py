@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Literal, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field
+from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
@@ -123,6 +124,11 @@ class LinkRequest:
     # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @cached_property
+    def text(self) -> str:
+        """All that is requested, wherever it comes from; what digests are made of."""
+        return repr(replace(self, origins=()))
 
 
 class ManagementHint(NamedTuple):
@@ -342,6 +348,9 @@ class Original:
     device: Mapping[str, str] = field(default_factory=dict)
 
 
+UNCHANGED = Original()
+
+
 @dataclass(frozen=True)
 class NicRecord:
     """What is recorded of one NIC.
@@ -361,6 +370,9 @@ class NicRecord:
     leaving: str = ""
     doubtful: tuple[int, ...] = ()
     unheard: bool = False
+
+
+UNRECORDED = NicRecord()
 
 
 @dataclass(frozen=True)

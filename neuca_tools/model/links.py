@@ -126,11 +126,26 @@ class Nic(LinkKey):
 
     @property
     def mac(self) -> str:
-        return str(self[0])
+        mac: str = self[0]
+        return mac
 
     @property
     def kind(self) -> str:
         return "physical"
+
+    # As for any link; a pass sorts thousands of them several times.
+
+    @property
+    def rank(self) -> int:
+        return 0
+
+    @property
+    def order(self) -> tuple[int, str, int]:
+        return 0, self[0], 0
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self[0], 0
 
 
 class VirtualLink(LinkKey):

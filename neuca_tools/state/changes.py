@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import Incarnation, LinkKey, NicRecord, Record, World
+from neuca_tools.model import (
+    UNRECORDED,
+    Incarnation,
+    LinkKey,
+    NicRecord,
+    Record,
+    World,
+)
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.topology import base, is_nic
 
@@ -49,7 +56,7 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
         scope |= {"", *resolution.loose}
     present = incarnations(resolution, world)
     for mac in _asked(record, resolution):
-        nic, digest = record.nics.get(mac, NicRecord()), resolution.digests.get(mac, "")
+        nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
         if nic.unheard or nic.applied != digest or _appeared(nic, present.get(mac)):
             scope.add(mac)
     return frozenset(scope | _new_vlans(record, resolution, present))

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
+    UNRECORDED,
     Address,
     Device,
     Hop,
     LinkKey,
     NetworkState,
-    NicRecord,
     Owned,
     Record,
     World,
@@ -43,7 +43,7 @@ def leave(
     """
     known = dict(record.nics)
     for mac in dataplane:
-        nic, device = known.get(mac, NicRecord()), nics.get(mac)
+        nic, device = known.get(mac, UNRECORDED), nics.get(mac)
         holders = [
             name for name, said in words.items() if device and said.get(device.name) == "managed"
         ]
@@ -108,10 +108,11 @@ def settled(
     its files in this pass was `heard`, even if it has not said yet what it manages.
     """
     held = _held(record, have, world)
-    nics = {}
+    nics = dict(record.nics)
     for mac, nic in record.nics.items():
-        nics[mac] = replace(nic, unheard=nic.unheard and bool({*silent} - {*heard}))
-        if not (nic.unheard and silent) and mac not in held:
+        if nic.unheard:
+            nics[mac] = replace(nic, unheard=bool({*silent} - {*heard}))
+        if nic.leaving and not (nic.unheard and silent) and mac not in held:
             nics[mac] = replace(nics[mac], leaving="")
     return replace(record, nics=nics)
 
@@ -154,7 +155,7 @@ def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkK
 def _leaving(key: LinkKey, record: Record) -> str:
     if key.vlan_id is not None:
         return ""
-    return record.nics.get(key.mac, NicRecord()).leaving
+    return record.nics.get(key.mac, UNRECORDED).leaving
 
 
 def _sentences(record: Record, have: NetworkState, world: World) -> Iterator[str]:

@@ -15,6 +15,7 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_of
 from neuca_tools.model import (
     OWN,
+    UNRECORDED,
     Incarnation,
     LinkKey,
     LinkRequest,
@@ -126,13 +127,11 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
         known = mac in record.nics or has_rule(mac, resolution, record, dataplane)
         if role == "ignored" or not known:
             continue
-        nic = nics.get(mac, NicRecord())
-        nics[mac] = replace(
-            nic,
-            name=_name(mac, nic, resolution),
-            role=_lasting_role(mac, resolution, dataplane),
-            doubtful=resolution.roles.doubtful.get(mac, ()),
-        )
+        nic = nics.get(mac, UNRECORDED)
+        name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
+        doubtful = resolution.roles.doubtful.get(mac, ())
+        if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
+            nics[mac] = replace(nic, name=name, role=lasting, doubtful=doubtful)
     return replace(record, nics=nics, ground=resolution.ground or record.ground)
 
 
@@ -149,14 +148,15 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
     roles = resolution.roles
     virtual = {mac for mac, role in roles.stacked_roles.items() if role == "dataplane"}
     virtual |= roles.stacked.keys()
-    nics = {mac: record.nics.get(mac, NicRecord()) for mac in virtual}
+    nics = {mac: record.nics.get(mac, UNRECORDED) for mac in virtual}
     nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).made)
     return nics
 
 
 def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
     """The first name seen, until a document asks for another name that can be given."""
-    request, granted = resolution.requests.get(LinkKey(mac)), resolution.names.get(LinkKey(mac), "")
+    key = LinkKey(mac)
+    request, granted = resolution.requests.get(key), resolution.names.get(key, "")
     if request and request.name and granted == request.name:
         return granted
     return nic.name or granted
@@ -238,7 +238,7 @@ def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
     """The original values that are not in force on the link, or whose setting is asked for."""
-    found, request = have.links[key], resolution.requests.get(key, LinkRequest(key))
+    found, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
     attributes: dict[str, Any] = {}
     for name in ATTRIBUTES:
         value = getattr(original, name)

@@ -9,7 +9,15 @@ from typing import Optional
 
 from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.documents.neuca.links import overlay
-from neuca_tools.model import Device, LinkKey, LinkRequest, Origin, Original, Record, Written
+from neuca_tools.model import (
+    UNCHANGED,
+    Device,
+    LinkKey,
+    LinkRequest,
+    Origin,
+    Record,
+    Written,
+)
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning.layer import Asked, Layer, Value
 
@@ -88,7 +96,7 @@ class _Present(NamedTuple):
 def _present(
     key: LinkKey, setting: str, device: Optional[Device], record: Record, limit: _Limit
 ) -> _Present:
-    original: Optional[int] = getattr(record.originals.get(key, Original()), setting)
+    original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
     # A new VLAN inherits the MTU of its NIC.
     found: Optional[int] = limit.most
     if device is not None:
