@@ -88,13 +88,15 @@ def gateways(
     names one.
     """
     configured = {request.key: request for request in local}
+    announced = _announced(world)
     routed: dict[LinkKey, dict[int, Host]] = {}
     for key, request in requests.items():
         implied = request.routing.implied or key in learned
         own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
             index = found[key].index if key in found else 0
-            routed[key] = {**learned.get(key, {}), **_gateways(request, index, world)}
+            asked = {one.version: one for one in request.routing.gateways}
+            routed[key] = {**learned.get(key, {}), **announced.get(index, {}), **asked}
     return routed
 
 
@@ -110,17 +112,13 @@ def _is_routed(
     return said == "yes" or (said == "auto" and implied)
 
 
-def _gateways(request: LinkRequest, index: int, world: World) -> dict[int, Host]:
-    """The requested gateways; for IPv6, else the router that has announced itself on the device."""
-    found: dict[int, Host] = {one.version: one for one in request.routing.gateways}
-    announced = (
-        route.via
-        for route in sorted(world.routes, key=lambda route: route.metric)
-        if (route.index, route.protocol, route.to.prefixlen) == (index, RA, 0)
-    )
-    for via in announced:
-        if via is not None:
-            found.setdefault(via.version, via)
+def _announced(world: World) -> dict[int, dict[int, Host]]:
+    """The best router that has announced itself on each device, by its family."""
+    found: dict[int, dict[int, Host]] = {}
+    defaults = (one for one in world.routes if one.protocol == RA and one.to.prefixlen == 0)
+    for route in sorted(defaults, key=lambda route: route.metric):
+        if route.via is not None:
+            found.setdefault(route.index, {}).setdefault(route.via.version, route.via)
     return found
 
 

@@ -289,6 +289,9 @@ def _interfaces(
     by_link: dict[Optional[LinkKey], list[Problem]] = {}
     for problem in problems:
         by_link.setdefault(problem.link, []).append(problem)
+    notes: dict[Optional[LinkKey], list[dict[str, str]]] = {}
+    for note in resolution.notes:
+        notes.setdefault(note.link, []).append(note.to_json())
     interfaces = []
     for link in resolution.shown:
         name, found = _name(link, resolution, have), by_link.get(link.key, [])
@@ -301,7 +304,7 @@ def _interfaces(
             "ok": all(problem.code in INFORMATION for problem in found),
             "managers": {one: _manager_state(managers.get(one), name) for one in MANAGERS},
             "problems": [problem_json(problem) for problem in found],
-            "notes": [note.to_json() for note in resolution.notes if note.link == link.key],
+            "notes": notes.get(link.key, []),
             "parent": parent(link),
             "vlan_id": link.key.vlan_id,
             "members": members(link),
