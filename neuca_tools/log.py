@@ -55,6 +55,16 @@ else:
     log = _log
 
 
+def has_fields() -> bool:
+    """Whether the fields of a message are kept: the journal does, standard error does not."""
+    if not _log.load():
+        return False
+    import logging
+
+    handlers = logging.getLogger("neuca").handlers
+    return not handlers or any(type(one) is not logging.StreamHandler for one in handlers)
+
+
 def load() -> None:
     """Import and prepare it now, while there is time for it."""
     _log.load()

@@ -23,7 +23,7 @@ from neuca_tools.desired.management import Policy
 from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
-from neuca_tools.log import log
+from neuca_tools.log import has_fields, log
 from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
@@ -162,8 +162,12 @@ def udev_is_ours(config: Config) -> bool:
 
 def log_result(result: Result) -> None:
     """One line for each operation: the text that `neuca plan` prints, or why it failed."""
-    for operation in result.done:
-        log.info("%s", operation.text, extra=about(messages.DONE, operation))
+    if not has_fields():
+        if result.done:  # all lines in one write
+            log.info("%s", "\n".join([operation.text for operation in result.done]))
+    else:
+        for operation in result.done:
+            log.info("%s", operation.text, extra=about(messages.DONE, operation))
     for failure in result.failures:
         fields = about(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
