@@ -27,7 +27,7 @@ from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
-from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import Activate, SetAttribute, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
 HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
@@ -190,6 +190,9 @@ class GuardedWriter:
     def set_txqueuelen(self, index: int, packets: int) -> None:
         self._netlink.set_txqueuelen(index, packets)
 
+    def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
+        self._netlink.set_attributes(index, values)
+
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         from neuca_tools.apply import device_io
 
@@ -291,13 +294,15 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update(one.fate for one in operations if len(one.fate) > 1)
+        self._shared.update(fate for fate in (one.fate for one in operations) if len(fate) > 1)
 
-    def ready(self, batch: Iterable[Operation]) -> list[Operation]:
+    def ready(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
 
         The others are skipped, and so are all later ones that share their fate.
         """
+        if not self.stopped and not self.missing:
+            return batch
         ready: list[Operation] = []
         left: list[Operation] = []
         for operation in self._possible(batch):
@@ -331,17 +336,26 @@ class _Progress:
 def apply(operations: Iterable[Operation], writer: Writer) -> Result:
     """Carry out all operations.
 
-    Files in one directory are written together, and NICs are taken from a manager together.
+    Files in one directory are written together, NICs are taken from a manager together, and the
+    attributes of a link are set together.
     """
     progress = _Progress()
     for batch in _batches(operations):
-        ready = progress.ready(batch)
-        error = _try(ready, writer)
-        if error is None:
-            progress.succeed(ready)
-        else:
-            progress.fail(ready, error)
+        _carry_out(batch, progress, writer)
     return progress.result()
+
+
+def _carry_out(batch: list[Operation], progress: _Progress, writer: Writer) -> None:
+    ready = progress.ready(batch)
+    error = _try(ready, writer)
+    if error is None:
+        progress.succeed(ready)
+    elif len(ready) > 1 and isinstance(ready[0], SetAttribute):
+        # The kernel does not say which of them it has refused.
+        for operation in ready:
+            _carry_out([operation], progress, writer)
+    else:
+        progress.fail(ready, error)
 
 
 def _is_declined(failure: Failure) -> bool:
@@ -355,6 +369,8 @@ def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
             return operation.path.rpartition("/")[0]
         if isinstance(operation, Unmanage):
             return operation.manager
+        if isinstance(operation, SetAttribute):
+            return operation.on
         return number
 
     for _, pairs in groupby(enumerate(operations), together):
@@ -366,23 +382,31 @@ def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
 
     Returns the error if it failed, None if not.
     """
-    files = {one.path: one.content for one in batch if isinstance(one, WriteFile)}
-    unmanaged = [one for one in batch if isinstance(one, Unmanage)]
     try:
-        if files:
-            writer.write_files(files)
-        elif unmanaged:
-            writer.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
+        if len(batch) == 1:
+            _run(batch[0], writer)
         else:
-            _run(batch, writer)
+            _run_together(batch, writer)
     except (ApplyError, ManagerError) as error:
         return error
     return None
 
 
-def _run(batch: Iterable[Operation], writer: Writer) -> None:
-    for operation in batch:
-        if isinstance(operation, WriteSysctl) and operation.on is not None:
-            # Only to check that this pass may write to the link.
-            writer.index(operation.on)
-        operation.run(writer)
+def _run(operation: Operation, writer: Writer) -> None:
+    if isinstance(operation, WriteSysctl) and operation.on is not None:
+        # Only to check that this pass may write to the link.
+        writer.index(operation.on)
+    operation.run(writer)
+
+
+def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
+    files = {one.path: one.content for one in batch if isinstance(one, WriteFile)}
+    unmanaged = [one for one in batch if isinstance(one, Unmanage)]
+    attributes = [one for one in batch if isinstance(one, SetAttribute)]
+    if files:
+        writer.write_files(files)
+    elif unmanaged:
+        writer.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
+    elif attributes:
+        values = {one.setting: one.after for one in attributes}
+        writer.set_attributes(writer.index(attributes[0].on), values)

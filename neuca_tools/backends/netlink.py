@@ -8,8 +8,10 @@ Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
+import struct
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_network
@@ -24,6 +26,8 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
 # linux/rtnetlink.h
 RTPROT_RA = 9
+SIOCGIFNAME = 0x8910  # linux/sockios.h
+IFREQ = struct.Struct("@16si20x")  # struct ifreq: name and index
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -56,9 +60,12 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
         """Send one request. Raises OSError with the kernel's message."""
+        return self._opened().ask(kind, flags, body)
+
+    def _opened(self) -> wire.Socket:
         if self._socket is None:
             self._socket = wire.Socket(socket.NETLINK_ROUTE, strict=True)
-        return self._socket.ask(kind, flags, body)
+        return self._socket
 
     # --- reading ---
 
@@ -110,16 +117,25 @@ class Netlink(AbstractContextManager["Netlink"]):
         return 0
 
     def name_of(self, index: int) -> str:
-        """The name of the device with this index, empty for none."""
-        with suppress(OSError):
-            return socket.if_indextoname(index)
-        return ""
+        """The name of the device with this index, empty for none.
+
+        Asked before each change; socket.if_indextoname() opens a socket each time.
+        """
+        try:
+            answer = fcntl.ioctl(self._opened(), SIOCGIFNAME, IFREQ.pack(b"", index))
+        except OSError:
+            return ""
+        return os.fsdecode(IFREQ.unpack(answer)[0].rstrip(b"\0"))
 
     def set_mtu(self, index: int, mtu: int) -> None:
         self._change_link(link_changes.settings(index, mtu=mtu))
 
     def set_txqueuelen(self, index: int, packets: int) -> None:
         self._change_link(link_changes.settings(index, txqueuelen=packets))
+
+    def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
+        """Set the MTU (`mtu`) and queue length (`txqueuelen`) of a link, in one request."""
+        self._change_link(link_changes.settings(index, **values))
 
     def set_address_generation(self, index: int, mode: int) -> None:
         """Set addr_gen_mode (ip-sysctl.rst), whose sysctl is read-only in a sandbox."""
@@ -201,11 +217,10 @@ class Netlink(AbstractContextManager["Netlink"]):
         Those mean that there is nothing left to do; verification checks that in any case.
         """
         try:
-            with applying():
-                self._ask(kind, flags, body)
-        except ApplyError as error:
+            self._ask(kind, flags, body)
+        except OSError as error:
             if error.errno not in done:
-                raise
+                raise ApplyError(error.strerror or str(error), error.errno or 0) from error
 
     def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
         """Like `_change`, for a request that pyroute2 makes."""

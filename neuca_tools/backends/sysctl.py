@@ -1,9 +1,12 @@
 """Reads and writes sysctls below /proc/sys; /proc/sys/net shows the process's network namespace."""
 
 # SPDX-License-Identifier: MIT
+# A pass reads and writes one for each of many NICs, and pathlib takes longer than the kernel.
+# ruff: noqa: PTH123
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Optional
 
@@ -11,16 +14,22 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 
 ROOT = Path("/proc/sys")
+LONGEST = 65536  # bytes
 
 
 def read(path: str) -> Optional[str]:
     """The value, with white space collapsed; None if it is absent or unreadable."""
     try:
-        # The kernel gives a whole value in one piece.
-        with open(f"{ROOT}/{path}", "rb", buffering=0) as stream:  # noqa: PTH123 - no Path for each
-            return " ".join(stream.read().decode("utf-8", "replace").split())
+        descriptor = os.open(f"{ROOT}/{path}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        # The kernel gives a whole value in one piece.
+        return " ".join(os.read(descriptor, LONGEST).decode("utf-8", "replace").split())
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def write(path: str, value: str) -> None:
@@ -28,5 +37,5 @@ def write(path: str, value: str) -> None:
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
-    with applying(), (ROOT / path).open("w", encoding="utf-8") as stream:
-        stream.write(value)
+    with applying(), open(f"{ROOT}/{path}", "wb", buffering=0) as stream:
+        stream.write(value.encode())

@@ -29,7 +29,8 @@ _WORDS = 1  # NLMSGERR_ATTR_MSG
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _CODE = struct.Struct("=i")
-_LIMIT = 5.0  # seconds; the kernel answers at once unless a driver has to reset its NIC
+_TIMEVAL = struct.Struct("@ll")  # struct timeval
+_LIMIT = 5  # seconds; the kernel answers at once unless a driver has to reset its NIC
 _ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
 
 
@@ -53,9 +54,7 @@ def nest(kind: int, *attributes: bytes) -> bytes:
     return attribute(kind | NESTED, b"".join(attributes))
 
 
-def attributes(
-    data: bytes, wanted: Optional[Container[int]] = None
-) -> Iterator[tuple[int, bytes]]:
+def attributes(data: bytes, wanted: Optional[Container[int]] = None) -> Iterator[tuple[int, bytes]]:
     """The type and value of each attribute, or of those of the `wanted` types.
 
     Raises OSError if one is truncated.
@@ -114,7 +113,9 @@ class Socket(AbstractContextManager["Socket"]):
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol
         )
-        self._socket.settimeout(_LIMIT)
+        # With a timeout of Python's own, each request would take two calls of poll(2) more.
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_LIMIT, 0))
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
         if strict:
@@ -128,6 +129,9 @@ class Socket(AbstractContextManager["Socket"]):
 
     def close(self) -> None:
         self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def dump(self, kind: int, payload: bytes, keep: Callable[[bytes], bool] = bool) -> list[bytes]:
         """The payloads of a consistent dump, repeated if a change interrupts it. Raises OSError.
@@ -146,7 +150,10 @@ class Socket(AbstractContextManager["Socket"]):
 
     def _receive(self) -> bytes:
         """One datagram. Raises OSError, also if there was more than the buffer has room for."""
-        size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+        try:
+            size = self._socket.recv_into(self._buffer, 0, socket.MSG_TRUNC)
+        except BlockingIOError:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
         if size > len(self._buffer):
             raise garbled("a datagram")
         return bytes(memoryview(self._buffer)[:size])

@@ -69,6 +69,7 @@ class Writer(Protocol):
     def carrier(self, target: Target) -> int: ...
     def set_mtu(self, index: int, mtu: int) -> None: ...
     def set_txqueuelen(self, index: int, packets: int) -> None: ...
+    def set_attributes(self, index: int, values: Mapping[str, int]) -> None: ...
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None: ...
     def set_up(self, index: int, up: bool) -> None: ...
     def rename(self, index: int, name: str) -> None: ...
@@ -180,6 +181,24 @@ class LinkOperation(Operation):
 
     on: Target
 
+    # As for any operation on a link, but a pass asks for these several times for each of thousands.
+
     @property
     def link(self) -> Target:
         return self.on
+
+    @property
+    def target(self) -> str:
+        return self.on.name
+
+    @property
+    def domain(self) -> str:
+        return self.on.key.mac
+
+    @property
+    def domains(self) -> frozenset[str]:
+        return frozenset((self.on.key.mac,))
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return frozenset((self.on.key.mac,))

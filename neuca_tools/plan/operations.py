@@ -16,7 +16,10 @@ from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, 
 
 @dataclass(frozen=True)
 class SetAttribute(LinkOperation):
-    """Set an attribute of the link itself; `setting` is its row in the table of link settings."""
+    """Set an attribute of the link itself; `setting` is its row in the table of link settings.
+
+    Consecutive ones of a link are set with one request (`Writer.set_attributes`).
+    """
 
     setting: ClassVar[str]
     title: ClassVar[str]

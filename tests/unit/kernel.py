@@ -212,6 +212,11 @@ class Kernel:
         elif before < LEAST_IPV6_MTU <= mtu and self.devices[index].up:
             self._link_local(index)
 
+    def set_attributes(self, index, values):
+        setters = {"mtu": self.set_mtu, "txqueuelen": self.set_txqueuelen}
+        for name, value in values.items():
+            setters[name](index, value)
+
     def set_txqueuelen(self, index, packets):
         self.devices[index] = replace(self._device(index), txqueuelen=packets)
 
