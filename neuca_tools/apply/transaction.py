@@ -295,6 +295,8 @@ class Transaction:
         return unfinished(self._due(self.purpose.operations(self.decision)), self.result)
 
     def _second_round(self, left: Sequence[Operation], last: bool) -> list[Operation]:
+        if not left:
+            return []
         done = {identity(operation) for operation in self.result.done}
         again = [operation for operation in left if identity(operation) not in done]
         if last:

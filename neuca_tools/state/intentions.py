@@ -4,20 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from errno import ENOENT
 from typing import Any
 
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
-from neuca_tools.model import OWN, LinkKey, NicRecord, Original, Owned, Record, Written
+from neuca_tools.model import (
+    OWN,
+    UNCHANGED,
+    UNRECORDED,
+    LinkKey,
+    Original,
+    Owned,
+    Record,
+    Written,
+)
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
-
-UNCHANGED = Original()
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
@@ -26,6 +33,8 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
     It is saved before they run, so that a crash leaves no change of ours unrecorded.
     """
     operations = tuple(operations)
+    if not operations:
+        return record
     owned = _owned_after(record.owned, operations)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
     written, nics = dict(record.written), dict(record.nics)
@@ -37,14 +46,17 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
             continue
         key = operation.link.key
         if key not in owned.vlans:
-            originals[key] = _first_change(originals.get(key, UNCHANGED), operation)
+            before = originals.get(key, UNCHANGED)
+            after = _first_change(before, operation)
+            if after is not before:
+                originals[key] = after
         if isinstance(operation, CreateLink) and key.vlan_id is None:
             # The incarnation of a previous virtual link of that name says nothing of this one.
-            nics[key.mac] = replace(nics.get(key.mac, NicRecord()), incarnation=None)
+            nics[key.mac] = replace(nics.get(key.mac, UNRECORDED), incarnation=None)
     return replace(
         record,
         owned=owned,
-        originals=changed_only(originals),
+        originals=originals,
         original_sysctls=sysctls,
         written=written,
         nics=nics,
@@ -67,21 +79,23 @@ def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
     return Owned(frozenset(addresses), frozenset(links))
 
 
-def _written(operation: Operation) -> dict[Written, str]:
+def _written(operation: Operation) -> Iterator[tuple[Written, str]]:
     """The value that the operation writes to an attribute of a link or a sysctl of the host."""
     if isinstance(operation, SetAttribute):
-        return {Written(operation.setting, operation.on.key): str(operation.after)}
-    if isinstance(operation, CreateLink) and operation.mtu:
-        return {Written("mtu", operation.on.key): str(operation.mtu)}
-    if isinstance(operation, WriteSysctl) and operation.on is None:
-        return {Written(operation.path): operation.after}
-    return {}
+        yield Written(operation.setting, operation.on.key), str(operation.after)
+    elif isinstance(operation, CreateLink) and operation.mtu:
+        yield Written("mtu", operation.on.key), str(operation.mtu)
+    elif isinstance(operation, WriteSysctl) and operation.on is None:
+        yield Written(operation.path), operation.after
 
 
 def _first_change(original: Original, operation: Operation) -> Original:
-    """The original values of a link, with the one that this operation is the first to change."""
+    """The original values of a link, with the one that this operation is the first to change.
+
+    The same object if it is not the first.
+    """
     if isinstance(operation, SetAttribute):
-        if getattr(original, operation.setting) is not None:
+        if operation.before is None or getattr(original, operation.setting) is not None:
             return original
         changes: dict[str, Any] = {operation.setting: operation.before}
         return replace(original, **changes)
@@ -90,10 +104,14 @@ def _first_change(original: Original, operation: Operation) -> Original:
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
             before = {"mac": operation.on.key.mac}
+        if before.keys() <= original.device.keys():
+            return original
         return replace(original, device={**before, **original.device})
     if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
         return original
     template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
+    if template in original.sysctls:
+        return original
     return replace(original, sysctls={template: operation.before, **original.sysctls})
 
 
