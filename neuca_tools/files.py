@@ -1,13 +1,15 @@
 """Reads and atomically writes files, and locks one pass against others."""
 
 # SPDX-License-Identifier: MIT
+# A pass reads and writes a file for each of many NICs, and pathlib takes longer than the kernel.
+# ruff: noqa: PTH105, PTH120, PTH208
 
 from __future__ import annotations
 
 import fcntl
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -43,7 +45,7 @@ def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
 def names_in(directory: Path) -> list[str]:
     """The sorted names in a directory; none if it does not exist. Raises ObserveError."""
     try:
-        return sorted(os.listdir(directory))  # noqa: PTH208 - no Path for each of many files
+        return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -69,22 +71,30 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
 
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
-    for path, content in contents.items():
-        with applying(f'write "{path}"'):
+    few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
+    for directory, paths in _by_directory(contents).items():
+        with applying(f'write "{paths[0]}"'), suppress(FileExistsError):
             # If the parent is a file, opening the new file fails with a better message.
-            with suppress(FileExistsError):
-                make_directory(path.parent)
-            set_mode = partial(os.fchmod, mode=mode)
-            _write_new(f"{path}{NEW}", content, set_mode, sync=len(contents) <= FEW)
-    if len(contents) > FEW:
-        for directory in {path.parent for path in contents}:
+            make_directory(Path(directory))
+        for path in paths:
+            with applying(f'write "{path}"'):
+                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=few)
+        if not few:
             with applying(f'sync "{directory}"'):
                 _sync_file_system(directory)
     for path, wanted in files.items():
         _finish(path, wanted is not None)
-    for directory in {path.parent for path in files}:
+    for directory in _by_directory(files):
         with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
+
+
+def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
+    """The paths in each directory."""
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        found.setdefault(os.path.dirname(path) or ".", []).append(path)
+    return found
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
@@ -139,30 +149,40 @@ def _write_new(
     sync: bool = True,
     directory: Optional[int] = None,
 ) -> None:
-    # A leftover of a crash, or planted by an attacker: never write to an existing file.
-    with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=directory)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(new, flags, 0o600, dir_fd=directory)
-    with os.fdopen(descriptor, "wb") as stream:
+    descriptor = _create(new, directory)
+    try:
         prepare(descriptor)
-        stream.write(content)
-        stream.flush()
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
         if sync:
             os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _create(new: str, directory: Optional[int]) -> int:
+    """Create a file, and return its descriptor."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(new, flags, 0o600, dir_fd=directory)
+    except FileExistsError:
+        # A leftover of a crash, or planted by an attacker: never write to an existing file.
+        os.unlink(new, dir_fd=directory)
+        return os.open(new, flags, 0o600, dir_fd=directory)
 
 
 def _finish(path: Path, wanted: bool) -> None:
     """Rename the temporary file of a path, or remove the path."""
     if wanted:
         with applying(f'write "{path}"'):
-            path.with_name(path.name + NEW).replace(path)
+            os.replace(f"{path}{NEW}", path)
     else:
         with applying(f'remove "{path}"'), suppress(FileNotFoundError):
             path.unlink()
 
 
-def sync_directory(directory: Path) -> None:
+def sync_directory(directory: Union[Path, str]) -> None:
     """Write the entries of a directory to the disk (fsync(2)). Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -171,7 +191,7 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _sync_file_system(directory: Path) -> None:
+def _sync_file_system(directory: str) -> None:
     """Call syncfs(2) through ctypes, as Python does not have it. Raises OSError.
 
     os.sync() would wait for every file system, including an NFS mount without a server.
