@@ -86,11 +86,19 @@ class Sides:
         """
         return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
 
+    @cached_property
+    def _members(self) -> frozenset[LinkKey]:
+        """The links that are in a bond, bridge or VRF, or are to be in one."""
+        every = (*self.have.links.items(), *self.want.links.items())
+        return frozenset(key for key, link in every if link.master)
+
     def leaves(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
 
         A link that is asked for nowhere stays in one whose members are not all known.
         """
+        if key not in self._members:
+            return None
         observed, asked = self.have.links.get(key), self.want.links.get(key)
         before = observed.master if observed else None
         after = asked.master if asked else None
@@ -105,6 +113,8 @@ class Sides:
 
     def joins(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is put into, if any."""
+        if key not in self._members:
+            return None
         before, after = self.found(key).master, self.wanted(key).master
         if before == after and before not in self.gone:
             return None
@@ -158,7 +168,7 @@ def _is_as_wanted(found: Link, wanted: Link) -> bool:
         wanted.state in (None, "user", found.state)
         and wanted.mtu in (None, found.mtu)
         and wanted.txqueuelen in (None, found.txqueuelen)
-        and found.master is wanted.master is wanted.virtual is None
+        and (found.master, wanted.master, wanted.virtual) == (None, None, None)
         and not wanted.profile
         and "managed" not in found.managers.values()
         and wanted.sysctls.items() <= found.sysctls.items()
