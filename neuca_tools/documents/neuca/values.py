@@ -29,6 +29,8 @@ _GUID = pattern(
     r"|[0-9a-f]{2}(?P<two>[:-])(?:[0-9a-f]{2}(?P=two)){6}[0-9a-f]{2}"
     r"|[0-9a-f]{2}(?P<all>[:-])(?:[0-9a-f]{2}(?P=all)){18}[0-9a-f]{2}"
 )
+# The first bytes of IPv4 addresses that are those of hosts (RFC 6890; 127 is loopback).
+_USUAL = frozenset(range(1, 224)) - {127}
 _PKEY = pattern(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = pattern(r"[0-9]{1,10}")
@@ -193,13 +195,22 @@ def next_hop(text: str) -> Host:
 def address(text: str) -> Address:
     """An address with a prefix length (default: /32, or /128 for IPv6), as in ip-address(8)."""
     ip, length = _cidr(text)
-    if ip.is_unspecified or ip.is_loopback or ip.is_multicast or str(ip) == "255.255.255.255":
+    if not _is_usable(ip):
         raise UnusableError(f'"{ip}" cannot be the address of a NIC')
     if length < 2:
         raise UnusableError(
             f'the prefix length of "{ip}/{length}" would cover half of all addresses'
         )
     return ip_interface((ip.packed, length))
+
+
+def _is_usable(ip: Host) -> bool:
+    """Whether it can be the address of a NIC: no loopback, multicast or broadcast address."""
+    first = ip.packed[0]
+    if ip.version == 4 and first in _USUAL:
+        return True
+    special = ip.is_unspecified or ip.is_loopback or ip.is_multicast
+    return not special and ip.packed != b"\xff" * 4
 
 
 def network(text: str) -> Network:
