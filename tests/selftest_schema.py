@@ -119,7 +119,7 @@ def mesh_schema() -> dict[str, object]:
         "rounds": numbers,
         "reference": {
             "type": ["number", "null"],
-            "description": "the rate that every path should carry, in bit/s",
+            "description": "the rate that every path should achieve, in bit/s",
         },
         "tested": {**numbers, "description": "tests that were reported"},
         "planned": numbers,

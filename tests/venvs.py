@@ -78,7 +78,7 @@ def interpreters() -> list[Interpreter]:
 
 
 def cached_venv(python: Interpreter, requirements: Path) -> Path:
-    """The python of a venv that has `requirements`, made if it is not there yet.
+    """The python of a venv that has `requirements`, made if it does not exist yet.
 
     Raises RuntimeError with the words of pip.
     """

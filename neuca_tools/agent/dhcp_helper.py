@@ -33,7 +33,7 @@ from neuca_tools.files import applying, read_bytes, text_of, write_files
 FILE = "NEUCA_DHCP"  # the variable with the path of the request
 ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")
 LOST = ("EXPIRE", "FAIL", "NAK", "RELEASE")
-ENDS = 8.0  # seconds that a client gets to give up its lease
+ENDS = 8.0  # seconds that a client gets to release its lease
 # Nothing is asked of the server that is not used: neither DNS servers nor a host name.
 DHCLIENT = """option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
 request subnet-mask, routers, interface-mtu, rfc3442-classless-static-routes;
@@ -61,7 +61,7 @@ persistent
 MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
 READY = 10.0  # seconds that a link gets to have a link-local address, which dhclient requires
 # Ubuntu's dhclient calls gethostid(3), which may look up the host name. If no name server answers,
-# the defaults of resolv.conf(5) take 10 s, longer than a client gets to give up its lease.
+# the defaults of resolv.conf(5) take 10 s, longer than a client gets to release its lease.
 RESOLVER = "timeout:1 attempts:1"
 # The profile of Debian for dhclient knows the paths of ifupdown and NetworkManager only.
 _CONFINED = (Path("/proc/self/attr/apparmor/exec"), Path("/proc/self/attr/exec"))

@@ -80,7 +80,7 @@ def read_volume(place: Path) -> Volume:
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
     found = dict(_documents(place, patterns))
     if not found:
-        raise SourceError("it holds neither a config drive nor a NoCloud seed")
+        raise SourceError("it contains neither a config drive nor a NoCloud seed")
     return Volume(kind, found)
 
 
@@ -175,7 +175,7 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
     for path in paths[:_MOST]:
         name = str(path.relative_to(volume))
         if not os.path.realpath(path).startswith(root):  # through a symbolic link on the volume
-            raise SourceError(f'"{name}" leads out of the volume')
+            raise SourceError(f'"{name}" points outside the volume')
         try:
             yield name, read_regular(str(path))
         except OSError as error:

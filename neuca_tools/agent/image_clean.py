@@ -270,7 +270,11 @@ def _empty(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        why = "it is a link, and none is followed" if error.errno == errno.ELOOP else error.strerror
+        why = (
+            "it is a symbolic link, which is not followed"
+            if error.errno == errno.ELOOP
+            else error.strerror
+        )
         raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
 
 

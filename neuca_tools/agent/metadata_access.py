@@ -24,8 +24,8 @@ from neuca_tools.state.records import load_machine, load_record
 
 UNREADABLE = "no metadata is requested over the network, because its origin is unknown: {}"
 ABSENT = (
-    "only {url} through the NIC {mac} is asked, which answered for this instance, and that NIC is"
-    " not there (neucad(8), Where metadata comes from)"
+    "only {url} through the NIC {mac} is queried, which responded for this instance, and that NIC"
+    " is absent (neucad(8), Where metadata comes from)"
 )
 
 

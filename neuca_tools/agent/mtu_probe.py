@@ -154,5 +154,5 @@ def probe(candidate: Candidate, writer: Writer) -> int:
 def text(mtu: int) -> str:
     """The outcome of a probe for people."""
     if mtu == SILENT:
-        return "no answer"
+        return "no response"
     return f"an MTU of {mtu} is acknowledged" if mtu else "no larger MTU is acknowledged"

@@ -85,6 +85,6 @@ def named_by_others(substring: str, names: Mapping[LinkKey, str]) -> Iterator[st
             wanted = names.get(LinkKey(mac))
             if wanted and name != wanted and rule_mac(path.name, substring) is None:
                 yield (
-                    f'"{path}" names {mac} "{name}", and it should be "{wanted}": the same name'
-                    " in both, or no mention of this NIC there, spares it two renames at each boot"
+                    f'"{path}" names {mac} "{name}" instead of "{wanted}", so it is renamed twice'
+                    " at each boot: use the same name in both, or remove the NIC from that file"
                 )

@@ -22,9 +22,9 @@ def read_device(node: Path, sysfs: Path = _SYSFS) -> BlockDevice:
     try:
         status = node.stat()
     except OSError as error:
-        raise SourceError(f"it cannot be looked at: {error.strerror}") from error
+        raise SourceError(f"it cannot be inspected: {error.strerror}") from error
     if not stat.S_ISBLK(status.st_mode):
-        raise SourceError("it is no block device")
+        raise SourceError("it is not a block device")
     number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
     return read_number(number, sysfs)
 

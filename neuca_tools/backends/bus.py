@@ -155,7 +155,9 @@ class Bus(AbstractContextManager["Bus"]):
         started = time.monotonic()
         wait = min(limit, self._deadline - started)
         if owner in self._silent or _DAEMON in self._silent or wait <= 0:
-            raise ManagerError(f"{what}: not tried again in this pass, after no answer in time")
+            raise ManagerError(
+                f"{what}: not tried again in this pass, because it did not respond in time"
+            )
         interface, _, member = method.rpartition(".")
         try:
             return self._connection.call_blocking(
@@ -165,7 +167,7 @@ class Bus(AbstractContextManager["Bus"]):
             # NoReply alone is ambiguous: the daemon also sends it when a service exits.
             if time.monotonic() - started >= 0.9 * wait:
                 self._silent.add(owner)
-                raise ManagerError(f"{what}: no answer within {wait:.2g} s") from error
+                raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
             raise _refusal(what, error) from error
 
 
@@ -205,7 +207,7 @@ class Manager(ABC):
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
         if known is None and self._starting():
-            reason = f"{self.title} runs, and is not on the system bus yet"
+            reason = f"{self.title} runsbut is not on the system bus yet"
             return dict.fromkeys(interfaces, "unknown"), reason
         if known is None:
             return dict.fromkeys(interfaces, "absent"), ""

@@ -28,7 +28,7 @@ PRIMARY = "bond-primary"
 _MODE = 2  # IFLA_IPOIB_MODE
 _NO_PORT = "it is in no bridge"
 _NO_MEMBER = "it is in no bond"
-_NO_PORT_OF_IPOIB = "it is no InfiniBand port"
+_NO_PORT_OF_IPOIB = "it is not an InfiniBand port"
 _GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
 _NO_MAC = "its driver reports no permanent MAC address, by which the NIC is known"
 

@@ -25,7 +25,7 @@ def mount_privately(device: Path, place: Path) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    _check(libc.unshare(_CLONE_NEWNS), "make a mount namespace")
+    _check(libc.unshare(_CLONE_NEWNS), "create a mount namespace")
     _check(
         libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None),
         "make the mount namespace private",

@@ -30,7 +30,7 @@ class Networkd(Manager):
 
     def reload(self) -> None:
         """Reload the .network files. Links that become unmanaged lose what networkd configured."""
-        what = "asked systemd-networkd to read its files again"
+        what = "asked systemd-networkd to reload its files"
         self._ask(what, _PATH, f"{_MANAGER}.Reload", work=True)
 
     def _state(self, name: str, path: str) -> str:

@@ -79,7 +79,7 @@ class NetworkManager(Manager):
     def reload_configuration(self) -> None:
         """Reload conf.d; interfaces that become unmanaged are flushed. Raises ManagerError."""
         self._ask(
-            "asked NetworkManager to read its configuration again",
+            "asked NetworkManager to reload its configuration",
             _PATH,
             f"{_NAME}.Reload",
             "u",

@@ -72,7 +72,7 @@ def attributes(data: bytes, wanted: Optional[Container[int]] = None) -> Iterator
 
 def garbled(what: str) -> OSError:
     """The error for a message that is not what netlink(7) describes: never an empty answer."""
-    return OSError(errno.EBADMSG, f"{what} of its answer is truncated")
+    return OSError(errno.EBADMSG, f"{what} of its response is truncated")
 
 
 def integer(value: bytes) -> int:

@@ -48,7 +48,7 @@ def clean(
     if as_json:
         print(json.dumps({"version": 1, "dry_run": dry_run, "items": items}, indent=1))
     elif not items and code in (EXIT_OK, EXIT_DEGRADED):
-        print("nothing is left to remove")
+        print("nothing to remove")
     return code
 
 

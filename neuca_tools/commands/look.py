@@ -117,7 +117,7 @@ def _explain(arguments: argparse.Namespace, config: Config) -> int:
     intake, survey = _survey(arguments, config)
     key = find_link(arguments.link, survey.resolution, link_names(survey))
     if key is None:
-        reason = "no interface here or in the document has this name or MAC"
+        reason = "no interface of this host or the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
     data = explanation(key, survey.resolution, survey.have, survey.record)
     show(data, arguments.json, render.explain)

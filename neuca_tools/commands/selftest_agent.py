@@ -108,5 +108,5 @@ def outlook_of(arguments: argparse.Namespace, config: Config) -> Outlook:
     Raises UsageError, SelftestError, ObserveError, RecordError.
     """
     if arguments.netns and arguments.container:
-        raise UsageError("--netns and --container exclude each other")
+        raise UsageError("--netns and --container cannot be combined")
     return entered(arguments.netns, arguments.container) or outlook(config)

@@ -60,7 +60,7 @@ FANOUT = 1000
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
 PURPOSES = {
-    "plan": "print a plan: who tests whom in which slot",
+    "plan": "print a plan: which hosts test each other, and when",
     "run": "run a plan on all hosts, or continue it, and report",
     "join": "take part in a mesh on this host; run starts it",
     "report": "report the results of a run",
@@ -85,7 +85,7 @@ def seconds(low: float, high: float) -> object:
 
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (e.g. 1G)", type=rate, required=True),
-    "expect": value("RATE", "the rate that every path should carry", type=rate),
+    "expect": value("RATE", "the rate that every path should achieve", type=rate),
     "rounds": value(
         *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
         type=whole("a number of rounds", 1, 4096),
@@ -95,7 +95,7 @@ PLAN_OPTIONS: Options = {
         type=whole("a seed", 1, 10**9),
         default=1,
     ),
-    "group": value("LABEL", "the label that tells groups apart, such as rack"),
+    "group": value("LABEL", "the label that defines the groups, such as rack"),
     "per-uplink": value(
         *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
         type=whole("a number of tests", 1, 4096),
@@ -112,7 +112,10 @@ PLAN_OPTIONS: Options = {
         default=2.0,
     ),
     "guard": value(
-        *("SECONDS", "how far clocks may differ, twice (default: %(default)g)"),
+        *(
+            "SECONDS",
+            "time between slots, twice the permitted clock difference (default: %(default)g)",
+        ),
         type=seconds(0.5, 60),
         default=3.0,
     ),
@@ -120,9 +123,9 @@ PLAN_OPTIONS: Options = {
 }
 OUTPUT: Options = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
 RUN_OPTIONS: Options = {
-    "output": value("FILE", "the results, and what an interrupted run is continued from",
+    "output": value("FILE", "file for the results; an interrupted run resumes from it",
                     type=Path, required=True),
-    "remote": value("COMMAND", "what takes part on a host (default: %(default)s)", default=REMOTE),
+    "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
         *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
         type=seconds(1, 3600),
@@ -131,7 +134,7 @@ RUN_OPTIONS: Options = {
 }  # fmt: skip
 JOIN_OPTIONS: Options = {
     "name": value("NAME", "the name of this host in the plan (default: its host name)"),
-    "start": value("SECONDS", "when the first slot begins, in seconds since 1970", type=float),
+    "start": value("SECONDS", "when the first slot begins, in seconds since the epoch", type=float),
     "secret-file": value("FILE", "file with the secret shared by all hosts"),
     **CONFIG,
 }
@@ -355,7 +358,7 @@ def _result(plan: MeshPlan, rows: Sequence[Row], began: Optional[float]) -> repo
 def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
     """Write the files, print what was asked for, and return the exit code."""
     if arguments.json and arguments.nagios:
-        raise UsageError("mesh: --json and --nagios exclude each other")
+        raise UsageError("mesh: --json and --nagios cannot be combined")
     wanted = {arguments.html: page, arguments.prometheus: report.metrics}
     files = {path: make(found).encode() for path, make in wanted.items() if path}
     try:

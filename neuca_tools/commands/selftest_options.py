@@ -83,7 +83,7 @@ MEASURING_OPTIONS: Table = {
     ),
     "only": value("STEPS", "run only these steps, and reach", type=_steps),
     "broadcast": value(
-        *("NUMBER", "also test broadcasts, and expect NUMBER hosts to answer"),
+        *("NUMBER", "also test broadcasts, and expect NUMBER hosts to respond"),
         type=whole("a number of hosts", 1, MOST),
     ),
     "numa": value("NODE", "run iperf3 on this NUMA node; auto selects the node of the NIC"),
@@ -206,7 +206,7 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
 def _check_private(name: str, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise UsageError(
-            f'read the secret "{name}": it belongs to user {status.st_uid}, who can change it',
+            f'read the secret "{name}": it is owned by user {status.st_uid}, who can change it',
             hint=f"chown root {name}",
         )
     if status.st_mode & 0o077:

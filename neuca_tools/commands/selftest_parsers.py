@@ -177,7 +177,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
-    """Add the options of `tables`, each to its group; --json and --nagios exclude each other."""
+    """Add the options of `tables`, each to its group; --json and --nagios cannot be combined."""
     options = dict(ChainMap(*map(dict, reversed(tables))))
     for title, names in GROUPS:
         present = [name for name in names.split() if name in options]

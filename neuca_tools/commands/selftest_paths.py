@@ -193,4 +193,4 @@ def _check_settings(text: str, known: Mapping[str, str]) -> None:
             f'"{text}": "{wrong[0]}" is not one of {", ".join(WORDS)}, with a value'
         )
     if "netns" in known and "container" in known:
-        raise argparse.ArgumentTypeError(f'"{text}": netns and container exclude each other')
+        raise argparse.ArgumentTypeError(f'"{text}": netns and container cannot be combined')

@@ -76,7 +76,7 @@ def _addresses_to_serve(
             found.append(address)
     if not found:
         hint = "name one with --address ADDRESS or --interface NAME"
-        raise UsageError("serve: no dataplane interface here has an address", hint)
+        raise UsageError("serve: no dataplane interface has an address", hint)
     return found
 
 
@@ -108,7 +108,7 @@ def check_servable(
         raise UsageError(f"serve at {address}: this host has no such address")
     if _may_serve(device, interface, planned):
         return
-    default = "another interface" if interface else "which is not of the dataplane"
+    default = "another interface" if interface else "which is not on the dataplane"
     role = planned.reserved.get(device.index, default)
     hint = f"to serve there, add --interface {device.name}"
     raise UsageError(f"serve at {address}: it is on {device.name}, {role}", hint)

@@ -67,7 +67,7 @@ def whole(what: str, low: int, high: int) -> Callable[[str], int]:
 EXPECT_OPTION: Options = {
     "expect": value("RATE", "the expected rate of the path (e.g. 5G)", type=rate)
 }
-# --json and --nagios exclude each other.
+# --json and --nagios cannot be combined.
 OUTPUT_OPTIONS: Options = {
     **JSON,
     "nagios": flag("print one line and exit as a Nagios plugin does"),

@@ -90,7 +90,7 @@ def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> O
 def _link(text: str, survey: Decision) -> LinkKey:
     key = find_link(text, survey.resolution, link_names(survey))
     if key is None or key not in survey.resolution.want.links:
-        reason = "no dataplane interface here has this name or MAC"
+        reason = "no dataplane interface has this name or MAC"
         raise UsageError(f'tune --interface "{text}": {reason}', LISTED)
     return key
 

@@ -15,7 +15,7 @@ from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
-_TOO_EARLY = "it stands before the first section, ignoring it"
+_TOO_EARLY = "it precedes the first section, ignoring it"
 
 
 class Entry(NamedTuple):

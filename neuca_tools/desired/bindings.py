@@ -46,7 +46,7 @@ def bound(
         return platform, []
     found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
     unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
-    problems = [Problem("absent", f'no NIC is called "{name}"') for name in unknown]
+    problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
     return _bound_platform(platform, found), problems
 
 

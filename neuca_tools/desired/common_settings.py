@@ -64,7 +64,7 @@ class CommonSettings:
         return UNCHANGED
 
     def add(self, request: LinkRequest, link: Link, room: int) -> Link:
-        """The link with the settings; those that are not asked for get their original value.
+        """The link with the settings; those that are not requested get their original value.
 
         `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from
         it (IPV6_MIN_MTU).
@@ -159,4 +159,4 @@ class CommonSettings:
         other = self.sysctls.get(template, value)
         if OWN in template or other == value:
             return None
-        return f'another link asks for "{other}"'
+        return f'another link requests "{other}"'

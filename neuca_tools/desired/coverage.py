@@ -64,7 +64,7 @@ def is_broad(network: Network) -> bool:
 def public(networks: Iterable[Network], version: int) -> int:
     """How many public addresses of this family (4, 6) the networks have together."""
     uncounted = NOT_PUBLIC[version]
-    union: Any = [*networks, *uncounted]  # of one family, which the type cannot say
+    union: Any = [*networks, *uncounted]  # of the same family, which the type cannot say
     return _size(collapse_addresses(union)) - _size(uncounted)
 
 
@@ -146,7 +146,7 @@ def shortest(asked: Collection[Network], kept: Collection[Network]) -> dict[int,
 
 
 def _of(version: int, networks: Iterable[Network]) -> list[Network]:
-    """Those of one family. A default route is not counted: only the administrator can permit it."""
+    """The networks of one family, without default routes, which only the administrator permits."""
     return [
         network
         for network in networks

@@ -142,7 +142,7 @@ class Wish:
         if not place:
             return True
         if place != self.master:
-            self.note(setting, f"it is in no {place} of ours")
+            self.note(setting, f"it is in no {place} that neucad created")
             return False
         return self.joined
 
@@ -167,7 +167,9 @@ class Wish:
 
     def _at_most(self, setting: str, value: str, most: int) -> str:
         if value != "max" and int(value) > most:
-            self.note(setting, f"{value} asked, but the device takes at most {most}, which it gets")
+            self.note(
+                setting, f"{value} requested, but the device supports at most {most}, which is set"
+            )
             return str(most)
         return str(most) if value == "max" else value
 

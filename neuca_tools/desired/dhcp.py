@@ -216,7 +216,8 @@ class _Work:
             if route.index == device.index and route.to.prefixlen == 0 and _is_foreign(route):
                 family = route.to.version
                 text = (
-                    f"the main table has an IPv{family} default route through it that is not ours"
+                    f"the main table has an IPv{family} default route through it"
+                    " that neucad did not add"
                 )
                 self.problems.append(Problem("contested", text, key))
 

@@ -24,8 +24,8 @@ from neuca_tools.model.topology import identity, is_nic
 
 PACKAGES = "dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
 UNSERVED = (
-    "it has no DHCP lease, and there is no program here to get one: neither systemd-networkd nor"
-    f" NetworkManager runs, and neither dhclient nor dhcpcd is installed: install {PACKAGES}"
+    "it has no DHCP lease, and this host has no DHCP client: neither systemd-networkd nor"
+    f" NetworkManager is running, and neither dhclient nor dhcpcd is installed: install {PACKAGES}"
 )
 NOT_INSTALLED = (
     "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"

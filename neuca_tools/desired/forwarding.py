@@ -44,8 +44,8 @@ def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str],
     del wanted[IPV6]
     name = listening[0]
     reason = (
-        f"IPv6 forwarding stays off: {name} takes its default route from router advertisements"
-        " (accept_ra = 1), and a host that forwards takes none; to have both,"
-        f" set net.ipv6.conf.{name}.accept_ra = 2, then neuca apply"
+        f"IPv6 forwarding remains off: {name} gets its default route from router advertisements"
+        " (accept_ra = 1), which a forwarding host ignores; to use both,"
+        f" set net.ipv6.conf.{name}.accept_ra = 2, then run neuca apply"
     )
     return wanted, [Problem("contested", reason)]

@@ -97,7 +97,7 @@ class Places:
             return None
         for other in self._asked.get(mac, ()):
             if other != key:
-                return f"it is asked for {other} too, so none of them gets it"
+                return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
         return reason or self._owner_reason(key, mac)
 
@@ -117,7 +117,7 @@ class Places:
             beside = self._primary.get(self.masters[key], ())
         for other in beside:
             if other != key:
-                return f"{other} is asked to be the primary member too, so none of them is"
+                return f"{other} is requested as the primary member too, so none of them is"
         return None
 
 

@@ -118,7 +118,8 @@ class LinkResolver:
             return replace(link, master=master)
         for address in link.addresses:
             self.refuse(
-                link.key, f'address {address}: it is in "{master.given_name}", which can have it'
+                link.key,
+                f'address {address}: it is in "{master.given_name}", which can have the address',
             )
         if master.kind == "bond":
             link = replace(link, mtu=None)
@@ -133,8 +134,8 @@ class LinkResolver:
         if device and found and device.master == found.index:
             return replace(link, master=vrf)
         for address in link.addresses:
-            text = f'address {address}: it belongs into "{vrf.given_name}", which cannot be made'
-            self.refuse(link.key, text)
+            text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
+            self.refuse(link.key, f"address {address}: {text}")
         return replace(link, addresses=())
 
     def _may_write(self, key: LinkKey) -> bool:
@@ -165,7 +166,7 @@ class LinkResolver:
         if device is None or key.mac in self.roles.tagged:
             return device is not None
         if device.index in self.roles.protected:
-            self.refuse(key, f"{subject(key)} is tied to a management or ignored NIC")
+            self.refuse(key, f"{subject(key)} depends on a management or ignored NIC")
             return False
         return True
 
@@ -250,7 +251,7 @@ class LinkResolver:
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
-            text = f"{subject(key)} cannot be up: its {lower} is asked to be {parent.state}"
+            text = f"{subject(key)} cannot be up: its {lower} is requested to be {parent.state}"
             self.refuse(key, text)
             return replace(link, state=None)
         return link
@@ -277,7 +278,7 @@ class LinkResolver:
         mac = own_mac(request)
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
-        self.refuse(request.key, f'the MAC {mac} for "{found.name}": it is not ours')
+        self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
 
     def _is_down(self, lower: Link) -> bool:
         """Whether the link is down, or is asked to be."""

@@ -37,7 +37,7 @@ ANSWERED = 360.0
 
 CONFIGURED = "[network] management-macs names it"
 RECORDED = "it is recorded as the management NIC"
-ANSWERS = "the metadata service of this instance has answered through it"
+ANSWERS = "the metadata service of this instance has responded through it"
 METADATA = "it carries the route to the metadata service"
 DEFAULT = "it carries the default route"
 FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"

@@ -91,11 +91,13 @@ class Sizes:
             least, most, why = LEAST_IPOIB_MTU, _most(mode, device), f" in {mode} mode"
         if most and mtu > most:
             self.refuse(
-                key, f'MTU {mtu} asked, but "{device.name}" takes at most {most}{why}', "mtu"
+                key, f'MTU {mtu} requested, but "{device.name}" supports at most {most}{why}', "mtu"
             )
         elif mtu < least:
             self.refuse(
-                key, f'MTU {mtu} asked, but "{device.name}" takes at least {least}{why}', "mtu"
+                key,
+                f'MTU {mtu} requested, but "{device.name}" requires at least {least}{why}',
+                "mtu",
             )
         else:
             foreign = self._foreign_above(device, mtu)
@@ -103,8 +105,8 @@ class Sizes:
                 return self.with_ipv6(key, mtu, device)
             self.refuse(
                 key,
-                f'MTU {mtu} asked, but "{foreign.name}" on "{device.name}"'
-                f" is not ours and has MTU {foreign.mtu}",
+                f'MTU {mtu} requested, but "{foreign.name}" on "{device.name}"'
+                f" was not created by neucad and has MTU {foreign.mtu}",
             )
         return None
 
@@ -116,7 +118,7 @@ class Sizes:
         if mtu is not None and mtu > most:
             self.refuse(
                 key,
-                f'MTU {mtu} asked, but its {key.made or "NIC"} "{parent.name}" has {most}',
+                f'MTU {mtu} requested, but its {key.made or "NIC"} "{parent.name}" has {most}',
                 "mtu",
             )
             return None
@@ -161,7 +163,7 @@ class Sizes:
         most = _most(mode, self.found[parent.key])
         if mtu is None or mtu <= most:
             return mtu
-        text = f"MTU {mtu} asked, but an IPoIB child takes at most {most} in {mode} mode"
+        text = f"MTU {mtu} requested, but an IPoIB child supports at most {most} in {mode} mode"
         self.refuse(key, text, "mtu")
         return None
 
@@ -172,7 +174,7 @@ class Sizes:
             size = self.of(port, links)
             if size < mtu:
                 name = links[port].name
-                self.refuse(key, f'MTU {mtu} asked, but its port "{name}" has {size}', "mtu")
+                self.refuse(key, f'MTU {mtu} requested, but its port "{name}" has {size}', "mtu")
                 return None
         return mtu
 
@@ -186,12 +188,12 @@ class Sizes:
             most = self.found[member].max_mtu
             if mtu and 0 < most < mtu:
                 name = links[member].name
-                text = f'MTU {mtu} asked, but its member "{name}" takes at most {most}'
+                text = f'MTU {mtu} requested, but its member "{name}" supports at most {most}'
                 self.refuse(key, text, "mtu")
                 return None
         for member, theirs in asked.items():
             if theirs != mtu and self._names_mtu(member):
-                text = f'MTU {theirs} asked, but it is in "{key.given_name}", which has {mtu}'
+                text = f'MTU {theirs} requested, but it is in "{key.given_name}", which has {mtu}'
                 self.refuse(member, text, "mtu")
         return mtu
 
@@ -212,7 +214,9 @@ class Sizes:
         why = ""
         if taken:
             why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}"
-        self.refuse(key, f'MTU {mtu} asked, but "{parent.name}" below it has {size}{why}', "mtu")
+        self.refuse(
+            key, f'MTU {mtu} requested, but "{parent.name}" below it has {size}{why}', "mtu"
+        )
         return most
 
     def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
@@ -229,7 +233,7 @@ class Sizes:
             return mtu
         self.refuse(
             key,
-            f'MTU {mtu} asked, but "{device.name}" would lose its IPv6 address {address}',
+            f'MTU {mtu} requested, but "{device.name}" would lose its IPv6 address {address}',
             "mtu",
         )
         return None

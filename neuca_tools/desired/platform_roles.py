@@ -16,8 +16,8 @@ from neuca_tools.model.topology import identity, is_nic
 
 LEFT = "DHCP on it is left to other programs"
 UPPER = (
-    "no program here does DHCP on links on top of NICs: start systemd-networkd, or install dhclient"
-    " (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
+    "no program on this host does DHCP on virtual links: start systemd-networkd, or install"
+    " dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
 )
 STAYS = "the default route of this host stays with the management NIC"
 
@@ -103,7 +103,7 @@ def reasons(
         if roles.role(mac) != "dataplane":
             continue
         if mac not in named:
-            found[mac] = "the platform's document names it, and says nothing of a management NIC"
+            found[mac] = "the platform's document names it, and does not indicate a management NIC"
         if mac in hints and mac in named:
             found[mac] = f"a NEuca document or the configuration names it, though {hints[mac]}"
         elif mac in hints:
@@ -116,7 +116,7 @@ def _chosen(roles: Roles) -> str:
     for mac, reason in roles.reasons.items():
         if roles.role(mac) == "management":
             return f'the management NIC is "{roles.name(mac) or mac}": {reason}'
-    return "no NIC here is for management"
+    return "no NIC on this host is for management"
 
 
 def notes(

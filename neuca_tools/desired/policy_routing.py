@@ -290,14 +290,14 @@ class _Work:
             return True
         priority = self.foreign.priority(address.ip)
         if priority is not None:
-            text = f"another program's rule {priority} is about {address.ip}"
+            text = f"rule {priority} of another program selects {address.ip}"
             self.notes.append(Note(SETTING, "overridden", text, key))
         return priority is not None
 
     def _table(
         self, key: LinkKey, table: int, addresses: Collection[Address], gateway: Host
     ) -> Iterator[Hop]:
-        """The routes of one family, in an order in which each next hop is known."""
+        """The routes of the same family, in an order in which each next hop is known."""
         own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
         if not gateway.is_link_local and not any(gateway in network for network in own):
             yield _hop(_single(gateway), key, table)

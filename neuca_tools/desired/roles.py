@@ -176,7 +176,7 @@ def _unusable(
         names = ", ".join(sorted(device.name for device in found))
         return Problem(
             "contested",
-            f'{len(found)} devices have the MAC "{mac}" ({names}): none is touched',
+            f'{len(found)} devices have the MAC "{mac}" ({names}): they are left alone',
             key,
         )
     if found:
@@ -184,12 +184,12 @@ def _unusable(
     if held:
         master = world.devices.get(held.master)
         holder = f'"{master.name}"' if master else "another device"
-        return Problem("contested", f'"{held.name}" belongs to {holder}: it is not touched', key)
+        return Problem("contested", f'"{held.name}" belongs to {holder}: it is left alone', key)
     every = filter(is_nic, world.devices.values())
     ports = [device.name for device in every if short(identity(device)) == mac]
     if len(ports) > 1:
         names = ", ".join(sorted(ports))
-        text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): none is touched'
+        text = f'"{mac}" may be any of {len(ports)} InfiniBand ports ({names}): they are left alone'
         return Problem("contested", f"{text}; their GUIDs tell them apart", key)
     return Problem("absent", f'no NIC has the MAC "{mac}"', key)
 

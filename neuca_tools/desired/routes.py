@@ -147,18 +147,21 @@ class _Finder:
             others=tuple(zip(others, route.others)),
         )
         if hop.identity in self._taken:
-            return None, f"a route that is not ours has the same prefix and metric ({hop.metric})"
+            return None, f"a route of another program has the same prefix and metric ({hop.metric})"
         return hop, None
 
     def _fence_reason(self, route: RouteRequest) -> Optional[str]:
         """Why no route may lead there. A table that only our rules lead to may have any route."""
         name = self.vrfs.get(route.traits.table)
         if name:
-            return f'the table {route.traits.table} is that of the VRF "{name}", which is not ours'
+            return (
+                f'the table {route.traits.table} is that of the VRF "{name}",'
+                " which neucad did not create"
+            )
         if route.traits.table not in self._shared:
             return None
         if route.traits.kind != "unicast" and route.to.prefixlen < SHORTEST_PREFIX:
-            return "a prefix of length 0 or 1 would take the default route's place"
+            return "a prefix of length 0 or 1 would replace the default route"
         return self._limits.route(route.to)
 
     def _link(
@@ -279,7 +282,7 @@ def _down_reason(
     for part in (key.nic, key):
         link = links.get(part)
         if link is not None and link.state == "down":
-            return f'{subject} is on "{links[key].name}", which is asked to be down'
+            return f'{subject} is on "{links[key].name}", which is requested to be down'
         if (link is None or link.state != "up") and not (part in found and found[part].up):
             return f'{subject} is on "{links[key].name}", which is down'
     return None
@@ -290,7 +293,7 @@ def _twin(hop: Hop, taken: Mapping[object, Hop]) -> Optional[str]:
     other = taken.get(hop.identity)
     if other is None or other == hop:
         return None
-    return f"another route that is asked for has the same prefix and metric ({hop.metric})"
+    return f"another requested route has the same prefix and metric ({hop.metric})"
 
 
 def _metric(route: RouteRequest) -> int:
@@ -321,5 +324,5 @@ def _ban_reason(route: RouteRequest, links: Mapping[LinkKey, Link]) -> Optional[
         return "a default route is never removed"
     for link in links.values():
         if any(address.network == route.to for address in link.addresses):
-            return f'it is the network of an address that is asked for on "{link.name}"'
+            return f'it is the network of an address that is requested on "{link.name}"'
     return None

@@ -20,13 +20,13 @@ def closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) 
     Whoever marks packets for a table means this table.
     """
     found = {
-        seen.rule.table: f"another program's rule {seen.rule.priority} leads to its table"
+        seen.rule.table: f"rule {seen.rule.priority} of another program refers to its table"
         for seen in world.rules
         if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
     }
     found.update(dict.fromkeys(vrfs.tables(requests).values(), "its table is that of a VRF"))
     found.update(
-        (table, f'its table is that of the VRF "{name}", which is not ours')
+        (table, f'its table is that of the VRF "{name}", which neucad did not create')
         for table, name in vrfs.foreign(world, roles).items()
     )
     return found

@@ -15,7 +15,7 @@ from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem
 from neuca_tools.model.routing import NOWHERE, Rule, RuleRequest
 
-MARKED = "packets with such a mark are those of another program's rule"
+MARKED = "a rule of another program selects packets with this mark"
 
 
 def resolve_rules(
@@ -49,11 +49,11 @@ def _reason(
     """Why a rule could lead packets of the management NIC or to the metadata service elsewhere."""
     if not rule.source:
         if not rule.mask:
-            return "it has neither from nor mark, so that it could be about the management NIC"
+            return "it has neither from nor mark, so it could select traffic of the management NIC"
         if rule.table not in tables:
             return (
-                "without from, its table has to be one of the document's own,"
-                f" and {rule.table} is not"
+                "without from, its table must be one of the document's own,"
+                f" which {rule.table} is not"
             )
         return MARKED if limits.has_mark(rule.mark, rule.mask) else None
     source = ip_network(rule.source)
@@ -64,18 +64,18 @@ def _reason(
 
 
 def _source_reason(source: Network, limits: Fence) -> Optional[str]:
-    """Why no rule may be about packets from these addresses."""
+    """Why no rule may select packets from these addresses."""
     host = _first_in(source, limits.own)
     if host:
-        return f"it is about {host}, which is an address of the management NIC"
+        return f"it selects {host}, which is an address of the management NIC"
     for prefix in limits.prefixes:
         if prefix.version == source.version and source.overlaps(prefix):
             return f"it overlaps the management network {prefix}"
     if source.network_address.is_unspecified:
         # In IPv4 the kernel looks up the route of a new connection with the source 0.0.0.0.
-        return "it is about packets whose source address is not chosen yet"
+        return "it selects packets whose source address is not chosen yet"
     host = _first_in(source, limits.ignored)
-    return f"it is about {host}, which is an address of an ignored NIC" if host else None
+    return f"it selects {host}, which is an address of an ignored NIC" if host else None
 
 
 def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:

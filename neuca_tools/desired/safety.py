@@ -62,7 +62,7 @@ class Fence:
     def bare_address(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
         if address.ip in self.twice:
-            return f"it is asked for on {self.twice[address.ip]}, so none of them gets it"
+            return f"it is requested on {self.twice[address.ip]}, so it is set on none of them"
         if address.ip in self.own:
             return "it is an address of the management NIC"
         if address.ip in self.hosts:
@@ -75,10 +75,10 @@ class Fence:
         """
         ip = address.ip  # made anew each time
         if ip in self.twice:
-            return f"it is asked for on {self.twice[ip]}, so none of them gets it"
+            return f"it is requested on {self.twice[ip]}, so it is set on none of them"
         for prefix in self.prefixes:
             if address.version == prefix.version and ip in prefix:
-                return f"it lies inside the management network {prefix}"
+                return f"it is inside the management network {prefix}"
         return self._network(address.network)
 
     def route(self, to: Network) -> Optional[str]:
@@ -94,7 +94,7 @@ class Fence:
     def _network(self, to: Network) -> Optional[str]:
         """Why no route may lead to this network, not even that of an address."""
         if to.prefixlen < SHORTEST_PREFIX:
-            return "a prefix of length 0 or 1 would take the default route's place"
+            return "a prefix of length 0 or 1 would replace the default route"
         return self._takes_over(to) or self._overrides(to) or self._exceeds(to)
 
     def _takes_over(self, to: Network) -> Optional[str]:
@@ -120,13 +120,13 @@ class Fence:
             return None
         most = coverage.MOST[to.version]
         return (
-            f"the routes and networks asked for have more public IPv{to.version} addresses together"
-            f" than a /{most}, which is the limit, so the widest of them are refused"
+            f"together, the requested routes and networks cover more public IPv{to.version}"
+            f" addresses than a /{most}, which is the limit, so the widest of them are refused"
         )
 
 
 def _place(to: Network, prefix: Network) -> str:
-    return "it is" if to == prefix else "it lies inside"
+    return "it is" if to == prefix else "it is inside"
 
 
 def fence(
@@ -287,7 +287,7 @@ def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) 
         (one for one in world.devices.values() if is_nic(one) and identity(one) == mac), None
     )
     return (
-        f'the MAC address {mac} is that of "{owner.name}", which it is not made of'
+        f'the MAC address {mac} is that of "{owner.name}", which is not one of its lower devices'
         if owner
         else None
     )

@@ -128,10 +128,10 @@ class _Judge:
         """Why it cannot be made: refused, or absent if no link that it is made of is present."""
         reason = self._made_of_reason(key, virtual)
         if reason or virtual is None:
-            return Problem("refused", reason or "no text says what it is made of", key)
+            return Problem("refused", reason or "neither a parent nor members are specified", key)
         if virtual.lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
-            return Problem("absent", f"none of what it is made of is there: {lowers}", key)
+            return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         made_of = carriers((key.mac,), self.requests)
         reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
         reason = reason or self._name_reason(key)
@@ -143,10 +143,7 @@ class _Judge:
         if wrong or virtual is None:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
-            return (
-                "no link here has the network of its local or remote address:"
-                " say which parent it is on"
-            )
+            return "no link has the network of its local or remote address: set its parent"
         if key.kind == vrfs.KIND:
             wrong = self.tables.reason(key, vrfs.number(virtual))
             if wrong:
@@ -158,9 +155,9 @@ class _Judge:
         """Why it cannot have its name."""
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
-            return f'another interface is called "{key.given_name}": it is not touched'
+            return f'another interface is named "{key.given_name}": it is left alone'
         if key.given_name in self.taken or self.names[key.given_name] > 1:
-            return f'another interface is to be called "{key.given_name}"'
+            return f'another interface is to be named "{key.given_name}"'
         return None
 
     def _forbidden(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
@@ -170,13 +167,13 @@ class _Judge:
         if reason is not None:
             return reason
         if request is None:
-            return f"{lower} is not asked for"
+            return f"{lower} is not requested"
         if lower.made and lower.nic not in self.links:
-            return f"{lower} cannot be made"
+            return f"{lower} cannot be created"
         if request.state in ("down", "user"):
-            return f'{lower} is asked to be "{request.state}"'
+            return f'{lower} is requested to be "{request.state}"'
         if key.kind == "ipoib" and lower.mac in self.roles.nics and not link_kinds.is_ipoib(lower):
-            return f"{lower} is no InfiniBand port"
+            return f"{lower} is not an InfiniBand port"
         return self._member_reason(key, lower)
 
     def _member_reason(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
@@ -188,7 +185,7 @@ class _Judge:
         macvlan = self._macvlan_on(lower)
         if not macvlan:
             return None
-        return f"{lower} has {macvlan} on it: it can be in no bond or bridge"
+        return f"{lower} has {macvlan} on top of it, so it cannot be in a bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
         """Why nothing may be made of a link with this role."""
@@ -197,11 +194,11 @@ class _Judge:
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
             return f"{lower} is on the management NIC: {reason}"
         if role == "ignored":
-            return f"{lower} is to be ignored"
+            return f"{lower} is ignored"
         if role != "dataplane":
-            return f"{lower} is no dataplane NIC"
+            return f"{lower} is not a dataplane NIC"
         if device is not None and device.index in self.roles.protected:
-            return f"{lower} is tied to a management or ignored NIC"
+            return f"{lower} depends on a management or ignored NIC"
         return None
 
     def _macvlan_on(self, lower: LinkKey) -> str:
@@ -232,7 +229,7 @@ def vlan_reason(
         return link_kinds.no_ethernet(key.nic, subject(key))
     if parent.master and parent.master.kind == "bond":
         bond = parent.master.given_name
-        return f'{subject(key)} is on a NIC that is in "{bond}": ask for it there'
+        return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
     made_of = {key.mac} | carriers((key.mac,), requests)
     return mac_reason(own_mac(request), made_of, world, roles)
 
@@ -273,7 +270,7 @@ def deletable(
     held = _held(owned | copies, world, roles, record)
     if stacks is None:
         return copies - held.keys(), []
-    text = 'it is no longer asked for, but "{}" is stacked on it'
+    text = 'it is no longer requested, but "{}" is on top of it'
     problems = [
         Problem("refused", text.format(held[key]), key) for key in held if key not in requests
     ]

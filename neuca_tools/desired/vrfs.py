@@ -150,14 +150,14 @@ class Taken:
         """Why the VRF may not have this table."""
         twin = next((one for one in self._vrfs.get(table, ()) if one != key), None)
         if twin:
-            return f"the table {table} is asked for {twin} too"
+            return f"the table {table} is requested for {twin} too"
         if table in self._links:
             return f"the table {table} is that of the policy routing of {self._links[table]}"
         if table in self._foreign:
             name = self._foreign[table]
-            return f'the table {table} is that of the VRF "{name}", which is not ours'
+            return f'the table {table} is that of the VRF "{name}", which neucad did not create'
         if table in self._rules:
-            return f"another program's rule {self._rules[table]} leads to the table {table}"
+            return f"rule {self._rules[table]} of another program refers to the table {table}"
         return self._content_reason(key, table)
 
     def _content_reason(self, key: LinkKey, table: int) -> Optional[str]:
@@ -171,7 +171,7 @@ class Taken:
             if route.index in self._roles.management:
                 return f"the table {table} has a route of the management NIC, to {route.to}"
             if route.index in self._roles.protected or not is_ours:
-                return f"the table {table} has a route that is not ours, to {route.to}"
+                return f"the table {table} has a route of another program, to {route.to}"
         return None
 
 

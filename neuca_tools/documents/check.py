@@ -152,7 +152,7 @@ def _incomplete(document: Document, text: str) -> Iterator[Finding]:
         reason = link_kinds.fault(request.key, request.virtual)
         if reason:
             name = str(request.key)
-            said = f"[{name}]: {reason}, unless the document of the platform says otherwise"
+            said = f"[{name}]: {reason}, unless the platform's document provides it"
             yield Finding(lines.get(name, 0), "warning", said)
 
 

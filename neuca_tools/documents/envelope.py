@@ -82,7 +82,7 @@ def _gunzip(data: bytes) -> bytes:
         raise DocumentError("cannot read the document: its gzip data is damaged: it ends too early")
     if stream.unused_data.strip(b"\0"):
         raise DocumentError(
-            "cannot read the document: its gzip data is damaged: something follows it"
+            "cannot read the document: its gzip data is damaged: it is followed by other data"
         )
     return plain
 
@@ -136,7 +136,7 @@ def _text(data: bytes) -> Optional[str]:
             f"cannot read the document: it is not UTF-8 text (byte {error.start})"
         ) from None
     if "\0" in text:
-        raise DocumentError("cannot read the document: it has NUL bytes, so it is no text")
+        raise DocumentError("cannot read the document: it has NUL bytes, so it is not text")
     if not _HEADER.search(text):
         raise DocumentError('cannot read the document: it has no section, such as "[interfaces]"')
     return text.replace("\r\n", "\n")

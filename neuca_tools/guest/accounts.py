@@ -29,7 +29,7 @@ def make(login: str, seconds: float) -> pwd.struct_passwd:
     account, and refuse its keys too (sshd(8)).
     """
     shell = next((shell for shell in SHELLS if Path(shell).exists()), SHELLS[-1])
-    what = f'make the user "{login}"'
+    what = f'create the user "{login}"'
     command = ["useradd", "--create-home", "--shell", shell, "--password", "*", "--", login]
     programs.run(what, command, seconds)
     made = find(login)

@@ -212,11 +212,11 @@ def _own(
 ) -> None:
     """Raises ApplyError for a link, another kind of file, or a file of another user."""
     if stat.S_ISLNK(found.st_mode):
-        raise ApplyError(f'"{place}": it is a link, and none is followed')
+        raise ApplyError(f'"{place}": it is a symbolic link, which is not followed')
     if not is_kind(found.st_mode):
         raise ApplyError(f'"{place}": it is not {kind}')
     if found.st_uid != (os.geteuid() if owner is None else owner):
-        raise ApplyError(f'"{place}": it belongs to another user')
+        raise ApplyError(f'"{place}": it is owned by another user')
 
 
 def _ignored(home: int, directory: int, name: str) -> str:
@@ -228,5 +228,5 @@ def _ignored(home: int, directory: int, name: str) -> str:
     }
     for place, found in places.items():
         if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
-            return f'sshd ignores the keys: "{place}" can be written to by others than its user'
+            return f'sshd ignores the keys: "{place}" is writable by others than its user'
     return ""

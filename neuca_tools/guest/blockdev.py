@@ -53,7 +53,7 @@ class Mount(NamedTuple):
 
 def signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
-    what = f"look what {device} carries"
+    what = f"read the contents of {device}"
     _readable(device)
     said = programs.run(
         what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
@@ -111,7 +111,7 @@ def _names(directory: Path) -> list[str]:
 
 def number(name: str) -> str:
     """The device number (`8:16`) of the disk with this kernel name. Raises ApplyError."""
-    with applying(f"look at {name}"):
+    with applying(f"inspect {name}"):
         return (SYSFS / name / "dev").read_text().strip()
 
 
@@ -132,7 +132,7 @@ def make(device: Path, kind: str, options: str) -> None:
     Raises RefusedError for a type or an option that is not allowed
     (`documents.neuca.filesystems`), ApplyError for a failure.
     """
-    what = f"make a file system of type {kind} on {device}"
+    what = f"create a file system of type {kind} on {device}"
     try:
         words = filesystems.options(kind, options)
     except UnusableError as error:
@@ -150,7 +150,7 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     what = f"mount {name} at {place}"
     uuid, real = found.get("UUID"), check_place(place)
     if not uuid:
-        raise ApplyError(f"{what}: what it carries has no UUID")
+        raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
         make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()

@@ -100,9 +100,7 @@ def _read(path: Path) -> Optional[bytes]:
         if not stat.S_ISREG(found.st_mode):
             raise ApplyError("it is not a regular file")
         if found.st_nlink > 1:
-            raise ApplyError(
-                "it has more than one name (hard links), which no atomic edit can keep"
-            )
+            raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             content = stream.read(LARGEST + 1)
         if len(content) > LARGEST:

@@ -103,7 +103,7 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     """
     at = portal(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    said = programs.run(f"ask {at} for its targets", [*words, at], ASKING)
+    said = programs.run(f"query the targets of {at}", [*words, at], ASKING)
     return targets(said, ip, port)
 
 
@@ -126,7 +126,7 @@ def create_record(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
         words = [*target.words[:-1], f"{target.portal},{tag}", "--op", "new"]
-        programs.run(f"make a record of {target.name}", words, ASKING)
+        programs.run(f"create a record of {target.name}", words, ASKING)
 
 
 def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:

@@ -31,7 +31,7 @@ from neuca_tools.state.store import read, save
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
 MARGIN = 60.0  # seconds that a script is waited for beyond its time-out
-UNKNOWN = "a time that is not known"
+UNKNOWN = "an unknown time"
 LONGEST_NAME = 40  # characters of a script's name in that of its files
 
 
@@ -59,7 +59,7 @@ def _scripts(guest: Guest) -> list[tuple[Script, Place]]:
     return [(script, place(guest.config, script)) for script in ordered]
 
 
-def standing(guest: Guest, otherwise: str = "waits for its turn") -> Iterator[Finding]:
+def standing(guest: Guest, otherwise: str = "waiting") -> Iterator[Finding]:
     """How each script ended, or `otherwise` of one that did not; nothing is run."""
     for script, files in _scripts(guest):
         yield _finding(guest.config, script, files) or Finding(
@@ -75,7 +75,7 @@ def run(guest: Guest) -> Iterator[Finding]:
         mark = _mark(files.mark)
         if "end" not in mark and not _ran_before(config, script, mark):
             started = str(mark.get("started", "")) or _now()
-            yield Finding("pending", f"{script.name}: runs since {started}", script.name)
+            yield Finding("pending", f"{script.name}: running since {started}", script.name)
             try:
                 if not mark:
                     _start(config, script, files, started)
@@ -97,7 +97,7 @@ def _finding(config: Config, script: Script, files: Place) -> Optional[Finding]:
     """How a script ended; None if it has not run yet, or still does."""
     mark = _mark(files.mark)
     if _ran_before(config, script, mark):
-        return Finding("ok", f"{script.name}: version 1.7 has run it", script.name)
+        return Finding("ok", f"{script.name}: was run by version 1.7", script.name)
     end = mark.get("end")
     if not isinstance(end, dict):
         return None
@@ -115,9 +115,9 @@ def _end_text(end: Mapping[str, Any], output: Path) -> str:
     if end.get("stopped"):
         return f"interrupted {after}"
     if end.get("timed_out"):
-        return f"took too long, and was ended {after}"
+        return f"took too long and was terminated {after}"
     if isinstance(status, int) and status < 0:
-        return f"ended by signal {-status} {after}"
+        return f"terminated by signal {-status} {after}"
     return f"exit status {status} {after}"
 
 
@@ -191,6 +191,6 @@ def _awaited(config: Config, script: Script, files: Place) -> Finding:
         with locked(files.mark, config.script_timeout + MARGIN):
             pass
     except LockedError:
-        return Finding("pending", f"{script.name}: still runs", script.name, again=True)
-    text = f"{script.name}: interrupted, and how is not known; it does not run again"
+        return Finding("pending", f"{script.name}: is still running", script.name, again=True)
+    text = f"{script.name}: interrupted for an unknown reason; it does not run again"
     return _finding(config, script, files) or Finding("failed", text, script.name)

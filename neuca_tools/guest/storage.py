@@ -72,7 +72,7 @@ def _detach_others(wanted: Mapping[str, Storage], record: _Record) -> Iterator[F
 def _attach_all(guest: Guest, wanted: Mapping[str, Storage], record: _Record) -> Iterator[Finding]:
     initiator = get(guest.document, "global", INITIATOR) or ""
     if not iscsi.IQN.fullmatch(initiator):
-        why = "is no iSCSI name" if initiator else "is absent"
+        why = "is not an iSCSI name" if initiator else "is absent"
         yield Finding("refused", f'no storage is attached: "{INITIATOR}" of [global] {why}')
         return
     iscsi.set_initiator_name(initiator)
@@ -203,7 +203,7 @@ def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
         return found
     user = blockdev.partitioned(name) or blockdev.in_use(name)
     if user:
-        raise RefusedError(f"no file system is made on {node}: {user}")
+        raise RefusedError(f"no file system is created on {node}: {user}")
     blockdev.make(node, storage.fs_type, storage.fs_options)
     return blockdev.signatures(node)
 
@@ -215,18 +215,22 @@ def _check_mountable(storage: Storage, node: Path, found: Mapping[str, str], at:
     """
     place, kind = storage.mount_point, found.get("TYPE", "")
     if not found:
-        why = "no type for one is given" if storage.format else "it is not to be formatted"
-        raise RefusedError(f"{node} carries no file system, and {why}")
+        why = (
+            "the document specifies no type"
+            if storage.format
+            else "the document does not request formatting"
+        )
+        raise RefusedError(f"{node} contains no file system, and {why}")
     if at:
-        raise RefusedError(f"{node} is mounted at {at[0]} already, and should be at {place}")
+        raise RefusedError(f"{node} is mounted at {at[0]} instead of {place}")
     if storage.fs_type and kind != storage.fs_type:
         carries = kind or found.get("PTTYPE", "something else")
         raise RefusedError(
-            f'{node} carries "{carries}", and not "{storage.fs_type}": it is left alone'
+            f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
         )
     real = os.path.realpath(place)
     if real == "/" or any(mount.place == real for mount in blockdev.mounts()):
-        raise RefusedError(f"{place} has something mounted on it already")
+        raise RefusedError(f"another file system is mounted at {place}")
 
 
 def _detach(device: str, record: _Record) -> Iterator[Finding]:

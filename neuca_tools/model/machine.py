@@ -109,7 +109,7 @@ def renewed(before: Machine, instance_id: str) -> str:
     old = before.instances.get(kind, name)
     if old == name:
         return ""
-    return f'the id of the instance is "{name}", and was "{old}"'
+    return f'the id of the instance changed from "{old}" to "{name}"'
 
 
 def elsewhere(before: Machine, now: Machine) -> bool:
@@ -134,8 +134,8 @@ def foreign(
     if not elsewhere(before, now):
         return ""
     if before.uuid and now.uuid:
-        return "none of its NICs is here, and the hardware has another UUID"
-    return "none of its NICs is here, and the machine id is another one"
+        return "none of its NICs is present, and the hardware has another UUID"
+    return "none of its NICs is present, and the machine id is different"
 
 
 def met(before: Machine, now: Machine, instance_id: str) -> Machine:

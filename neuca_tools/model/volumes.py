@@ -91,7 +91,7 @@ def device_refusal(device: BlockDevice) -> str:
     if reasons:
         return reasons[0]
     if device.removable:
-        return "it can be unplugged by a user"
+        return "a user can unplug it"
     if not device.buses & TRUSTED_BUSES:
         return "it is not a disk of the hypervisor or the server"
     return ""
@@ -101,7 +101,7 @@ def network_refusal(known: Known) -> str:
     """Why no volume is accepted any more; empty if one may be."""
     if not known.network:
         return ""
-    return f'the metadata service "{known.network}" has answered for this instance'
+    return f'the metadata service "{known.network}" has responded for this instance'
 
 
 def refusal(instance: str, digest: str, known: Known) -> str:
@@ -115,7 +115,7 @@ def refusal(instance: str, digest: str, known: Known) -> str:
     first_boot = not (known.instances or known.volumes or known.booted)
     if why or first_boot or instance in known.instances or digest in known.volumes:
         return why
-    carried = f'its instance id is "{_name(instance)}"' if instance else "it carries no instance id"
+    carried = f'its instance id is "{_name(instance)}"' if instance else "it has no instance id"
     return f"{carried}, and {_recorded(known)}"
 
 

@@ -79,7 +79,7 @@ class StopClient(ClientOperation):
 
     @property
     def text(self) -> str:
-        given = "remove its addresses" if self.protocol == "ra" else "give up its lease"
+        given = "remove its addresses" if self.protocol == "ra" else "release its lease"
         return f"stop the {_TITLES.get(self.protocol, '')} of {self.key}, and {given}"
 
     def run(self, writer: Writer) -> None:

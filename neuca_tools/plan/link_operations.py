@@ -125,8 +125,8 @@ class SetMaster(LinkOperation):
     @property
     def text(self) -> str:
         if self.master:
-            return f"put {self.target} into {self.master.name}"
-        return f"take {self.target} out of {_name(self.before) or 'its master'}"
+            return f"add {self.target} to {self.master.name}"
+        return f"remove {self.target} from {_name(self.before) or 'its master'}"
 
     def run(self, writer: Writer) -> None:
         writer.set_master(writer.index(self.on), _index(writer, self.master))

@@ -222,7 +222,7 @@ class Unmanage(LinkOperation):
 
     @property
     def text(self) -> str:
-        return f"take {self.target} out of the hands of {self.manager}"
+        return f"make {self.manager} release {self.target}"
 
     def run(self, writer: Writer) -> None:
         writer.unmanage(self.manager, [self.on.name])
@@ -244,7 +244,7 @@ class Tell(Operation):
 
     @property
     def text(self) -> str:
-        return f"let {self.manager} read its configuration again"
+        return f"make {self.manager} reload its configuration"
 
     def run(self, writer: Writer) -> None:
         writer.tell(self.manager)
@@ -265,7 +265,7 @@ class Activate(LinkOperation):
 
     @property
     def text(self) -> str:
-        return f"have {self.manager} do DHCP on {self.target}"
+        return f"make {self.manager} do DHCP on {self.target}"
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)

@@ -1,6 +1,6 @@
 """The self-test: what was measured, what it means, and how it is shown. Pure, except for `measure`.
 
-evidence    what was observed on both ends (Evidence), one iperf run (Run), and one phase as numbers
+evidence    observations of both hosts (Evidence), one iperf run (Run), and one phase as numbers
             (Look): rates, windows, shares of the time, CPUs; `codec` reads and writes it as JSON
 readers     the output of iperf3 and iperf 2, of any version, as Run and Evidence; results of flent,
             perfSONAR and librespeed

@@ -106,7 +106,7 @@ def _parsed(text: str) -> SourceSpec:
         if text == name or text.startswith(name + kind.separator):
             spec = SourceSpec(name, text[len(name) + 1 :])
             if text.endswith(kind.separator) and not spec.argument:
-                raise UsageError(f'nothing follows the "{kind.separator}"')
+                raise UsageError(f'nothing follows "{kind.separator}"')
             kind.make(spec.argument, Surroundings())
             return spec
     known = ", ".join(["auto", *(kind.usage for kind in _KINDS.values())])
@@ -146,7 +146,9 @@ def fetch_path(
     from neuca_tools.sources.race import first
 
     if not re.fullmatch(r"/[!-~]*", path):
-        raise UsageError(f'bad metadata path "{path}": it must be printable ASCII from a "/" on')
+        raise UsageError(
+            f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
+        )
     sources = _made([spec], surroundings or Surroundings())
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)

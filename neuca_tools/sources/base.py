@@ -56,7 +56,7 @@ class Surroundings:
 class Deadline:
     """A point in time on the monotonic clock, and the budget in seconds for error messages.
 
-    `stop`, if not None, is a descriptor that becomes readable when the answer is no longer needed.
+    `stop`, if not None, is a descriptor that becomes readable when no response is needed any more.
     """
 
     end: float

@@ -48,7 +48,7 @@ class _Cloud(Service):
         try:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
-            raise SourceError(f"GET {self.url}{path}: the answer is not JSON") from error
+            raise SourceError(f"GET {self.url}{path}: the response is not JSON") from error
 
     def unpacked(self, text: object) -> Optional[bytes]:
         """User-data in base64; None if there is none. Raises SourceError."""
@@ -94,7 +94,7 @@ class Oracle(_Cloud):
         about = _mapping(self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline)))
         nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline))
         if not isinstance(nics, list):
-            raise SourceError(f"GET {self.url}{_OCI_NICS}: the answer is not a list")
+            raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
         data = self.unpacked(_mapping(about.get("metadata")).get("user_data"))
         parts = {oci.NAME: json.dumps({oci.ROOT: nics}).encode()}
         return Answer(
@@ -112,7 +112,7 @@ class Gce(_Cloud):
         response = self.respond(_GCE_TREE, deadline)
         if response.headers.get("metadata-flavor") != "Google":
             raise SourceError(
-                f"GET {self.url}{_GCE_TREE}: the answer lacks Metadata-Flavor: Google"
+                f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
             )
         tree = _mapping(self.parsed(_GCE_TREE, response.body))
         data = _mapping(tree.get("attributes")).get("user-data")

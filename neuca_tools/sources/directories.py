@@ -36,7 +36,7 @@ class Directory(Source):
 
     def none(self, session: Session, what: str) -> Answer:
         if self.expected:
-            raise SourceError(f"cannot be read: {what} is not there")
+            raise SourceError(f"cannot be read: {what} does not exist")
         return Answer(self.name, None, session)
 
 

@@ -182,8 +182,7 @@ class Ec2(Service):
         response = self.request("PUT", path, headers, deadline)
         if response.status == 403:
             raise SourceError(
-                f"PUT {self.url}{path}: HTTP 403: "
-                "the metadata service is switched off for this guest"
+                f"PUT {self.url}{path}: HTTP 403: the metadata service is disabled for this guest"
             )
         if response.status != 200 and response.status not in _NO_TOKENS:
             raise SourceError(f"PUT {self.url}{path}: HTTP {response.status}")

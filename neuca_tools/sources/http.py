@@ -84,18 +84,18 @@ class _Connection(socket.socket):
         count = super().recv_into(buffer, nbytes, flags)
         self.received += count
         if self.received > _WIRE_LIMIT:
-            raise UnusableError(f"the answer is larger than {_WIRE_LIMIT} bytes")
+            raise UnusableError(f"the response is larger than {_WIRE_LIMIT} bytes")
         return count
 
     def _wait(self, event: int) -> None:
-        """Wait for an event; raise at the deadline or when the answer is no longer needed."""
+        """Wait for an event; raise at the deadline or when the response is no longer needed."""
         ready = select.poll()
         ready.register(self, event)
         if self.deadline.stop is not None:
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise UnusableError("the answer is no longer needed")
+            raise UnusableError("the response is no longer needed")
         if not descriptors:
             raise socket.timeout
 
@@ -130,17 +130,17 @@ def _exchange(what: str, peer: Peer, head: bytes, deadline: Deadline) -> Respons
     try:
         with _Connection(_family(peer), socket.SOCK_STREAM) as connection:
             connection.start(peer, deadline)
-            missing = "no complete answer"
+            missing = "no complete response"
             connection.sendall(head)
             return _response(connection)
     except socket.timeout:
         raise SourceTimeoutError(f"{what}: {missing} within {deadline.budget:g} s") from None
     except ClosedError:
-        raise SourceError(f"{what}: the connection was closed without an answer") from None
+        raise SourceError(f"{what}: the connection was closed without a response") from None
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror or error}") from error
     except MalformedError as error:
-        raise SourceError(f"{what}: the answer is incomplete or malformed HTTP") from error
+        raise SourceError(f"{what}: the response is incomplete or malformed HTTP") from error
     except UnusableError as error:
         raise SourceError(f"{what}: {error}") from error
 

@@ -103,7 +103,7 @@ def _output(command: list[str], deadline: Deadline) -> tuple[int, bytes]:
 
 
 def _late(deadline: Deadline) -> SourceTimeoutError:
-    return SourceTimeoutError(f"no answer within {deadline.budget:g} s")
+    return SourceTimeoutError(f"no response within {deadline.budget:g} s")
 
 
 def _collected(pipe: int, deadline: Deadline) -> bytes:
@@ -117,7 +117,7 @@ def _collected(pipe: int, deadline: Deadline) -> bytes:
     while len(data) <= BODY_LIMIT + 1:
         descriptors = {one for one, _ in ready.poll(1000 * max(0.0, deadline.remaining()))}
         if deadline.stop in descriptors:
-            raise SourceError("the answer is no longer needed")
+            raise SourceError("the response is no longer needed")
         if not descriptors:
             raise _late(deadline)
         piece = os.read(pipe, 65536)

@@ -37,7 +37,7 @@ class OpenStack(Service):
         # Another service may answer every path alike.
         if not about.lstrip().startswith(b"{"):
             raise SourceError(
-                f"GET {self.url}/openstack/latest/{OPENSTACK}: the answer is not a JSON object"
+                f"GET {self.url}/openstack/latest/{OPENSTACK}: the response is not a JSON object"
             )
         parts = {OPENSTACK: about}
         network = self._get(NAME, deadline)

@@ -161,8 +161,8 @@ def _contradiction(
     if not names:
         return ""
     return (
-        f"a metadata service answers through {', '.join(names)} too, and differently: it is"
-        f" ignored; the one that counts is {origin.source} at {origin.url}"
+        f"the response of another metadata service, through {', '.join(names)}, differs and is"
+        f" ignored; the service in use is {origin.source} at {origin.url}"
         f" through the NIC {origin.mac}"
     )
 
@@ -224,7 +224,7 @@ def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
     if intake.other or not _links(before) or _links(intake) or intake.sha256 == doubted:
         return intake
     reason = (
-        f"the document of {intake.stored.source if intake.stored else ''} has no NIC any more:"
+        f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
         " it is used if the next query confirms it"
     )
     return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
@@ -270,9 +270,9 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
 
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
     """The last good document, unless it is another machine's (`other`)."""
-    reason = f"{answer.source} has no NEuca document now"
+    reason = f"{answer.source} no longer has a NEuca document"
     if refused:
-        reason = f"what {answer.source} has now is refused"
+        reason = f"what {answer.source} provides now is refused"
     intake = Intake(reason=reason)
     if not other:
         intake = last_good(directory, reason)
@@ -297,7 +297,7 @@ def _merged(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
         return Intake(refused=error.text, session=answer.session)
     reason = ""
     if missing:
-        reason = f"{answer.source} has {' and '.join(missing)} now"
+        reason = f"{answer.source} now has {' and '.join(missing)}"
     return Intake(document, stored, reason=reason)
 
 
@@ -379,7 +379,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
         intake,
         stale=intake.document is not None and not fresh,
         none_for_us=bool(said.get("none_for_us")),
-        reason=str(said.get("reason", "no source has answered since the boot")),
+        reason=str(said.get("reason", "no source has responded since the boot")),
         refused=str(said.get("refused", "")),
         doubted=str(said.get("doubted", "")),
         platform=str(said.get("platform", "")),

@@ -137,8 +137,8 @@ def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iter
         for family in (4, 6):
             if holder and (link.index, family) in lines:
                 yield (
-                    f"what {holder} had put on {link.name} before a document named it stays:"
-                    f" the only IPv{family} default route of this host is there"
+                    f"what {holder} had added to {link.name} before a document named it is kept:"
+                    f" it has the only IPv{family} default route of this host"
                 )
 
 
@@ -167,7 +167,7 @@ def _sentences(record: Record, have: NetworkState, world: World) -> Iterator[str
             ]
             found += [_route_text(hop) for hop in have.hops if hop.left_over and hop.link == key]
             yield from (
-                f"{holder} had put {what} on {link.name} before a document named it"
+                f"{holder} had added {what} to {link.name} before a document named it"
                 for what in found
             )
 

@@ -242,7 +242,7 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     pairs = [word.partition("=")[::2] for word in vlans]
     numbers = [index, *(number for pair in pairs for number in pair)]
     if not boot_id or not all(number.isdecimal() for number in numbers):
-        raise ValueError(f"{text!r} is no incarnation")
+        raise ValueError(f"{text!r} is not an incarnation")
     return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
 
 

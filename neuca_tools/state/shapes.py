@@ -30,7 +30,7 @@ def made(kind: type[T], data: object) -> T:
     """
     readers = _readers(kind)
     if not isinstance(data, dict):
-        raise TypeError(f"{kind.__name__} is no object")
+        raise TypeError(f"{kind.__name__} is not an object")
     if not data.keys() <= readers.keys():
         unknown = min(map(str, data.keys() - readers.keys()))
         raise ValueError(f"{kind.__name__} has no {unknown!r}")

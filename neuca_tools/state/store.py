@@ -221,7 +221,7 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
             content, parse_int=_integer, parse_float=_number, parse_constant=_no_number
         )
     except ValueError as error:
-        raise unusable(path, f"it is no JSON: {error}") from None
+        raise unusable(path, f"it is not JSON: {error}") from None
     except RecursionError:
         raise unusable(path, _too_deep()) from None
     if not isinstance(data, dict) or not _is_ours(data.get("version")):
@@ -287,4 +287,4 @@ def _number(text: str) -> float:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")

@@ -247,7 +247,7 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
         if operation in pending:
             problems.append(Problem("pending", f"not done yet: {operation.text}", key))
         else:
-            text = f"changed since; a start would {operation.text}"
+            text = f"changed; neuca apply would {operation.text}"
             problems.append(Problem("drift", text, key))
     return problems
 

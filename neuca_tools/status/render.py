@@ -211,7 +211,7 @@ def explain(data: Mapping[str, Any]) -> str:
         values = [row[name] for name in ("asked", "found", "from", "overrode", "original")]
         cells = ["-" if value in (None, "") else str(value) for value in values]
         rows.append([_setting(row["setting"], next(iter(names), None) or OWN), *cells])
-    lines = [f"{data['link']}: {data['role']}, since {data['reason']}", *table(rows)]
+    lines = [f"{data['link']}: {data['role']}, because {data['reason']}", *table(rows)]
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += [_note(note) for note in data["notes"]]
     return "\n".join(lines)

@@ -36,7 +36,7 @@ from neuca_tools.status.judge import Report, Status, members, nic_mac, parent, p
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
     "dataplane": "a document or the configuration names it",
-    "ignored": "it is to be ignored, or was released",
+    "ignored": "it is ignored by the configuration, or was released",
     "unlisted": "no document names it",
 }
 

@@ -69,7 +69,7 @@ def _pass(entry: Entry) -> list[Event]:
     waited, took = (_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS"))
     events = []
     if waited:
-        events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were asked", waited))
+        events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited))
     changed, failed = (entry.fields.get(f"NEUCA_{name}", "?") for name in ("CHANGED", "FAILED"))
     text = f"pass: {changed} changed, {failed} failed"
     return [*events, Event(entry.at, entry.unit, text, took)]
@@ -91,7 +91,7 @@ def render(data: Mapping[str, Any]) -> str:
     """`neuca analyze`: a line for each event, in order."""
     events = data["events"]
     if not events:
-        return "the journal of this boot has nothing about the agent"
+        return "the journal of this boot has no messages of the agent"
     rows = [["AT", "TOOK", "UNIT", "EVENT"]]
     rows += [
         [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]] for one in events

@@ -139,7 +139,7 @@ def key_reason(key: str) -> Optional[str]:
     if PER_INTERFACE.match(key):
         return _interface_key_reason(parts)
     if key == "net/ipv4/ip_forward":
-        return "it changes every interface; ask with router in [global]"
+        return "it changes every interface; use router in [global]"
     if parts[-1] == "flush":
         return "it triggers an action and is not a setting"
     if OWN in key:

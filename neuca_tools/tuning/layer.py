@@ -211,7 +211,7 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
         return replace(value, effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
     if override and not same(override.value, raised(override.value, asked.value, asked.exact)):
-        reason = f'by {override.file}, which says "{override.value}"'
+        reason = f'by {override.file}, which sets it to "{override.value}"'
         return replace(value, effect="overridden", reason=reason)
     base = value.found
     if path in record.original_sysctls and same(base, record.written.get(Written(path))):
@@ -219,7 +219,7 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
         base = record.original_sysctls[path]
     wanted = raised(base, asked.value, asked.exact)
     if KEEP in wanted.split():
-        reason = f'it is "{value.found}" here, which has another number of words'
+        reason = f'its current value "{value.found}" has a different number of words'
         return replace(value, effect="not applicable", reason=reason)
     return replace(value, wanted=wanted)
 

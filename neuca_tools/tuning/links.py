@@ -142,7 +142,7 @@ def _highest_mtu(
     if key.vlan_id is not None:
         most = tuned[key.nic].mtu or nic.mtu
         return _Limit(most, f'its NIC "{nic.name}" has {most}')
-    device = _Limit(nic.max_mtu or 65535, f'"{nic.name}" takes at most {nic.max_mtu}')
+    device = _Limit(nic.max_mtu or 65535, f'"{nic.name}" supports at most {nic.max_mtu}')
     if layer.environment.kind == "bare metal":
         return device
     where, probed = layer.environment.text, layer.probed.get(key.mac)

@@ -107,8 +107,8 @@ def test_a_second_answer_that_differs_is_a_fault_and_not_the_document(first_boot
     assert guest.once().code == 4
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
     text = (
-        "a metadata service answers through eth7 too, and differently: it is ignored; the one"
-        f" that counts is ec2 at {URL} through the NIC {MANAGEMENT_MAC}"
+        "the response of another metadata service, through eth7, differs and is ignored;"
+        f" the service in use is ec2 at {URL} through the NIC {MANAGEMENT_MAC}"
     )
     assert guest.problems() == [("contested", text)]
 
@@ -158,8 +158,8 @@ def test_while_its_nic_is_gone_no_other_known_one_is_asked(first_boot):
     done = guest.once()
     assert len(evil.asked()) == before
     assert (
-        f"only {URL} through the NIC {MANAGEMENT_MAC} is asked, which answered for this instance,"
-        " and that NIC is not there" in done.err
+        f"only {URL} through the NIC {MANAGEMENT_MAC} is queried, which responded for this"
+        " instance, and that NIC is absent" in done.err
     )
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
 

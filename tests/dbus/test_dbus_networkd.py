@@ -61,7 +61,7 @@ def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
             {"eth1": "unknown"},
-            "systemd-networkd runs, and is not on the system bus yet",
+            "systemd-networkd runsbut is not on the system bus yet",
         )
     private_bus.play(NAME, [("eth1", "unmanaged")])
     with Bus() as bus:
@@ -81,7 +81,7 @@ def test_hung(private_bus):
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
             {"eth1": "unknown"},
-            "asked systemd-networkd for its links: no answer within 1 s",
+            "asked systemd-networkd for its links: no response within 1 s",
         )
 
 

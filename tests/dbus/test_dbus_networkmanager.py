@@ -75,7 +75,7 @@ def test_an_error_that_is_answered_is_told_on_one_line(private_bus):
     private_bus.play(NAME, faults=["refuse"])
     with Bus() as bus, pytest.raises(ManagerError) as caught:
         NetworkManager(bus).reload_configuration()
-    assert caught.value.text == "asked NetworkManager to read its configuration again: no, not now"
+    assert caught.value.text == "asked NetworkManager to reload its configuration: no, not now"
 
 
 def test_absent_is_no_error_and_nothing_is_started(private_bus, tmp_path):
@@ -123,10 +123,10 @@ def test_a_hung_service_costs_one_second_in_all(private_bus):
         assert not manager.absent()
         assert manager.words(["eth1"]) == (
             {"eth1": "unknown"},
-            "asked NetworkManager for its devices: no answer within 1 s",
+            "asked NetworkManager for its devices: no response within 1 s",
         )
         with pytest.raises(
-            ManagerError, match=r"^asked NetworkManager to read its configuration again: not tried "
+            ManagerError, match=r"^asked NetworkManager to reload its configuration: not tried "
         ):
             manager.reload_configuration()
         with pytest.raises(
@@ -143,11 +143,11 @@ def test_a_hung_bus_costs_one_second_in_all(private_bus):
     with Bus() as bus:
         words, reason = NetworkManager(bus).words(["eth1"])
         assert words == {"eth1": "unknown"}
-        assert reason == f'looked for "{NAME}" on the system bus: no answer within 1 s'
+        assert reason == f'looked for "{NAME}" on the system bus: no response within 1 s'
         words, reason = NetworkManager(bus).words(["eth1"])
         assert words == {"eth1": "unknown"}
         assert reason == (
-            f'looked for "{NAME}" on the system bus: not tried again in this pass, after no answer in time'
+            f'looked for "{NAME}" on the system bus: not tried again in this pass, because it did not respond in time'
         )
     assert time.monotonic() - started >= ANSWER
 
@@ -179,7 +179,7 @@ def test_a_service_that_dies_in_the_middle_is_an_error_and_costs_no_second(priva
         service.wait()
         words, reason = manager.words(["eth1"])
         assert words == {"eth1": "unknown"}
-        assert "no answer within" not in reason
+        assert "no response within" not in reason
 
 
 def test_many_devices_are_one_question(private_bus):

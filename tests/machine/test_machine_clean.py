@@ -57,7 +57,7 @@ def test_a_clone_of_a_sealed_image_is_a_host_of_its_own(guests):
     } <= set(would.splitlines())
     assert original.run("systemctl is-active neuca-guest-tools").output.strip() == "inactive"
     assert original.check(TRACES) == ""
-    assert original.check("neuca clean") == "nothing is left to remove\n"
+    assert original.check("neuca clean") == "nothing to remove\n"
     assert (names(original), dataplane(original)) == (named, addressed)
     assert original.reachable()
     original.shut_down()

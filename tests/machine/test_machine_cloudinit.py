@@ -104,8 +104,8 @@ def test_each_keeps_to_its_own_nics_at_the_first_boot_and_with_permuted_slots(gu
     named = [note for note in status["notes"] if "names" in note]
     assert named == [
         (
-            f'"/run/udev/rules.d/99-netplan-ens17.rules" names {mac(1)} "ens17", and it should be "data0": the same name in both, '
-            "or no mention of this NIC there, spares it two renames at each boot"
+            f'"/run/udev/rules.d/99-netplan-ens17.rules" names {mac(1)} "ens17" instead of "data0", so it is'
+            " renamed twice at each boot: use the same name in both, or remove the NIC from that file"
         )
     ]
     networkd = guest.check("journalctl -b -u systemd-networkd --no-pager -o cat")

@@ -191,7 +191,7 @@ def test_a_volume_does_not_take_the_place_of_a_metadata_service(guests, tmp_path
     config_drive(tmp_path / "volume")
     guest.insert(tmp_path / "volume", "config-2")
 
-    answered = 'the metadata service "ec2" has answered for this instance'
+    answered = 'the metadata service "ec2" has responded for this instance'
     not_used(guest, "vdb1", answered)
     seen = guest.cloud.seen()
     guest.eventually("true", lambda _: guest.cloud.seen() >= seen + 2)

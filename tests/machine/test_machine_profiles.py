@@ -59,7 +59,7 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
     assert sysctls(guest) == {**found, "net.core.rmem_default": "1048576"}
     assert effects(guest)[None, "net.core.rmem_default"] == (
         "overridden",
-        'by /etc/sysctl.d/70-own.conf, which says "1048576"',
+        'by /etc/sysctl.d/70-own.conf, which sets it to "1048576"',
     )
 
     guest.check("neuca tune revert")

@@ -109,7 +109,7 @@ def test_a_boot_ends_with_a_self_test_that_reports_what_the_reboot_changed(
     guest.check(f"chmod 600 {SECRET}; systemctl enable lab-far.service")
     guest.check(
         f"systemctl start {SERVICE}", 120
-    )  # a peer that is not there says nothing of this host
+    )  # a peer that does not exist says nothing of this host
     assert properties(guest, SERVICE, "Result", "ExecMainStatus") == ["success", 8]
     guest.check("systemctl start lab-far.service; neuca-selftest --plan quick", 240)
     first = records(guest)

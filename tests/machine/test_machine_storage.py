@@ -81,7 +81,7 @@ def states(found):
 
 
 def with_disks(guests):
-    """A guest whose target is not there yet, and where whatever iscsiadm is called with is noted."""
+    """A guest whose target does not exist yet, and where whatever iscsiadm is called with is noted."""
     guest = guests("I")
     guest.boot()
     guest.put("/etc/tgt/conf.d/lab.conf", target("blank", "data", "odd"))
@@ -110,14 +110,14 @@ def test_after_a_reboot_disks_of_a_late_target_return_with_their_contents(
     give(guest, document(1, 2, 3))
     found = until(guest, lambda found: states(found) == dict.fromkeys(MOUNTED, "failed"))
     assert found["dev1"][1].startswith(
-        "dev1: ask 127.0.0.1:3260 for its targets: iscsiadm ended with status "
+        "dev1: query the targets of 127.0.0.1:3260: iscsiadm ended with status "
     )
     assert guest.check(MOUNTS) == ""
 
     # It comes late, and nobody does anything else.
     guest.check("systemctl enable --now tgt.service", 120)
     found = until(guest, lambda found: states(found) == MOUNTED)
-    assert found["dev3"][1].endswith('carries "dos", and not "ext4": it is left alone')
+    assert found["dev3"][1].endswith('contains "dos" instead of "ext4": it is left alone')
     mounted = {line.split()[1]: line.split()[2] for line in guest.check(MOUNTS).splitlines()}
     assert mounted == {"/mnt/1": "ext4", "/mnt/2": "ext4"}
     assert guest.check("cat /mnt/2/file; ls /mnt/1").split() == ["precious", "lost+found"]

@@ -103,7 +103,7 @@ def _strangers_make_room(guest, before, trio, twins):
     assert sorted(of or "" for of in trio.values()) == ["", master, master]
     found = addresses(guest)
     assert (shown(guest, TRIO), found[master]) == ((master, master, []), {"172.20.4.1/24"})
-    text = f'2 devices have the MAC "{TWIN}" ({", ".join(sorted(twins))}): none is touched'
+    text = f'2 devices have the MAC "{TWIN}" ({", ".join(sorted(twins))}): they are left alone'
     assert shown(guest, TWIN) == (min(twins), min(twins), [("contested", text)])
     assert [found[name] for name in (*twins, *(name for name in trio if name != master))] == [
         set()
@@ -130,7 +130,7 @@ def _a_bond_keeps_its_members(guest, before):
         assert shown(guest, mac(number)) == (
             name,
             name,
-            [("contested", f'"{name}" belongs to "user0": it is not touched')],
+            [("contested", f'"{name}" belongs to "user0": it is left alone')],
         )
     assert [addresses(guest)[name] for name in (*members, "user0")] == [set()] * 3
     guest.check("ip link delete user0")

@@ -23,7 +23,7 @@ def host(lab):
     return lab
 
 
-INSIDE = "it lies inside the management network 192.0.2.0/24"
+INSIDE = "it is inside the management network 192.0.2.0/24"
 CASES = [
     (GOOD, 0, []),
     (ABSENT, 4, [f'not done: {mac(9)}: no NIC has the MAC "{mac(9)}"']),
@@ -78,7 +78,7 @@ def test_plan_in_json_has_the_state_and_what_is_left(host):
 
 def test_a_profile_that_cannot_be_used_is_named_with_its_reason(host):
     host.once(GOOD)
-    reason = 'profile "bdp": it needs rate and rtt'
+    reason = 'profile "bdp": it requires rate and rtt'
     planned = host.neuca("tune", "plan", "--profile", "bdp")
     assert (planned.code, planned.out.splitlines()) == (
         78,

@@ -74,7 +74,7 @@ def test_the_daemon_ends_its_files_go_and_the_network_stays(running):
     )
     assert running.daemon.stop() == 0
     assert left(running) == set()
-    assert running.neuca("clean", "--keep-identity").out == "nothing is left to remove\n"
+    assert running.neuca("clean", "--keep-identity").out == "nothing to remove\n"
     assert running.addresses("dp1") == {"172.16.1.1/24", "fd00:16::1/64"}
     assert running.once().code == 0
 

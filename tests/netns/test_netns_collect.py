@@ -65,8 +65,8 @@ def test_what_cannot_be_had_says_why_and_costs_only_itself(lab):
     before = record.read_text()
     record.write_text("{")
     parts, said = collected(lab)
-    assert parts["status.json"].startswith(f'read "{record}": it is no JSON: ')
-    assert f'neuca: collect status.json: read "{record}": it is no JSON: ' in said
+    assert parts["status.json"].startswith(f'read "{record}": it is not JSON: ')
+    assert f'neuca: collect status.json: read "{record}": it is not JSON: ' in said
     assert "172.16.1.1/24" in parts["links.txt"]
     record.write_text(before)
 

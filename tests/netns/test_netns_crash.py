@@ -241,5 +241,5 @@ def test_a_record_that_is_damaged_is_named_and_nothing_is_done(lab):
     record.write_text(good[:40])
     done = lab.once()
     assert done.code == 1
-    assert done.err.startswith(f'neuca: read "{record}": it is no JSON: ')
+    assert done.err.startswith(f'neuca: read "{record}": it is not JSON: ')
     record.write_text(good)

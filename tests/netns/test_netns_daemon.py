@@ -186,8 +186,8 @@ def test_drift_stays_until_the_request_for_that_nic_changes_or_a_start(host):
     code, data = host.status()
     assert (code, data["state"]) == (4, "degraded")
     assert host.problems("dp1") == [
-        ("drift", "changed since; a start would set the MTU of dp1 from 1400 to 9000"),
-        ("drift", "changed since; a start would add the address 172.16.1.1/24 to dp1"),
+        ("drift", "changed; neuca apply would set the MTU of dp1 from 1400 to 9000"),
+        ("drift", "changed; neuca apply would add the address 172.16.1.1/24 to dp1"),
     ]
     host.document(asked(1, last=9) + asked(2, mtu=8000))
     host.wait("a new request sets all of it", has(host, "dp1", "172.16.1.9/24"), SOON)

@@ -145,7 +145,11 @@ def test_more_than_the_driver_has_is_as_much_as_it_has_and_said(lab):
     assert lab.once(f"{NIC}channels = rx 64\n").code == 0
     assert settings(lab)["channels.rx"] == "4"
     assert notes(lab) == [
-        ("channels.rx", "not applicable", "64 asked, but the device takes at most 4, which it gets")
+        (
+            "channels.rx",
+            "not applicable",
+            "64 requested, but the device supports at most 4, which is set",
+        )
     ]
 
 

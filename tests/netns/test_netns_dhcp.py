@@ -40,7 +40,7 @@ Prefix=fd00:9::/64
 """
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not PROGRAM.exists(), reason="it needs root and systemd-networkd"
+    os.geteuid() != 0 or not PROGRAM.exists(), reason="it requires root and systemd-networkd"
 )
 
 

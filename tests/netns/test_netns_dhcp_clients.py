@@ -42,7 +42,7 @@ REFUSED = {
 STATIC = "addresses = 172.16.0.5/24\n"
 
 pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not PROGRAM.exists(), reason="it needs root and systemd-networkd"
+    os.geteuid() != 0 or not PROGRAM.exists(), reason="it requires root and systemd-networkd"
 )
 
 

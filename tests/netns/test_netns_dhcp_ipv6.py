@@ -30,7 +30,7 @@ OWN = "fd00:9::ff:fe00:101"  # as the MAC address has it (RFC 4291, appendix A)
 STATEFUL = (f"dhcp-range={LEASE},{LEASE},64,600",)
 SLAAC = ("dhcp-range=fd00:9::,ra-only,64,600",)
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="it needs root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="it requires root")
 
 
 @pytest.fixture(params=["dhclient", "dhcpcd"])

@@ -10,7 +10,7 @@ import pytest
 from lab import MANAGEMENT_MAC, mac
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
-INSTEAD = "a prefix of length 0 or 1 would take the default route's place"
+INSTEAD = "a prefix of length 0 or 1 would replace the default route"
 MANAGED, MANAGED6 = "192.0.2.0/24", "2001:db8:ffff::/64"
 
 
@@ -32,7 +32,7 @@ def test_routes_that_would_cut_the_host_off_are_refused(guarded):
         for host in ("169.254.169.254", "fd00:ec2::254")
     )
     inside, inside6 = (
-        f"it lies inside the management network {network}" for network in (MANAGED, MANAGED6)
+        f"it is inside the management network {network}" for network in (MANAGED, MANAGED6)
     )
     reasons = {
         "0.0.0.0/0": INSTEAD,
@@ -72,7 +72,7 @@ def test_a_wider_route_than_the_management_network_is_none_of_its_business(guard
 def test_addresses_that_would_cut_the_host_off_are_refused_and_cost_only_themselves(guarded):
     taken = "it would take over 169.254.169.254, which is reached through the management NIC"
     inside, inside6 = (
-        f"it lies inside the management network {network}" for network in (MANAGED, MANAGED6)
+        f"it is inside the management network {network}" for network in (MANAGED, MANAGED6)
     )
     reasons = {
         "192.0.2.20/24": inside,
@@ -118,7 +118,7 @@ def test_forwarding_is_not_a_setting_of_one_interface(guarded):
     assert guarded.problems("dp1") == [
         (
             "refused",
-            "sysctl net/ipv4/ip_forward: it changes every interface; ask with router in [global]",
+            "sysctl net/ipv4/ip_forward: it changes every interface; use router in [global]",
         )
     ]
 
@@ -181,7 +181,7 @@ def test_with_permission_a_second_default_route_is_refused_all_the_same(guarded)
 # --- more of the address space than a laboratory needs --------------------------------------------
 
 MANY, MANY6 = (
-    f"the routes and networks asked for have more public IPv{version} addresses together than a"
+    f"together, the requested routes and networks cover more public IPv{version} addresses than a"
     f" /{most}, which is the limit, so the widest of them are refused"
     for version, most in ((4, 4), (6, 13))
 )
@@ -244,7 +244,7 @@ def test_a_route_through_the_management_gateway_is_not_overridden(guarded):
     assert guarded.once(NIC + routes("10.20.0.0/16", "10.20.30.0/24", "10.30.0.0/16")).code == 4
     assert guarded.problems() == [
         ("refused", f"route to 10.20.0.0/16: it is {there}"),
-        ("refused", f"route to 10.20.30.0/24: it lies inside {there}"),
+        ("refused", f"route to 10.20.30.0/24: it is inside {there}"),
     ]
     ways = [way(guarded, host) for host in ("10.20.1.1", "10.20.30.1", "10.30.0.1", "10.40.0.1")]
     assert ways == ["mgmt0", "mgmt0", "dp1", "mgmt0"]
@@ -264,7 +264,7 @@ COPIES = {
 @pytest.mark.parametrize(("owner", "whose"), [
     (MANAGEMENT_MAC, 'the management NIC "mgmt0"'),
     (mac(3), 'an ignored NIC "dp3"'),
-    (mac(2), '"dp2", which it is not made of'),
+    (mac(2), '"dp2", which is not one of its lower devices'),
 ])  # fmt: skip
 def test_a_link_with_the_mac_address_of_another_nic_is_refused(guarded, name, owner, whose):
     guarded.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}")

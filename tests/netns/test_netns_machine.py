@@ -72,7 +72,7 @@ def test_on_other_hardware_with_other_nics_state_is_set_aside_before_any_metadat
     assert (code, status["state"], status["document"]["source"]) == (3, "pending", None)
     note = next(note for note in status["notes"] if "another machine" in note)
     assert (
-        f'is in "{host.folder}/state/set-aside", and is not applied: none of its NICs is here, and the '
+        f'is in "{host.folder}/state/set-aside", and is not applied: none of its NICs is present, and the '
         in note
     )
     host.configure()

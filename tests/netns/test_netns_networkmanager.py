@@ -36,7 +36,7 @@ CALLED = PROFILE.partition(".")[0]
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not NETWORKD.exists(),
-    reason="it needs root, and systemd-networkd as the server",
+    reason="it requires root, and systemd-networkd as the server",
 )
 
 

@@ -247,7 +247,7 @@ def test_a_rule_of_another_program_about_an_address_comes_first(cloud):
     assert [line for line in shown.splitlines() if "10.1.0.5" in line and "110" in line] == []
     (one,) = [one for one in cloud.status()[1]["interfaces"] if one["mac"] == mac(1)]
     assert [note["reason"] for note in one["notes"]] == [
-        "another program's rule 30200 is about 10.1.0.5"
+        "rule 30200 of another program selects 10.1.0.5"
     ]
     assert answered(cloud, [[FAR6, "fd00:1::5"], [FAR, "10.2.0.5"]]) == [
         [FAR6, "fd00:1::5"],
@@ -415,12 +415,12 @@ table = 100
     ]
     assert [text for _, text in cloud.problems()] == [
         (
-            "rule 30900: from 192.0.2.10/32 lookup 100: it is about 192.0.2.10, which is an address of the"
+            "rule 30900: from 192.0.2.10/32 lookup 100: it selects 192.0.2.10, which is an address of the"
             " management NIC"
         ),
         (
-            "rule 30900: from all to 198.51.100.0/24 lookup 100: it has neither from nor mark, so that it"
-            " could be about the management NIC"
+            "rule 30900: from all to 198.51.100.0/24 lookup 100: it has neither from nor mark, so it could"
+            " select traffic of the management NIC"
         ),
     ]
     assert answered(cloud, [[FAR, "10.1.0.5"]]) == [[FAR, "10.1.0.5"]]

@@ -99,7 +99,7 @@ def test_a_dataplane_nic_in_a_bridge_with_an_ignored_one_is_contested(lab):
         lab.ip(f"link set {name} master br0")
     lab.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}")
     assert lab.once(asked(1)).code == 4
-    assert lab.problems(mac(1)) == [("contested", '"dp1" belongs to "br0": it is not touched')]
+    assert lab.problems(mac(1)) == [("contested", '"dp1" belongs to "br0": it is left alone')]
 
 
 # --- the management NIC ---
@@ -224,7 +224,7 @@ def test_two_nics_with_one_mac_are_both_left_alone(lab):
     lab.veth("dp3", 3)
     assert lab.once(asked(1, 3)).code == 4
     assert lab.problems(mac(1)) == [
-        ("contested", f'2 devices have the MAC "{mac(1)}" (dp1, dp2): none is touched')
+        ("contested", f'2 devices have the MAC "{mac(1)}" (dp1, dp2): they are left alone')
     ]
     assert lab.addresses("dp3") == {"172.16.3.1/24"}
 
@@ -244,7 +244,7 @@ def test_a_nic_in_a_bridge_is_left_alone_until_it_is_free(lab):
     lab.ip("link set dp1 master br0")
     assert lab.once(asked(1)).code == 4
     assert (lab.link("dp1")["mtu"], lab.addresses("dp1")) == (1500, set())
-    assert lab.problems(mac(1)) == [("contested", '"dp1" belongs to "br0": it is not touched')]
+    assert lab.problems(mac(1)) == [("contested", '"dp1" belongs to "br0": it is left alone')]
     lab.ip("link set dp1 nomaster")
     assert lab.once().code == 0
     assert lab.link("dp1")["mtu"] == 9000
@@ -289,6 +289,6 @@ def test_a_document_cannot_use_the_management_network_before_that_has_its_addres
         lab.ip("address flush dev mgmt0")
     assert lab.once(f"[interfaces]\n{mac(1)} = up:ipv4:192.0.2.77/24\n").code == 4
     assert lab.problems("dp1") == [
-        ("refused", "address 192.0.2.77/24: it lies inside the management network 192.0.2.0/24")
+        ("refused", "address 192.0.2.77/24: it is inside the management network 192.0.2.0/24")
     ]
     assert lab.addresses("dp1") == set()

@@ -63,7 +63,7 @@ def test_a_change_by_hand_is_drift_and_revert_puts_back_what_was_there_before(ho
     host.once(asks("true"))
     host.sysctl(IPV4, 0)
     assert host.problems() == [
-        ("drift", 'changed since; a start would set the sysctl net/ipv4/ip_forward from "0" to "1"')
+        ("drift", 'changed; neuca apply would set the sysctl net/ipv4/ip_forward from "0" to "1"')
     ]
     assert host.once().code == 0
     assert host.neuca("revert").code == 0
@@ -105,8 +105,8 @@ def test_a_management_nic_using_router_advertisements_keeps_its_default_route(ho
     assert host.once(asks("true")).code == 4
     assert (forwarding(host), advertised(host)) == (("1", "0"), ["mgmt0"])
     reason = (
-        "IPv6 forwarding stays off: mgmt0 takes its default route from router advertisements (accept_ra = 1), and a host"
-        " that forwards takes none; to have both, set net.ipv6.conf.mgmt0.accept_ra = 2, then neuca apply"
+        "IPv6 forwarding remains off: mgmt0 gets its default route from router advertisements (accept_ra = 1), which a"
+        " forwarding host ignores; to use both, set net.ipv6.conf.mgmt0.accept_ra = 2, then run neuca apply"
     )
     assert host.problems() == [("contested", reason)]
     host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 2)

@@ -106,7 +106,7 @@ def test_down_removes_no_route_through_the_management_nic_and_no_default_route(r
         ("refused", "route to ::/0: a default route is never removed"),
         (
             "refused",
-            'route to 172.16.0.0/24: it is the network of an address that is asked for on "dp1"',
+            'route to 172.16.0.0/24: it is the network of an address that is requested on "dp1"',
         ),
     ]
 

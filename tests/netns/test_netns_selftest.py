@@ -254,7 +254,7 @@ def test_never_over_the_management_nic_unless_told_so(ends):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "neuca-selftest: test 192.0.2.1: the route to it leaves through mgmt0, the management NIC\n"
-        "       --interface mgmt0 says that this is meant\n"
+        "       --interface mgmt0 permits this\n"
     )
     ends.iperf("-1")
     assert "tcp          pass" in ends.test("--interface", "mgmt0", *TCP, peer="192.0.2.1").out
@@ -379,7 +379,7 @@ def test_a_client_that_is_killed_in_the_midst(ends):
     assert (test.returncode, report["verdict"], report["unknown"]) == (
         6,
         "inconclusive",
-        "iperf did not finish: iperf3 was ended by SIGKILL",
+        "iperf did not finish: iperf3 was terminated by SIGKILL",
     )
 
 
@@ -423,7 +423,8 @@ def test_a_server_that_hangs(ends):
     server.send_signal(signal.SIGSTOP)
     out = test.communicate(timeout=LONG)[0]
     assert (
-        out == "iperf3 did not end in time, and was ended: the peer may have stopped responding\n"
+        out
+        == "iperf3 did not end in time and was terminated: the peer may have stopped responding\n"
     )
     assert f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out
 
@@ -447,7 +448,7 @@ def test_a_client_that_dies_leaves_nothing(ends):
     test.kill()
     assert [helper.stdout.readline() for _ in range(2)] == [
         f"neuca-selftest: {NEAR}: a test begins\n",
-        f"neuca-selftest: {NEAR}: ask the peer: it closed the connection\n",
+        f"neuca-selftest: {NEAR}: query the peer: it closed the connection\n",
     ]
     ends.until(lambda: ends.listening() == {PORT + 1})
     ends.until(lambda: f":{PORT:04X} 01" not in ends.lab.run("cat", "/proc/net/tcp").out)

@@ -93,7 +93,7 @@ def test_a_fake_server_ends_no_client(ends, line, note):
     _, report = ends.helped(*TCP)
     assert steps(report)["tcp"] == "pass"
     reach = next(one["text"] for one in report["evidence"]["steps"] if one["name"] == "reach")
-    assert reach.endswith(f"no helper ({note}): one end's evidence")
+    assert reach.endswith(f"no helper ({note}): evidence of one host only")
 
 
 # --- iperf3 ---------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def test_what_a_peer_says_of_itself_is_checked(ends, name):
     assert (done.err, "Traceback" in done.out) == ("", False)
     assert steps(done.json)["tcp"] == "pass"
     reach = next(one["text"] for one in done.json["evidence"]["steps"] if one["name"] == "reach")
-    assert "no helper (the peer's answer to hello: " in reach
+    assert "no helper (the peer's response to hello: " in reach
     # A busy machine may slow the test down, which is a finding; a lie may not become one.
     assert findings(done.json) <= OF_THE_MACHINE
 

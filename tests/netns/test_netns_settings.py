@@ -25,7 +25,7 @@ def test_an_mtu_beyond_the_devices_maximum_is_refused_and_the_rest_is_applied(la
         500,
         {"172.16.0.1/24"},
     )
-    assert lab.problems("dp1") == [("mtu", 'MTU 65535 asked, but "dp1" takes at most 65521')]
+    assert lab.problems("dp1") == [("mtu", 'MTU 65535 requested, but "dp1" supports at most 65521')]
 
 
 def test_an_mtu_that_was_set_stays_when_the_next_one_is_refused(lab):
@@ -45,7 +45,10 @@ def test_an_mtu_below_what_is_stacked_on_the_nic_is_refused(lab):
     assert done.code == 4
     assert (lab.link("dp1")["mtu"], lab.link("theirs")["mtu"]) == (9000, 9000)
     assert lab.problems("dp1") == [
-        ("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')
+        (
+            "refused",
+            'MTU 1500 requested, but "theirs" on "dp1" was not created by neucad and has MTU 9000',
+        )
     ]
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     lab.ip("link set theirs mtu 1400")

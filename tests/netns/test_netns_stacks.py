@@ -81,7 +81,7 @@ def test_a_member_that_leaves_has_its_own_address_and_mtu(two):
 def test_an_address_of_a_member_is_refused(two):
     assert two.once(BRIDGE + NIC).code == 4
     assert two.problems("dp1") == [
-        ("refused", 'address 172.16.0.1/24: it is in "br7", which can have it')
+        ("refused", 'address 172.16.0.1/24: it is in "br7", which can have the address')
     ]
     assert two.addresses("dp1") == set()
 
@@ -89,7 +89,7 @@ def test_an_address_of_a_member_is_refused(two):
 def test_the_mtu_of_a_bridge_is_at_most_that_of_its_ports(two):
     jumbo = f"[interface {mac(1)}]\nmtu = 9000\n[interface {mac(2)}]\nmtu = 4000\n"
     assert two.once(jumbo + BRIDGE + "mtu = 5000\n").code == 4
-    assert two.problems("br7") == [("mtu", 'MTU 5000 asked, but its port "dp2" has 4000')]
+    assert two.problems("br7") == [("mtu", 'MTU 5000 requested, but its port "dp2" has 4000')]
     assert two.once(jumbo + BRIDGE + "mtu = 3000\n").code == 0
     assert (two.link("br7")["mtu"], two.link("dp1")["mtu"]) == (3000, 9000)
 
@@ -134,7 +134,7 @@ def test_a_vxlan_over_ipv6_leaves_seventy_bytes(two):
 
 def test_a_vxlan_that_asks_for_more_is_told_before_packets_vanish(two):
     assert two.once(NIC + VXLAN + "mtu = 1500\n").code == 4
-    why = 'MTU 1500 asked, but "dp1" below it has 1500, which leaves 1450 to a VXLAN over IPv4'
+    why = 'MTU 1500 requested, but "dp1" below it has 1500, which leaves 1450 to a VXLAN over IPv4'
     assert (two.problems("vx7"), two.link("vx7")["mtu"]) == ([("mtu", why)], 1450)
     assert two.addresses("vx7") == {"10.7.0.1/24"}
 
@@ -160,7 +160,7 @@ def test_a_macvlan_has_the_mtu_of_its_nic_and_an_address_of_its_own(two):
     )
     assert two.addresses("mv7") == {"10.8.0.1/24"}
     assert two.once(NIC + MACVLAN + "mtu = 1600\n").code == 4
-    assert two.problems("mv7") == [("mtu", 'MTU 1600 asked, but "dp1" below it has 1500')]
+    assert two.problems("mv7") == [("mtu", 'MTU 1600 requested, but "dp1" below it has 1500')]
 
 
 def test_a_bridge_over_a_vxlan_comes_and_goes_in_the_right_order(two):
@@ -174,7 +174,7 @@ def test_a_bridge_over_a_vxlan_comes_and_goes_in_the_right_order(two):
     assert planned == [
         "create the VXLAN vx7 (id 7, local 172.16.0.1, port 4789, remote 172.16.0.2) on dp1 with MTU 1450",
         "create the bridge br7",
-        "put vx7 into br7",
+        "add vx7 to br7",
     ]
     assert two.once().code == 0
     assert (master(two, "vx7"), two.link("br7")["mtu"], two.addresses("br7")) == (
@@ -208,7 +208,7 @@ def test_somebody_elses_bridge_of_our_name_is_a_problem_and_not_ours(two):
     two.ip("link add br7 type bridge")
     assert two.once(BRIDGE).code == 4
     assert two.problems("br7") == [
-        ("refused", 'another interface is called "br7": it is not touched')
+        ("refused", 'another interface is named "br7": it is left alone')
     ]
     assert (two.addresses("br7"), master(two, "dp1")) == (set(), None)
     assert two.once(NIC + OTHER).code == 0
@@ -238,7 +238,7 @@ def test_nothing_is_made_of_an_ignored_nic(two):
     two.veth("dp3", 3, foreign=True)
     two.configure(f"[runtime]\ndataplane-macs-to-ignore = {mac(3)}")
     assert two.once(BRIDGE.replace(mac(2), mac(3))).code == 4
-    assert two.problems("br7") == [("refused", f"{mac(3)} is to be ignored")]
+    assert two.problems("br7") == [("refused", f"{mac(3)} is ignored")]
     assert (two.link("br7"), master(two, "dp3")) == (None, None)
 
 
@@ -267,7 +267,7 @@ def test_a_released_nic_is_taken_out_of_all_that_is_made_of_it(two):
     assert two.neuca("release", mac(1)).code == 0
     assert (two.link("br7"), master(two, "dp1"), master(two, "dp2")) == (None, None, None)
     assert two.status()[0] == 4
-    assert two.problems("br7") == [("refused", f"{mac(1)} is to be ignored")]
+    assert two.problems("br7") == [("refused", f"{mac(1)} is ignored")]
 
 
 def test_explain_status_and_show_say_what_it_is_made_of(two):
@@ -376,7 +376,7 @@ def test_the_members_of_a_bond_have_its_mtu(bonding):
     assert [bonding.link(name)["mtu"] for name in ("bond7", "dp1", "dp2")] == [4000, 4000, 4000]
     assert bonding.once(own + BOND + "mtu = 3000\n").code == 4
     assert bonding.problems("dp1") == [
-        ("mtu", 'MTU 4000 asked, but it is in "bond7", which has 3000')
+        ("mtu", 'MTU 4000 requested, but it is in "bond7", which has 3000')
     ]
     assert [bonding.link(name)["mtu"] for name in ("bond7", "dp1", "dp2")] == [3000, 3000, 3000]
 

@@ -97,7 +97,7 @@ def test_a_poll_without_news_loads_no_module_of_a_pass(configured):
 
 
 def test_the_idle_daemon_has_no_log_and_no_parser_of_arguments(configured):
-    """Its children log what a pass does, and the command line of its unit needs no parser."""
+    """Its children log what a pass does, and the command line of its unit requires no parser."""
     daemon = configured.start(sys.executable, "-B", "-c", DAEMON)
     configured.wait("dp1 has its address", lambda: configured.addresses("dp1"))
     assert daemon.stop() == 0

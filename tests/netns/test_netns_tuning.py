@@ -101,7 +101,7 @@ def test_the_word_of_the_administrator_is_named_and_counts(host):
     (host.folder / "etc/sysctl.conf").write_text("net.ipv4.tcp_rmem = 4096 131072 6291456\n")
     assert host.once().code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 65536 16777216")
-    reason = f'by {host.folder}/etc/sysctl.conf, which says "4096 131072 6291456"'
+    reason = f'by {host.folder}/etc/sysctl.conf, which sets it to "4096 131072 6291456"'
     assert (
         audit(host)["net.ipv4.tcp_rmem"]["effect"],
         audit(host)["net.ipv4.tcp_rmem"]["reason"],
@@ -151,7 +151,7 @@ def test_a_profile_of_ones_own_comes_before_the_shipped_one(host):
             "wan",
             'profile "wan": there is no such profile in "{folder}/profiles" or among the profiles of the package',
         ),
-        ("bdp", 'profile "bdp": it needs rate and rtt'),
+        ("bdp", 'profile "bdp": it requires rate and rtt'),
         ("bad", 'profile "bad", line 2: "net.core.rmem_max" is not known here, ignoring it'),
     ],
 )
@@ -178,7 +178,7 @@ def test_ignored_and_management_nics_are_left_alone(host):
     assert (refused.code, refused.err) == (
         2,
         (
-            'neuca: tune --interface "eth2": no dataplane interface here has this name or MAC\n'
+            'neuca: tune --interface "eth2": no dataplane interface has this name or MAC\n'
             "       neuca status lists the interfaces of this host\n"
         ),
     )

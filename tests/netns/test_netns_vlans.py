@@ -87,7 +87,7 @@ def test_mtus_are_raised_and_lowered_in_the_order_that_the_kernel_wants(trunk):
 
 def test_a_vlan_mtu_above_its_nics_is_refused_and_costs_only_itself(trunk):
     assert trunk.once(NIC + vlan("mtu = 8000\n")).code == 4
-    assert trunk.problems("dp1.5") == [("mtu", 'MTU 8000 asked, but its NIC "dp1" has 1500')]
+    assert trunk.problems("dp1.5") == [("mtu", 'MTU 8000 requested, but its NIC "dp1" has 1500')]
     assert (trunk.link("dp1.5")["mtu"], trunk.addresses("dp1.5")) == (
         1500,
         {"10.5.0.1/24", "fd00:5::1/64"},
@@ -99,7 +99,10 @@ def test_lowering_a_nic_below_a_vlan_that_is_not_ours_is_refused(trunk):
     trunk.ip("link add link dp1 name theirs type vlan id 77")
     assert trunk.once(NIC + "mtu = 1500\n").code == 4
     assert trunk.problems("dp1") == [
-        ("refused", 'MTU 1500 asked, but "theirs" on "dp1" is not ours and has MTU 9000')
+        (
+            "refused",
+            'MTU 1500 requested, but "theirs" on "dp1" was not created by neucad and has MTU 9000',
+        )
     ]
     assert (trunk.link("dp1")["mtu"], trunk.link("theirs")["mtu"]) == (9000, 9000)
 
@@ -165,7 +168,7 @@ def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(trunk):
     assert trunk.once(f"[interfaces]\n{mac(1)} = down\n" + vlan()).code == 4
     assert "UP" not in trunk.link("dp1")["flags"]
     assert trunk.problems("dp1.5") == [
-        ("refused", "VLAN 5 cannot be up: its NIC is asked to be down")
+        ("refused", "VLAN 5 cannot be up: its NIC is requested to be down")
     ]
 
 

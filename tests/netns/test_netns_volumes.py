@@ -67,7 +67,7 @@ def test_a_directory_does_not_count_either_once_a_metadata_service_has_answered(
     done = host.neuca("read-drive", place)
     assert (done.code, done.out) == (REFUSED, "")
     assert done.err == (
-        f'volume "{place}" is not used: the metadata service "ec2" has answered for this instance\n'
+        f'volume "{place}" is not used: the metadata service "ec2" has responded for this instance\n'
     )
     assert host.once().code == 4  # stale: what was read before counts no more
     assert host.addresses("dp1") == {"172.16.1.1/24"}

@@ -159,7 +159,7 @@ def test_packets_of_a_member_do_not_follow_the_main_table(vrf):
 def test_no_document_adds_a_route_to_the_vrf_of_somebody_else(vrf, to):
     vrf.ip("link add theirs type vrf table 10")
     vrf.once(NIC + f"[routes]\n{to} = 172.16.0.254 table 10\n")
-    text = f'route to {to}: the table 10 is that of the VRF "theirs", which is not ours'
+    text = f'route to {to}: the table 10 is that of the VRF "theirs", which neucad did not create'
     assert ("refused", text) in vrf.problems()
     assert ours(vrf, 10) == set()
 

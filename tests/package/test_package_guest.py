@@ -126,11 +126,11 @@ def test_a_user_that_is_there_keeps_all_but_the_marked_lines_and_loses_them_alon
 PLANTED = {
     "a link in the place of the directory": (
         "ln -s /root /home/eve/.ssh",
-        '"/home/eve/.ssh": it is a link, and none is followed',
+        '"/home/eve/.ssh": it is a symbolic link, which is not followed',
     ),
     "a link in the place of the file": (
         "mkdir /home/eve/.ssh; ln -s /etc/shadow /home/eve/.ssh/authorized_keys",
-        '"/home/eve/.ssh/authorized_keys": it is a link, and none is followed',
+        '"/home/eve/.ssh/authorized_keys": it is a symbolic link, which is not followed',
     ),
     "a pipe that nobody writes to": (
         "mkdir /home/eve/.ssh; mkfifo /home/eve/.ssh/authorized_keys",
@@ -186,7 +186,7 @@ def test_keys_that_sshd_would_not_read_are_a_failure_that_says_so(own_root, agen
         agent,
     )
     assert said.splitlines() == [
-        'users: "gus": sshd ignores the keys: "/home/gus" can be written to by others than its user',
+        'users: "gus": sshd ignores the keys: "/home/gus" is writable by others than its user',
         "exit 0",
     ]
 

@@ -10,7 +10,7 @@ import pytest
 from packages import INSTALL, ROOT, run
 
 SCRIPT = "/etc/init.d/neuca-guest-tools"
-# tail follows the name of a file that is not there yet; the first line ends the wait.
+# tail follows the name of a file that does not exist yet; the first line ends the wait.
 UP = "read -r pid < <(timeout 300 tail -F -n +1 /run/neucad.pid 2> /dev/null)\n"
 QUIETLY = "metadata='[metadata]\\nsources = file:/etc/neuca/doc.ini\\n'; printf \"$metadata\" > /etc/neuca/config.d/own.conf\n"
 STATUS = f'code=0; {SCRIPT} status > /tmp/said || code=$?; sed "s/[0-9][0-9]*$/PID/" /tmp/said; echo $code\n'

@@ -1,4 +1,4 @@
-"""A large report for the tests of the page: a standard plan with traces of both ends, its steps, and findings."""
+"""A large report for the tests of the page: a standard plan with traces of both hosts, its steps, and findings."""
 
 # SPDX-License-Identifier: MIT
 

@@ -77,7 +77,7 @@ def test_an_iscsi_disk_is_known_by_its_session(sysfs):
 def test_what_a_user_can_unplug_says_so_itself(sysfs):
     sysfs.device("pci0000:00/0000:05:00.0", "pci", removable="removable")
     found = sysfs.disk("pci0000:00/0000:05:00.0/nvme/nvme1/nvme1n1", "259:1")
-    assert device_refusal(found) == "it can be unplugged by a user"
+    assert device_refusal(found) == "a user can unplug it"
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_a_device_that_is_not_there_or_no_block_device_is_an_error(sysfs):
     )
     with pytest.raises(SourceError) as caught:
         read_device(Path("/dev/null"))
-    assert caught.value.text == "it is no block device"
+    assert caught.value.text == "it is not a block device"
     with pytest.raises(SourceError) as caught:
         read_device(Path("/dev/nonesuch"))
-    assert caught.value.text == "it cannot be looked at: No such file or directory"
+    assert caught.value.text == "it cannot be inspected: No such file or directory"
 
 
 def test_the_disks_of_this_host_can_all_be_looked_at():

@@ -98,11 +98,11 @@ def test_a_virtual_link_that_lacks_what_it_needs_is_a_warning_on_the_line_of_its
     )
     checked = check(text.encode())
     assert [(one.line, one.severity, one.text) for one in checked.findings] == [
-        (line, "warning", f"{said}, unless the document of the platform says otherwise")
+        (line, "warning", f"{said}, unless the platform's document provides it")
         for line, said in (
-            (1, "[vrf red]: it needs table"),
-            (3, "[bond b0]: it needs mode"),
-            (9, "[ipoib i]: it needs parent"),
+            (1, "[vrf red]: it requires table"),
+            (3, "[bond b0]: it requires mode"),
+            (9, "[ipoib i]: it requires parent"),
         )
     ]
 

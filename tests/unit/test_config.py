@@ -205,7 +205,7 @@ def test_an_empty_value_is_the_default(config, option):
             "linux",
             "allow-sysctls",
             "net.ipv4.ip_forward",
-            '"net/ipv4/ip_forward": it changes every interface; ask with router in [global]',
+            '"net/ipv4/ip_forward": it changes every interface; use router in [global]',
         ),
         (
             "linux",
@@ -358,7 +358,7 @@ def test_a_note_is_for_people(tmp_path):
         ),
         (
             "x = 1\n[runtime]",
-            'error: config: "x" = "1": it stands before the first section, ignoring it',
+            'error: config: "x" = "1": it precedes the first section, ignoring it',
         ),
         (
             "[runtime]\n= 1",
@@ -466,7 +466,7 @@ def test_faults_of_links_name_the_file_that_they_are_in(config, tmp_path):
     assert texts(found, tmp_path) == [
         f'error: {late} {MAC}] "mtu" = "1000": an MTU below 1280 cannot carry the IPv6 addresses of this link',
         f'warning: {late} fe163e006db0] "mtu" = "9000": the state is "user", ignoring mtu',
-        f'error: {late} fe163e006db0] "name" = "x": the name "x" is asked for {MAC} too',
+        f'error: {late} fe163e006db0] "name" = "x": the name "x" is requested for {MAC} too',
     ]
 
 

@@ -38,7 +38,7 @@ def refusals(one):
 @pytest.mark.parametrize(("owner", "whose"), [
     (mac(1), 'the management NIC "eth1"'),
     (mac(4), 'an ignored NIC "eth4"'),
-    (mac(3), '"eth3", which it is not made of'),
+    (mac(3), '"eth3", which is not one of its lower devices'),
     (mac(9), "an ignored NIC"),
     (mac(8), "a management NIC"),
 ])  # fmt: skip

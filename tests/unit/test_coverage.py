@@ -19,7 +19,7 @@ from neuca_tools.model.topology import METADATA_HOSTS
 NIC2 = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"
 MANY = {
     version: (
-        f"the routes and networks asked for have more public IPv{version} addresses together than a"
+        f"together, the requested routes and networks cover more public IPv{version} addresses than a"
         f" /{most}, which is the limit, so the widest of them are refused"
     )
     for version, most in ((4, 4), (6, 13))

@@ -154,12 +154,12 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
 @pytest.mark.parametrize(
     ("text", "code", "reason"),
     [
-        (NIC2 + "mtu = 9001\n", "mtu", 'MTU 9001 asked, but "eth2" takes at most 9000'),
-        (NIC2 + "mtu = 99\n", "mtu", 'MTU 99 asked, but "eth2" takes at least 100'),
+        (NIC2 + "mtu = 9001\n", "mtu", 'MTU 9001 requested, but "eth2" supports at most 9000'),
+        (NIC2 + "mtu = 99\n", "mtu", 'MTU 99 requested, but "eth2" requires at least 100'),
         (
             NIC2 + "addresses = 192.0.2.5/24\n",
             "refused",
-            "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24",
+            "address 192.0.2.5/24: it is inside the management network 192.0.2.0/24",
         ),
         (
             NIC2 + "addresses = 169.254.169.254/32\n",
@@ -179,7 +179,7 @@ def test_a_vlan_of_the_configuration_on_a_nic_of_the_document():
         (
             NIC2 + "sysctl.net.ipv4.ip_forward = 1\n",
             "refused",
-            "sysctl net/ipv4/ip_forward: it changes every interface; ask with router in [global]",
+            "sysctl net/ipv4/ip_forward: it changes every interface; use router in [global]",
         ),
     ],
 )
@@ -204,7 +204,7 @@ def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     text = f"{NIC2}sysctl.net.core.rmem_max = 70000\n{NIC3}sysctl.net.core.rmem_max = 80000\n"
     resolution = asked(text)
     assert resolution.problems == (
-        Problem("refused", 'sysctl net/core/rmem_max: another link asks for "70000"', key(3)),
+        Problem("refused", 'sysctl net/core/rmem_max: another link requests "70000"', key(3)),
     )
     assert resolution.want.sysctls == {"net/core/rmem_max": "70000"}
 
@@ -214,11 +214,11 @@ def test_two_links_that_ask_for_different_values_of_one_global_sysctl():
     [
         (
             vlan(9, 2, 5, mtu=1500),
-            'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500',
+            'MTU 1400 requested, but "eth2.5" on "eth2" was not created by neucad and has MTU 1500',
         ),
         (
             Device(9, "macv0", "macvlan", mac(2), lower=2, mtu=1500),
-            'MTU 1400 asked, but "macv0" on "eth2" is not ours and has MTU 1500',
+            'MTU 1400 requested, but "macv0" on "eth2" was not created by neucad and has MTU 1500',
         ),
     ],
 )
@@ -241,18 +241,18 @@ def test_a_nic_may_be_lowered_with_a_vlan_of_ours_on_it():
 
 def test_a_vlan_above_the_mtu_that_its_nic_will_have_is_refused():
     assert problems(NIC2 + "mtu = 1400\n" + VLAN7 + "mtu = 1500\n") == [
-        (f"{mac(2)}.7", "mtu", 'MTU 1500 asked, but its NIC "eth2" has 1400')
+        (f"{mac(2)}.7", "mtu", 'MTU 1500 requested, but its NIC "eth2" has 1400')
     ]
     assert problems(VLAN7 + "mtu = 1501\n") == [
-        (f"{mac(2)}.7", "mtu", 'MTU 1501 asked, but its NIC "eth2" has 1500')
+        (f"{mac(2)}.7", "mtu", 'MTU 1501 requested, but its NIC "eth2" has 1500')
     ]
     assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n") == []
 
 
 def test_a_vlan_whose_nic_was_refused_its_mtu_is_held_against_what_the_nic_has():
     assert problems(NIC2 + "mtu = 9000\n" + VLAN7 + "mtu = 9000\n", nic(2, max_mtu=2000)) == [
-        (mac(2), "mtu", 'MTU 9000 asked, but "eth2" takes at most 2000'),
-        (f"{mac(2)}.7", "mtu", 'MTU 9000 asked, but its NIC "eth2" has 1500'),
+        (mac(2), "mtu", 'MTU 9000 requested, but "eth2" supports at most 2000'),
+        (f"{mac(2)}.7", "mtu", 'MTU 9000 requested, but its NIC "eth2" has 1500'),
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_vlan_whose_nic_was_refused_its_mtu_is_held_against_what_the_nic_has()
 def test_a_vlan_cannot_be_up_on_a_nic_that_is_asked_to_be_down(state, up, refused):
     text = f"[interfaces]\n{mac(2)} = {state}\n{VLAN7}"
     wanted = (
-        [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is asked to be {state}")]
+        [(f"{mac(2)}.7", "refused", f"VLAN 7 cannot be up: its NIC is requested to be {state}")]
         if refused
         else []
     )
@@ -317,7 +317,7 @@ def test_a_nic_below_something_protected_is_tied_to_it():
         NIC2, nic(2, lower=3), settings=Settings(Policy(ignored=frozenset({mac(3)})))
     )
     assert resolution.problems == (
-        Problem("refused", "it is tied to a management or ignored NIC", key(2)),
+        Problem("refused", "it depends on a management or ignored NIC", key(2)),
     )
 
 
@@ -363,7 +363,7 @@ def test_a_vlan_that_is_there_already_keeps_the_name_that_somebody_gave_it():
 
 def test_somebody_elses_vlan_keeps_its_mac():
     text, theirs = VLAN7 + "mac = 02:00:00:00:00:07\n", vlan(9, 2, 7, mac="02:00:00:00:00:08")
-    reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": it is not ours'
+    reason = 'the MAC 02:00:00:00:00:07 for "eth2.7": neucad did not create it'
     assert problems(text, theirs) == [(f"{mac(2)}.7", "refused", reason)]
     assert problems(text, theirs, record=Record(owned=Owned(vlans=frozenset({key(2, 7)})))) == []
     assert problems(VLAN7 + "state = user\nmac = 02:00:00:00:00:07\n", theirs) == []
@@ -455,7 +455,7 @@ def test_a_nic_does_not_go_back_below_a_foreign_vlan():
     resolution = asked("[interfaces]\n", vlan(9, 2, 5, mtu=1500), record=Record(originals=BEFORE))
     assert resolution.want.links[key(2)].mtu is None
     assert [one.text for one in resolution.problems] == [
-        'MTU 1400 asked, but "eth2.5" on "eth2" is not ours and has MTU 1500'
+        'MTU 1400 requested, but "eth2.5" on "eth2" was not created by neucad and has MTU 1500'
     ]
 
 
@@ -558,7 +558,7 @@ def test_find_links_keys_a_vlan_by_its_nic():
 def test_an_address_that_two_links_ask_for_is_set_on_none_and_both_say_so():
     text = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, 10.0.2.1/24\n[vlan {mac(3)}.7]\naddresses = 10.0.0.1/16\n"
     found = resolve(document(text), Settings(), world(nic(2), nic(3)), Record())
-    why = f"it is asked for on {mac(2)} and {mac(3)}.7, so none of them gets it"
+    why = f"it is requested on {mac(2)} and {mac(3)}.7, so it is set on none of them"
     assert {problem.link: problem.text for problem in found.problems} == {
         key(2): f"address 10.0.0.1/24: {why}",
         key(3, 7): f"address 10.0.0.1/16: {why}",
@@ -611,8 +611,8 @@ def test_forwarding_waits_while_a_management_nic_uses_router_advertisements():
     found = asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({1, 2}))
     assert dict(found.want.sysctls) == {FORWARDING[0]: "1"}
     reason = (
-        "IPv6 forwarding stays off: eth1 takes its default route from router advertisements (accept_ra = 1), and a host"
-        " that forwards takes none; to have both, set net.ipv6.conf.eth1.accept_ra = 2, then neuca apply"
+        "IPv6 forwarding remains off: eth1 gets its default route from router advertisements (accept_ra = 1), which a"
+        " forwarding host ignores; to use both, set net.ipv6.conf.eth1.accept_ra = 2, then run neuca apply"
     )
     assert [(one.code, one.text) for one in found.problems] == [("contested", reason)]
     assert asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({2})).problems == ()

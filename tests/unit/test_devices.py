@@ -32,7 +32,7 @@ RINGS = DeviceSettings(
         (
             {"rings.rx": "2048"},
             {"rings.rx": "1024"},
-            ["2048 asked, but the device takes at most 1024, which it gets"],
+            ["2048 requested, but the device supports at most 1024, which is set"],
         ),
         ({"rings.tx": "512"}, {}, ["the driver has no such setting"]),
         ({"pause.rx": "on"}, {}, ["the driver has no pause"]),

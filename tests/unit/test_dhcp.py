@@ -233,23 +233,23 @@ def test_networkd_is_told_of_a_new_file_and_of_one_that_goes():
     record = Record(nics={mac(2): NicRecord("eth2", "dataplane")})
     first = decided(seen(), netplan(dhcp4=True), record)
     texts = [one.text for one in first.plan()]
-    assert "let networkd read its configuration again" in texts
+    assert "make networkd reload its configuration" in texts
     there = {path: content for path, content in first.want.files.items() if content}
     again = decided(seen(files=there), netplan(dhcp4=True), record)
     assert not [one for one in again.plan() if one.kind in ("write-file", "tell")]
     gone = decided(seen(files=there), netplan(addresses=["172.16.0.1/24"]), record)
     assert gone.want.files[FILE] is None
     texts = [one.text for one in gone.plan()]
-    assert "let networkd read its configuration again" in texts
+    assert "make networkd reload its configuration" in texts
 
 
 def test_a_manager_that_could_not_be_told_of_the_files_is_told_in_the_next_pass():
     first = decided(seen(), netplan(dhcp4=True))
-    failed = Result(failures=(Failure(Tell("networkd"), "no answer within 1 s"),))
+    failed = Result(failures=(Failure(Tell("networkd"), "no response within 1 s"),))
     record = Pass().remember(first, failed, ())
     there = {path: content for path, content in first.want.files.items() if content}
     again = decided(seen(files=there), netplan(dhcp4=True), record)
-    assert "let networkd read its configuration again" in [one.text for one in again.plan()]
+    assert "make networkd reload its configuration" in [one.text for one in again.plan()]
     record = Pass().remember(again, Result(again.plan()), ())
     last = decided(seen(files=there), netplan(dhcp4=True), record)
     assert [one for one in last.plan() if isinstance(one, Tell)] == []
@@ -260,14 +260,14 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
     words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
     first = decided(seen(managers=words), netplan(dhcp4=True))
     there = {path: content for path, content in first.want.files.items() if content}
-    silent = {"networkmanager": "no answer within 1 s"}
+    silent = {"networkmanager": "no response within 1 s"}
     slow = decided(
         seen(managers={}, silent_managers=silent, files=there), netplan(dhcp4=True), first.record
     )
     record = Pass().remember(slow, Result((Tell("networkmanager"),)), ())
     theirs = {"eth2": "7c37d129-de57-3a27-b98c-a572a9f1c5b7"}
     last = decided(seen(managers=words, files=there, profiles=theirs), netplan(dhcp4=True), record)
-    assert "have networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
+    assert "make networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
     record = Pass().remember(last, Result((Tell("networkmanager"),)), ())
     assert mac(2) in last.unapplied()
     assert mac(2) not in replace(last, record=record).unapplied()
@@ -280,7 +280,7 @@ def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
 
 
 def test_a_client_that_gives_no_answer_keeps_its_nic_and_another_manager_does_not_get_it():
-    silent = {"networkmanager": "no answer within 1 s"}
+    silent = {"networkmanager": "no response within 1 s"}
     words = {"networkmanager": {"eth1": "managed", "eth2": "managed"}}
     first = decided(seen(managers=words), netplan(dhcp4=True)).want.files
     there = {path: content for path, content in first.items() if content}
@@ -292,7 +292,10 @@ def test_a_client_that_gives_no_answer_keeps_its_nic_and_another_manager_does_no
 
 
 def test_a_manager_without_the_management_nic_waits_for_the_answer_of_another():
-    words, silent = {"networkd": {"eth1": "unmanaged"}}, {"networkmanager": "no answer within 1 s"}
+    words, silent = (
+        {"networkd": {"eth1": "unmanaged"}},
+        {"networkmanager": "no response within 1 s"},
+    )
     look = seen(managers=words, silent_managers=silent)
     assert not decided(look, netplan(dhcp4=True)).want.files.get(FILE)
     assert decided(seen(managers=words), netplan(dhcp4=True)).want.files[FILE]
@@ -353,10 +356,10 @@ def test_without_policy_routing_the_default_route_of_a_lease_is_not_used_at_all(
     ("to", "via", "reason"),
     [
         ("169.254.169.254/32", "10.9.0.1", "it would take over 169.254.169.254"),
-        ("192.0.2.1/32", "10.9.0.1", "it lies inside the management network 192.0.2.0/24"),
-        ("192.0.2.0/25", None, "it lies inside the management network 192.0.2.0/24"),
-        ("0.0.0.0/1", "10.9.0.1", "a prefix of length 0 or 1 would take the default route's"),
-        ("128.0.0.0/1", None, "a prefix of length 0 or 1 would take the default route's place"),
+        ("192.0.2.1/32", "10.9.0.1", "it is inside the management network 192.0.2.0/24"),
+        ("192.0.2.0/25", None, "it is inside the management network 192.0.2.0/24"),
+        ("0.0.0.0/1", "10.9.0.1", "a prefix of length 0 or 1 would replace the default route"),
+        ("128.0.0.0/1", None, "a prefix of length 0 or 1 would replace the default route"),
         ("169.254.9.0/24", "10.9.0.1", "link-local addresses are not routed"),
         ("8.8.8.8/32", "10.9.0.1", "only a document can route public addresses"),
         ("64.0.0.0/2", "10.9.0.1", "only a document can route public addresses"),
@@ -453,7 +456,7 @@ def test_a_default_route_that_gets_into_the_main_table_is_reported():
     leak = route("0.0.0.0/0", 2, "10.9.0.1", 5000, DHCP)
     found = solve(replace(look, routes=(*look.routes, leak)))
     assert [problem.text for problem in found.problems] == [
-        "the main table has an IPv4 default route through it that is not ours"
+        "the main table has an IPv4 default route through it that neucad did not add"
     ]
     assert found.roles.role(mac(2)) == "dataplane"
 

@@ -126,7 +126,7 @@ def test_while_networkmanager_gives_no_answer_each_link_keeps_its_client():
     text = STACKED.replace(f"[interface {mac(2)}]", f"[interface {mac(2)}]\ndhcp4 = yes")
     first = decided(seen(managers=manager, own_clients=OWN), parse(text))
     there = {path: content for path, content in first.want.files.items() if content}
-    silent = {"networkmanager": "no answer within 1 s"}
+    silent = {"networkmanager": "no response within 1 s"}
     look = seen(managers={}, silent_managers=silent, own_clients=running(first), files=there)
     assert clients(decided(look, parse(text))) == clients(first)
     assert [
@@ -235,7 +235,7 @@ def test_a_client_that_is_not_requested_is_stopped(lines):
     own = running(decided(look, document("dhcp4 = yes")))
     again = decided(replace(look, own_clients=own), document(*lines))
     assert [one.text for one in again.plan() if isinstance(one, StopClient)] == [
-        f"stop the DHCP client of {mac(2)}, and give up its lease"
+        f"stop the DHCP client of {mac(2)}, and release its lease"
     ]
 
 

@@ -85,7 +85,7 @@ def test_an_operation_names_the_protocol():
     own = type(OWN)(**{**OWN.__dict__, "requests": requests, "alive": frozenset(requests)})
     again = decided(plain(own), document())
     assert [one.text for one in again.plan() if one.kind == "stop-dhcp"] == [
-        f"stop the DHCPv6 client of {mac(2)}, and give up its lease",
+        f"stop the DHCPv6 client of {mac(2)}, and release its lease",
         f"stop the autoconfiguration of {mac(2)}, and remove its addresses",
     ]
 

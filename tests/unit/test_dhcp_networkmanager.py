@@ -156,8 +156,8 @@ def test_a_nic_with_dhcp_is_the_only_one_that_networkmanager_may_take():
 def test_the_nic_is_taken_once_and_a_second_pass_does_nothing():
     first = decided(look(), netplan(dhcp4=True), KNOWN)
     assert calls(first) == [
-        "let networkmanager read its configuration again",
-        "have networkmanager do DHCP on eth2",
+        "make networkmanager reload its configuration",
+        "make networkmanager do DHCP on eth2",
     ]
     files = files_of(first)
     for profile in (dhcp_profiles.uuid_of(files[FILE]), ""):  # in use, or waiting for a carrier
@@ -174,7 +174,7 @@ def test_another_profile_and_an_older_one_of_ours_give_way(other):
     files = files_of(decided(look(), netplan(dhcp4=True), KNOWN))
     there = look(OURS, files=files, profiles={"eth2": other})
     assert calls(decided(there, netplan(dhcp4=True), KNOWN)) == [
-        "have networkmanager do DHCP on eth2"
+        "make networkmanager do DHCP on eth2"
     ]
 
 
@@ -188,17 +188,17 @@ def test_a_withdrawn_request_removes_the_profile_and_networkmanager_releases_the
     )
     assert gone.want.files[FILE] is None
     assert f"mac:{mac(2)}".encode() in gone.want.files[CONF]
-    assert calls(gone) == ["let networkmanager read its configuration again"]
+    assert calls(gone) == ["make networkmanager reload its configuration"]
     # Killed after the files were written: NetworkManager has not read them, and is told now.
     files = files_of(gone)
     again = look(OURS, files=files, profiles={"eth2": profile})
     assert calls(decided(again, netplan(addresses=["172.16.0.1/24"]), KNOWN)) == [
-        "let networkmanager read its configuration again"
+        "make networkmanager reload its configuration"
     ]
     # A profile of somebody else's is not ours to remove: the NIC is taken out of its hands.
     other = look(OURS, files=files, profiles={"eth2": "588e6120-1a2b-3229-b53c-c6b87511a501"})
     assert calls(decided(other, netplan(addresses=["172.16.0.1/24"]), KNOWN)) == [
-        "take eth2 out of the hands of networkmanager"
+        "make networkmanager release eth2"
     ]
 
 

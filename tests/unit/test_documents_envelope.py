@@ -129,7 +129,7 @@ def noise(size):
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x7fELF\2\1\1\0", "it has NUL bytes, so it is no text"),
+        (b"\x7fELF\2\1\1\0", "it has NUL bytes, so it is not text"),
         (b"[interfaces]\n\xff\xfe", "it is not UTF-8 text (byte 13)"),
         ("[interfaces]".encode("utf-16"), "it is not UTF-8 text (byte 0)"),
         (b"# nothing but a comment\n", 'it has no section, such as "[interfaces]"'),
@@ -138,7 +138,7 @@ def noise(size):
         (zipped(b"#" * (MAX_UNZIPPED_BYTES + 1)), f"it is longer than {MAX_UNZIPPED_BYTES} bytes"),
         (zipped(b"[a]" + b" " * (1 << 26), 1), f"it is longer than {MAX_UNZIPPED_BYTES} bytes"),
         (zipped(noise(9000))[:4000], "its gzip data is damaged: it ends too early"),
-        (zipped(DATA) + b"x", "its gzip data is damaged: something follows it"),
+        (zipped(DATA) + b"x", "its gzip data is damaged: it is followed by other data"),
         (raw_part("x-uuencode", b"x"), "the transfer encoding of its MIME part is unknown"),
         (mime(part(TEXT), part(TEXT)), '2 MIME parts of type "text/x-neuca-userdata", not one'),
         (mime(part(TEXT, charset="latin-1")), "it is not UTF-8 text (byte 93)"),
@@ -171,7 +171,7 @@ def test_a_document_may_be_longer_where_it_was_compressed():
         ("", 'it has no section, such as "[interfaces]"'),
         ("# comment", 'it has no section, such as "[interfaces]"'),
         ("a = 1\n[]\n[", 'it has no section, such as "[interfaces]"'),
-        ("[global]\n\0", "it has NUL bytes, so it is no text"),
+        ("[global]\n\0", "it has NUL bytes, so it is not text"),
         ("[global]\n\ud800", "it is not UTF-8 text"),
         ("[global]\n" + "x" * MAX_UNZIPPED_BYTES, f"it is longer than {MAX_UNZIPPED_BYTES} bytes"),
     ],

@@ -91,7 +91,7 @@ def test_a_line_of_interfaces(text, state, addresses, name):
 def test_a_bare_address_is_a_host_address_and_a_warning(text, address, name):
     link, faults = line(text)
     assert (link.addresses, link.name) == ((ip_interface(address),), name)
-    assert faults == [f'"{address.partition("/")[0]}" has no prefix length, taken as "{address}"']
+    assert faults == [f'"{address.partition("/")[0]}" has no prefix length, treated as "{address}"']
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_what_is_no_mac_address_of_a_nic(written, reason):
 def test_a_line_of_version_0_is_named(text):
     (fault,) = parse(f"[interfaces]\neth1 = {text}").faults
     assert fault.text == (
-        f'line 2: [interfaces] "eth1" = "{text}": a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
+        f'line 2: [interfaces] "eth1" = "{text}": a line of NEuca version 0 ("vlan:" or "phys:"), which contains no MAC address'
     )
 
 
@@ -294,7 +294,7 @@ def test_a_long_value_is_shown_in_part():
 def test_one_bad_address_costs_only_itself():
     link, faults = section("addresses = 10.0.0.1/24, 10.0.0.300/24, 10.0.0.1/24, fd00::1/64")
     assert [str(address) for address in link.addresses] == ["10.0.0.1/24", "fd00::1/64"]
-    assert faults == ['"10.0.0.300" is not an IP address', '"10.0.0.1/24" is given twice']
+    assert faults == ['"10.0.0.300" is not an IP address', '"10.0.0.1/24" is listed twice']
 
 
 def test_a_typing_error_costs_only_itself():
@@ -390,13 +390,13 @@ def test_it_does_not_matter_which_of_both_comes_first():
 def test_sections_of_one_link_are_merged_however_its_mac_is_written():
     link, faults = section("mtu = 9000", before=f"[interface {MAC}]\nmtu = 1500\ntxqueuelen = 5")
     assert (link.mtu, link.txqueuelen) == (9000, 5)
-    assert faults == ["given before on line 2, ignoring line 2"]
+    assert faults == ["specified before on line 2, ignoring line 2"]
 
 
 def test_two_spellings_of_one_sysctl_are_one_setting():
     link, faults = section("sysctl.net.core.x = 1", "sysctl.net/core/x = 2")
     assert link.sysctls == (("net/core/x", "2"),)
-    assert faults == ["given before on line 3, ignoring line 3"]
+    assert faults == ["specified before on line 3, ignoring line 3"]
 
 
 def test_a_bad_line_leaves_only_its_state_to_the_section():
@@ -469,8 +469,8 @@ def test_a_name_asked_for_two_links_stays_with_the_earlier_line():
         f"{MAC}.7": "eth3",
     }
     assert [fault.text for fault in document.faults] == [
-        'line 6: [interface fe163e006db1] "name" = "wan": the name "wan" is asked for fe:16:3e:00:6d:b0 too',
-        f'line 8: [interfaces] "fe163e006daf" = "up:::3": the name "eth3" is asked for {MAC}.7 too',
+        'line 6: [interface fe163e006db1] "name" = "wan": the name "wan" is requested for fe:16:3e:00:6d:b0 too',
+        f'line 8: [interfaces] "fe163e006daf" = "up:::3": the name "eth3" is requested for {MAC}.7 too',
     ]
 
 

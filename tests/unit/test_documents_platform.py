@@ -94,7 +94,7 @@ def test_a_bond_of_links_that_are_not_described_is_named():
     assert virtual(document, "bond bond0").members == (LinkKey(MAC),)
     assert faults(document) == [
         'error: network_data.json bond bond0 "links[1].bond_lacp_rate" = "soon": "soon" is not "slow" or "fast"',
-        'error: network_data.json "links[1].bond_links" = "x": no link that can be used is called so, ignoring it',
+        'error: network_data.json "links[1].bond_links" = "x": no usable link has this name, ignoring it',
     ]
 
 
@@ -141,8 +141,8 @@ def test_an_unknown_kind_of_link_is_named_and_taken_for_a_nic():
     document = network_data([link(type="quantum"), {"id": "b", "type": "quantum"}], [static()])
     assert links(document) == {MAC: ("up", None, None, ["10.0.0.1/24"])}
     assert faults(document) == [
-        'warning: network_data.json "links[0].type" = "quantum": an unknown kind of link, taken for a NIC',
-        'warning: network_data.json "links[1].type" = "quantum": an unknown kind of link, taken for a NIC',
+        'warning: network_data.json "links[0].type" = "quantum": an unknown kind of link, treated as a NIC',
+        'warning: network_data.json "links[1].type" = "quantum": an unknown kind of link, treated as a NIC',
         'warning: network_data.json "links[1].ethernet_mac_address": a link without a MAC address or a name, ignoring it',
     ]
 
@@ -293,7 +293,7 @@ def test_a_second_link_with_the_same_mac_address_is_ignored():
     document = network_data([link(), link(id="b", mtu=9000)])
     assert links(document) == {MAC: ("up", None, None, [])}
     assert faults(document) == [
-        f'error: network_data.json {MAC} "links[1]": there is another link "{MAC}" above it, ignoring this one'
+        f'error: network_data.json {MAC} "links[1]": there is already a link "{MAC}", ignoring this one'
     ]
 
 
@@ -341,7 +341,7 @@ def test_netplan_is_read():
     assert hints(document) == {"name enp1s0": DHCP, "52:54:00:12:34:57": DEFAULT}
     begin = "warning: network-config"
     assert faults(document) == [
-        f'{begin} "network.wifis.wlan0": wifis are left to other programs, with all that is on them',
+        f'{begin} "network.wifis.wlan0": wifis are left to other programs, with everything on top of them',
         f'{begin} "network.ethernets.virtual.match": it matches NICs by more than their MAC address or their name, ignoring it',
         (
             f'{begin} {DP} "network.ethernets.dp": these keys have no effect: addresses[1].fd00:16::1/64.label,'
@@ -440,8 +440,8 @@ tunnels:
     )
     assert faults(document) == [
         (
-            'warning: network-config "tunnels.g.mode" = "gre": tunnels of this mode are left to other programs, with all that is on'
-            " them"
+            'warning: network-config "tunnels.g.mode" = "gre": tunnels of this mode are left to other programs,'
+            " with everything on top of them"
         )
     ]
 
@@ -528,7 +528,7 @@ def test_the_wrapper_may_be_missing(wrapped):
             "version: 1\nconfig: [{type: zebra}]\n",
             (
                 'warning: network-config "config[0].type" = "zebra": this kind of link is left to'
-                " other programs, with all that is on it"
+                " other programs, with everything on top of it"
             ),
         ),
     ],
@@ -669,7 +669,7 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
         (
             "network_data.json",
             b"{",
-            "it is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            "it is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         ),
         ("network_data.json", b"[1]", "it is not an object"),
         ("network_data.json", b"\xff", "it is not UTF-8 text (byte 0)"),
@@ -690,9 +690,9 @@ def test_two_documents_about_one_nic_are_laid_over_each_other():
             b"a: !!python/object/apply:os.system [id]",
             'the YAML tag "tag:yaml.org,2002:python/object/apply:os.system" is refused',
         ),
-        ("network-config", b"a: &a [*a]", "an alias stands for nothing, or for itself"),
+        ("network-config", b"a: &a [*a]", "an alias refers to nothing, or to itself"),
         ("network-config", b"a: 1\n---\nb: 2\n", "it has more than one document"),
-        ("network-config", b"? [a]\n: b\n", "a key is no text"),
+        ("network-config", b"? [a]\n: b\n", "a key is not text"),
         ("network-config", b"just words", "it is not an object"),
     ],
 )

@@ -111,7 +111,7 @@ def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a = 1\n[global]", "error: line 1: it stands before the first section"),
+        ("a = 1\n[global]", "error: line 1: it precedes the first section"),
         (
             "[global]\nword",
             'error: line 2: [global]: it is neither a section, a comment nor "key = value"',
@@ -139,11 +139,11 @@ def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
         ),
         (
             "[global]\na = 1\nA = 2",
-            'warning: line 3: [global] "a": given before on line 2, ignoring line 2',
+            'warning: line 3: [global] "a": specified before on line 2, ignoring line 2',
         ),
         (
             "[global]\na = 1\n[global]\na = 2",
-            'warning: line 4: [global] "a": given before on line 2, ignoring line 2',
+            'warning: line 4: [global] "a": specified before on line 2, ignoring line 2',
         ),
         ("[x]\n[x]\na = 1", "warning: line 1: [x]: unknown section, ignoring it"),
         (

@@ -127,7 +127,7 @@ def test_of_one_prefix_written_two_ways_the_last_wins():
     document = parse("[routes]\n2001:db8::/32 = fd00::1\n2001:DB8:0::/32 = fd00::2")
     assert [route.via for route in document.routes] == [ip_address("fd00::2")]
     assert [fault.text for fault in document.faults] == [
-        'line 3: [routes] "2001:db8:0::/32": given before on line 2, ignoring line 2'
+        'line 3: [routes] "2001:db8:0::/32": specified before on line 2, ignoring line 2'
     ]
 
 
@@ -182,7 +182,7 @@ def test_a_bad_user_costs_only_itself_and_no_text_shows_a_key(line, text):
 def test_what_does_not_look_like_a_public_key_is_kept_with_a_warning():
     document = parse("[users]\njoe = no:ssh-rsa AAAA joe@x:22")
     assert document.users == (User("joe", False, ("ssh-rsa AAAA joe@x", "22")),)
-    assert reasons(document) == ["number 2 does not look like a public key"]
+    assert reasons(document) == ["key 2 is not a public key"]
     assert document.complete
 
 
@@ -243,7 +243,7 @@ def test_a_storage_device(value, expected):
     [
         (f"nfs:10.0.0.5:3260:1:joe:{SECRET}:yes", 'the kind is not "iscsi"'),
         (SECRET, 'the kind is not "iscsi"'),
-        (f"iscsi:10.0.0.5:3260:1:{SECRET}", "fewer than the 7 fields that are needed"),
+        (f"iscsi:10.0.0.5:3260:1:{SECRET}", "fewer than 7 fields"),
         (
             f"iscsi:{SECRET}:3260:1:joe:x:yes",
             "the target is not an IP address (an IPv6 one in brackets)",
@@ -293,9 +293,9 @@ def test_a_device_needs_a_name():
 def test_a_repeated_secret_is_not_shown():
     text = f"[global]\ncometreadtoken = {SECRET}\ncometreadtoken = x\n[storage]\na = {SECRET}\na = iscsi"
     assert [fault.text for fault in parse(text).faults] == [
-        'line 3: [global] "cometreadtoken": given before on line 2, ignoring line 2',
-        'line 6: [storage] "a": given before on line 5, ignoring line 5',
-        'line 6: [storage] "a" = "(redacted)": fewer than the 7 fields that are needed',
+        'line 3: [global] "cometreadtoken": specified before on line 2, ignoring line 2',
+        'line 6: [storage] "a": specified before on line 5, ignoring line 5',
+        'line 6: [storage] "a" = "(redacted)": fewer than 7 fields',
     ]
 
 
@@ -362,5 +362,5 @@ def test_mutual_chap_of_no_device_is_a_fault():
     document = parse(f"{ONE}dev2.mutual-chap = a:b")
     assert document.storage == (device(),)
     assert [fault.text for fault in document.faults] == [
-        'line 3: [storage] "dev2.mutual-chap" = "(redacted)": it is for a device that is not there'
+        'line 3: [storage] "dev2.mutual-chap" = "(redacted)": it is for a device that is not listed'
     ]

@@ -152,9 +152,9 @@ def test_a_link_of_open_vswitch_is_refused_by_name_and_takes_its_ports_with_it()
     )
     assert list(links(document)) == ["name b"]
     assert faults(document) == [
-        'warning: network-config "bridges.br0": a link of Open vSwitch, which is left to other programs, with all that is on it',
+        'warning: network-config "bridges.br0": a link of Open vSwitch, which is left to other programs, with everything on top of it',
         'warning: network-config "openvswitch": this key has no effect',
-        'warning: network-config "vlans.v.link" = "br0": its NIC is left to other programs, and so is it',
+        'warning: network-config "vlans.v.link" = "br0": it is left to other programs, as is its NIC',
     ]
 
 
@@ -166,7 +166,7 @@ def test_an_sriov_vlan_filter_is_refused_by_name():
     assert faults(document) == [
         (
             'warning: network-config "vlans.v": a VLAN filter of an SR-IOV virtual function, which is left to other programs,'
-            " with all that is on it"
+            " with everything on top of it"
         )
     ]
 
@@ -194,7 +194,7 @@ def test_addresses_of_the_loopback_interface_are_left_to_others_with_a_warning()
     assert faults(version_1(with_address)) == [
         (
             'warning: network-config "config[0].type" = "loopback": this kind of link is left to other programs,'
-            " with all that is on it"
+            " with everything on top of it"
         )
     ]
 
@@ -251,8 +251,8 @@ def test_a_nic_with_an_unusable_mac_is_not_taken_by_its_name():
     document = version_1(physical(mac_address="01:00:00:00:00:01"), bond, vlan)
     assert list(links(document)) == ["bond bond0"]
     assert faults(document)[1:] == [
-        'warning: network-config "config[2].vlan_link" = "dp1": its NIC cannot be used, nor can it',
-        'error: network-config "config[1].bond_interfaces" = "dp1": no link that can be used is called so, ignoring it',
+        'warning: network-config "config[2].vlan_link" = "dp1": it cannot be used, because its NIC cannot be used',
+        'error: network-config "config[1].bond_interfaces" = "dp1": no usable link has this name, ignoring it',
     ]
 
 
@@ -298,7 +298,7 @@ def test_an_address_without_a_prefix_length_gets_the_one_that_cloud_init_assumes
     ):
         assert links(document)[MAC][3] == [taken]
         (fault,) = faults(document)
-        assert fault.endswith(f'"{text}" has no prefix length, taken as "{taken}"')
+        assert fault.endswith(f'"{text}" has no prefix length, treated as "{taken}"')
         assert fault.startswith("warning: ")
 
 
@@ -335,7 +335,7 @@ def test_host_bits_of_a_destination_are_masked(route, to, warned):
     begin = (
         f'warning: network-config {MAC} "config[0].subnets[0].routes[0].destination" = "10.9.1.2": '
     )
-    assert faults(document) == [f'{begin}it has no prefix length, taken as "{to}"'] * warned
+    assert faults(document) == [f'{begin}it has no prefix length, treated as "{to}"'] * warned
 
 
 def test_a_destination_of_netplan_without_a_prefix_length_is_a_host():
@@ -407,7 +407,7 @@ def test_activation_mode_says_the_state():
         **{"activation-mode": "manual"},
     )
     assert (links(document), routes(document)) == ({MAC: ("user", None, None, [])}, [])
-    left = "the link is left to its user, with its addresses, routes and other settings"
+    left = "the link is left to the user, with its addresses, routes and other settings"
     assert faults(document) == [f'warning: network-config {MAC} "ethernets.a": {left}']
 
 
@@ -419,7 +419,7 @@ def test_a_manual_subnet_is_left_to_the_user_and_the_link_if_all_are():
     assert links(document) == {MAC: ("up", "dp1", None, ["10.0.1.1/24"])}
     assert faults(document) == [
         (
-            f'warning: network-config {MAC} "config[0].subnets[0].control" = "manual": a subnet that is left to its user,'
+            f'warning: network-config {MAC} "config[0].subnets[0].control" = "manual": a subnet that is left to the user,'
             " ignoring it"
         )
     ]
@@ -512,7 +512,7 @@ def test_a_forward_delay_of_zero_is_what_it_is_without_the_spanning_tree_protoco
     assert faults(document) == [
         (
             'warning: network-config bridge br0 "config[0].params.bridge_fd" = "0": with the spanning tree protocol, the'
-            " forwarding delay is at least 2 seconds, taken as 2"
+            " forwarding delay is at least 2 seconds, treated as 2"
         )
     ]
 
@@ -626,13 +626,13 @@ def test_what_is_asked_of_a_port_that_is_none_or_with_a_wrong_value_is_a_fault()
     begin = 'error: network-config bridge br0 "bridges.br0.parameters'
     assert faults(document) == [
         f'{begin}.path-cost.a" = "0": the path-cost "0" is not a number from 1 to 65535',
-        f'{begin}.path-cost.z" = "z": it is no member or port of this link',
+        f'{begin}.path-cost.z" = "z": it is not a member or port of this link',
         f'{begin}.port-priority.a" = "64": the port-priority "64" is not a number from 0 to 63',
     ]
     document = netplan(bonds={"bond0": {"interfaces": ["a"], "parameters": {"primary": "b"}}})
     assert faults(document)[0] == (
         'error: network-config bond bond0 "bonds.bond0.parameters.primary" = "b":'
-        " it is no member or port of this link"
+        " it is not a member or port of this link"
     )
 
 

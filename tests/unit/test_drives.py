@@ -92,7 +92,7 @@ def test_a_volume_without_documents_is_refused_and_takes_nothing_away(tmp_path):
     copy(fill(tmp_path / "one", SEED), tmp_path / "run")
     assert (
         reason(fill(tmp_path / "two", {"x": b""}), tmp_path / "run")
-        == "it holds neither a config drive nor a NoCloud seed"
+        == "it contains neither a config drive nor a NoCloud seed"
     )
     assert len(copied(tmp_path / "run")) == 3
 
@@ -101,7 +101,7 @@ def test_a_link_that_leads_out_of_the_volume_is_refused(tmp_path):
     volume = fill(tmp_path / "volume", {"meta-data": b""})
     (tmp_path / "secret").write_bytes(b"x")
     (volume / "user-data").symlink_to(tmp_path / "secret")
-    assert reason(volume, tmp_path / "run") == '"user-data" leads out of the volume'
+    assert reason(volume, tmp_path / "run") == '"user-data" points outside the volume'
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path):
@@ -270,7 +270,7 @@ def test_a_volume_without_an_id_is_known_again_by_its_digest(tmp_path, host):
 def test_not_even_a_directory_counts_where_a_metadata_service_has_answered(tmp_path, host):
     save_machine(host[0], Machine(origin=Origin("ec2", "http://169.254.169.254")))
     kind, why = copy_directory(fill(tmp_path / "volume", SEED), *host)
-    assert (kind, why) == ("cidata", 'the metadata service "ec2" has answered for this instance')
+    assert (kind, why) == ("cidata", 'the metadata service "ec2" has responded for this instance')
     assert copied(host[1]) == {}
 
 

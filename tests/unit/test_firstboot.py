@@ -29,7 +29,7 @@ from neuca_tools.state.records import (
 
 OWNED = Owned(frozenset({(key(1), ip_interface("10.0.0.1/24"))}), frozenset({key(1, 7)}))
 RULE = f"10-neuca-persistent-{mac(1).replace(':', '')}.rules"
-WHY = 'the id of the instance is "i-2", and was "i-1"'
+WHY = 'the id of the instance changed from "i-1" to "i-2"'
 NEW = Intake(instance="ec2:i-2", other=WHY)
 SOMEBODY = machine.known("f" * 32, "5c4c4544-0042-3510-8056-b4c04f4e3232")
 

@@ -14,9 +14,9 @@ from neuca_tools.desired.safety import fence, ground
 from neuca_tools.model import NicRecord, Owned, Record
 from neuca_tools.tuning.allowed_sysctls import key_reason
 
-TOO_SHORT = "a prefix of length 0 or 1 would take the default route's place"
-INSIDE = "it lies inside the management network 192.0.2.0/24"
-INSIDE6 = "it lies inside the management network 2001:db8:1::/64"
+TOO_SHORT = "a prefix of length 0 or 1 would replace the default route"
+INSIDE = "it is inside the management network 192.0.2.0/24"
+INSIDE6 = "it is inside the management network 2001:db8:1::/64"
 
 
 def took(host):
@@ -145,7 +145,7 @@ def test_a_network_that_is_only_routed_on_the_management_link_is_one_of_its_netw
         routes=[route("0.0.0.0/0", 1, "10.128.0.1"), route(on_link, 1)],
     )
     found = fence(seen, assign(seen, {mac(2)}, Policy(), Record()), ())
-    assert found.address(ip_interface(inside)) == f"it lies inside the management network {on_link}"
+    assert found.address(ip_interface(inside)) == f"it is inside the management network {on_link}"
     assert found.route(ip_network(on_link)) == f"it is the management network {on_link}"
 
 
@@ -197,13 +197,13 @@ ROUTED = "which is routed through the management NIC"
 
 @pytest.mark.parametrize(("to", "reason"), [
     ("10.20.0.0/16", f"it is 10.20.0.0/16, {ROUTED}"),
-    ("10.20.30.0/24", f"it lies inside 10.20.0.0/16, {ROUTED}"),
-    ("10.20.30.40/32", f"it lies inside 10.20.0.0/16, {ROUTED}"),
+    ("10.20.30.0/24", f"it is inside 10.20.0.0/16, {ROUTED}"),
+    ("10.20.30.40/32", f"it is inside 10.20.0.0/16, {ROUTED}"),
     ("10.0.0.0/8", f"it is 10.0.0.0/8, {ROUTED}"),
     ("8.0.0.0/6", f"it is 8.0.0.0/6, {ROUTED}"),
     ("198.51.100.7/32", f"it is 198.51.100.7/32, {ROUTED}"),
     ("2001:db8:20::/48", f"it is 2001:db8:20::/48, {ROUTED}"),
-    ("2001:db8:20:1::/64", f"it lies inside 2001:db8:20::/48, {ROUTED}"),
+    ("2001:db8:20:1::/64", f"it is inside 2001:db8:20::/48, {ROUTED}"),
     ("2000::/3", f"it is 2000::/3, {ROUTED}"),
     ("10.128.0.0/10", None),
     ("10.16.0.0/12", None),
@@ -217,7 +217,7 @@ def test_a_route_through_the_management_gateway_is_not_overridden(to, reason):
 
 def test_the_network_of_an_address_does_not_override_it_either():
     there = survey(routes=EXPLICIT)
-    assert there.address(ip_interface("10.20.30.1/24")) == f"it lies inside 10.20.0.0/16, {ROUTED}"
+    assert there.address(ip_interface("10.20.30.1/24")) == f"it is inside 10.20.0.0/16, {ROUTED}"
     assert there.address(ip_interface("10.30.0.1/24")) is None
 
 
@@ -267,7 +267,7 @@ def test_routes_through_the_management_gateway_are_remembered_for_the_next_boot(
     ("net/ipv4/neigh/eth0/gc_stale_time", 'it would change "eth0", not this interface alone'),
     ("net/ipv4/conf/{interface}", 'it would change "{interface}", not this interface alone'),
     ("net/ipv4/conf", 'it would change "", not this interface alone'),
-    ("net/ipv4/ip_forward", "it changes every interface; ask with router in [global]"),
+    ("net/ipv4/ip_forward", "it changes every interface; use router in [global]"),
     ("net/ipv4/route/flush", "it triggers an action and is not a setting"),
     ("net/core/{interface}", "{interface} does not belong in it"),
     ("net/ipv4/conf/x{interface}/rp_filter", 'it would change "x{interface}", not this interface alone'),

@@ -90,7 +90,7 @@ def test_a_missing_file_is_made_only_for_lines(tmp_path):
         (lambda path: path.symlink_to(path.name), "Symlink loop"),
         (
             lambda path: (path.touch(), os.link(path, path.with_name("other"))),
-            "it has more than one name (hard links), which no atomic edit can keep",
+            "it has several names (hard links), which an atomic edit cannot keep",
         ),
     ],
     ids=["directory", "fifo", "circle", "hard link"],

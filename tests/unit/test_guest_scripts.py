@@ -108,7 +108,7 @@ def test_one_that_fails_says_how_and_the_next_one_runs(host):
     assert found["a"][1].endswith(f's; its output is in "{output}"')
     assert (found["b"][0], found["b"][1].partition(" after ")[0]) == (
         "failed",
-        "b: ended by signal 9",
+        "b: terminated by signal 9",
     )
     says_at_last(output, "out\nerr\n")
     assert output.stat().st_mode & 0o777 == 0o600
@@ -158,7 +158,7 @@ def test_one_that_takes_too_long_is_ended_with_what_it_started(host):
     found = host.run({"slow": scripts["slow"]})
     assert (found["slow"][0], found["slow"][1].partition(" after ")[0]) == (
         "failed",
-        "slow: took too long, and was ended",
+        "slow: took too long and was terminated",
     )
     host.config = patient
     assert host.run(scripts)["slow"] == found["slow"]
@@ -254,8 +254,8 @@ def test_it_goes_on_when_the_agent_is_killed_and_the_next_run_waits_for_it(host)
     agent.wait(PATIENCE)
     os.kill(child, 0)
     findings = run(host.guest(scripts))
-    assert next(findings).text == "a: waits for its turn"
-    assert next(findings).text.startswith("a: runs since 20")
+    assert next(findings).text == "a: waiting"
+    assert next(findings).text.startswith("a: running since 20")
     (host.folder / "go").write_text("went\n")
     assert next(findings).state == "ok"
     says_at_last(host.files(scripts, "a").output, "went\n")
@@ -283,7 +283,7 @@ def test_after_a_power_cut_it_does_not_run_again(host):
     os.kill(supervisor, signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     agent.wait(PATIENCE)
-    said = {"a": ("failed", "a: interrupted, and how is not known; it does not run again")}
+    said = {"a": ("failed", "a: interrupted for an unknown reason; it does not run again")}
     assert host.run(scripts) == host.run(scripts) == said
 
 
@@ -307,7 +307,7 @@ def test_a_mark_that_is_damaged_counts_as_run(host):
     host.files(scripts, "a").mark.write_text("{")
     assert host.run(scripts)["a"] == (
         "failed",
-        "a: interrupted, and how is not known; it does not run again",
+        "a: interrupted for an unknown reason; it does not run again",
     )
     assert host.text("said") == "a\n"
 
@@ -330,7 +330,7 @@ def test_a_script_that_version_1_7_has_run_is_not_run_again(host):
     left_by_1_7(host, "bootscript", body)
     scripts = {"bootscript": "#!/bin/sh\nif true; then\n  # now\n  touch FOLDER/ran\nfi"}
     for _ in range(2):
-        assert host.run(scripts) == {"bootscript": ("ok", "bootscript: version 1.7 has run it")}
+        assert host.run(scripts) == {"bootscript": ("ok", "bootscript: was run by version 1.7")}
     assert not (host.folder / "ran").exists()
 
 

@@ -110,19 +110,19 @@ def test_a_disk_that_cannot_be_read_is_not_taken_for_a_blank_one(tmp_path):
         (
             "cramfs",
             "/etc",
-            '"cramfs" is not a type that is made: ext2, ext3, ext4, xfs, btrfs, vfat are',
+            '"cramfs" is not one of the types ext2, ext3, ext4, xfs, btrfs, vfat',
         ),
         (
             "../x",
             "",
-            '"../x" is not a type that is made: ext2, ext3, ext4, xfs, btrfs, vfat are',
+            '"../x" is not one of the types ext2, ext3, ext4, xfs, btrfs, vfat',
         ),
     ],
 )
 def test_an_option_that_names_another_device_or_a_file_is_refused(disk, kind, options, why):
     with pytest.raises(blockdev.RefusedError) as caught:
         blockdev.make(disk, kind, options)
-    assert caught.value.text == f"make a file system of type {kind} on {disk}: {why}"
+    assert caught.value.text == f"create a file system of type {kind} on {disk}: {why}"
     assert blockdev.signatures(disk) == {}
 
 
@@ -213,16 +213,16 @@ def judged(found, at=(), **more):
 
 def test_what_is_not_for_us_to_mount():
     assert (
-        judged({}, format="no") == "/dev/sdb carries no file system, and it is not to be formatted"
+        judged({}, format="no")
+        == "/dev/sdb contains no file system, and the document does not request formatting"
     )
-    assert judged({"TYPE": "xfs"}) == '/dev/sdb carries "xfs", and not "ext4": it is left alone'
-    assert judged({"PTTYPE": "gpt"}) == '/dev/sdb carries "gpt", and not "ext4": it is left alone'
+    assert judged({"TYPE": "xfs"}) == '/dev/sdb contains "xfs" instead of "ext4": it is left alone'
     assert (
-        judged({"TYPE": "ext4"}, ["/srv"])
-        == "/dev/sdb is mounted at /srv already, and should be at /mnt/one"
+        judged({"PTTYPE": "gpt"}) == '/dev/sdb contains "gpt" instead of "ext4": it is left alone'
     )
-    assert judged({"TYPE": "ext4"}, place="/") == "/ has something mounted on it already"
-    assert judged({"TYPE": "ext4"}, place="/proc") == "/proc has something mounted on it already"
+    assert judged({"TYPE": "ext4"}, ["/srv"]) == "/dev/sdb is mounted at /srv instead of /mnt/one"
+    assert judged({"TYPE": "ext4"}, place="/") == "another file system is mounted at /"
+    assert judged({"TYPE": "ext4"}, place="/proc") == "another file system is mounted at /proc"
 
 
 def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot():
@@ -230,7 +230,7 @@ def test_what_is_not_for_us_is_refused_and_not_tried_again_before_the_next_boot(
         storage._check_mountable(parse(TEXT).storage[0], Path("/dev/sdb"), {"TYPE": "xfs"}, [])
         yield Finding("ok", "never")
 
-    text = 'dev1: /dev/sdb carries "xfs", and not "ext4": it is left alone'
+    text = 'dev1: /dev/sdb contains "xfs" instead of "ext4": it is left alone'
     assert list(storage._guarded("dev1", refusing())) == [
         Finding("refused", text, "dev1", again=False)
     ]
@@ -435,7 +435,7 @@ def test_without_open_iscsi_it_is_a_problem_and_nothing_else(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("line", "why"), [("", "is absent"), ("iscsi_initiator_iqn = me", "is no iSCSI name")]
+    ("line", "why"), [("", "is absent"), ("iscsi_initiator_iqn = me", "is not an iSCSI name")]
 )
 def test_without_a_name_for_the_initiator_nothing_is_attached(tmp_path, monkeypatch, line, why):
     (tmp_path / "iscsiadm").write_text("#!/bin/sh\nexit 1\n")

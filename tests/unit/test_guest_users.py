@@ -209,17 +209,17 @@ PLANTED = {
     "a link to a directory": (
         lambda home: _linked(home / ".ssh", home.parent),
         ".ssh",
-        "it is a link, and none is followed",
+        "it is a symbolic link, which is not followed",
     ),
     "a link to a file": (
         lambda home: _linked(keys_of(home), "/etc/passwd"),
         ".ssh/authorized_keys",
-        "it is a link, and none is followed",
+        "it is a symbolic link, which is not followed",
     ),
     "a link to nothing": (
         lambda home: _linked(keys_of(home), "/nowhere"),
         ".ssh/authorized_keys",
-        "it is a link, and none is followed",
+        "it is a symbolic link, which is not followed",
     ),
     "a file": (lambda home: (home / ".ssh").touch(), ".ssh", "it is not a directory"),
     "a directory": (
@@ -264,7 +264,7 @@ def test_a_home_that_is_not_there_is_not_made(tmp_path):
 def test_a_place_that_others_may_write_to_is_one_that_sshd_ignores(home):
     home.chmod(0o775)
     assert authorized_keys.edit(str(home), [KEY]) == (
-        f'sshd ignores the keys: "{home}" can be written to by others than its user'
+        f'sshd ignores the keys: "{home}" is writable by others than its user'
     )
 
 

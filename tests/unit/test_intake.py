@@ -121,7 +121,7 @@ def test_a_source_that_has_no_document_for_us_is_no_error_and_takes_nothing_away
     place.take(TEXT)
     kept = place.ask(content)
     assert (kept.document.hostname, kept.none_for_us, kept.stale) == ("Node0", True, True)
-    assert kept.reason == f"file:{place.file} has no NEuca document now"
+    assert kept.reason == f"file:{place.file} now has no NEuca document"
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_an_unchanged_document_costs_no_write(place):
 
 
 def test_nothing_to_keep_is_no_document(place):
-    keep(Intake(reason="no answer"), place.state, place.run)
+    keep(Intake(reason="no response"), place.state, place.run)
     assert load_document(place.state) is None
-    assert confirmed(place.state, place.run).reason == "no answer"
+    assert confirmed(place.state, place.run).reason == "no response"
 
 
 # --- after the look -------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_before_the_first_look_after_a_boot_the_document_is_stale(place):
     place.take(TEXT)
     (place.run / "last-look.json").unlink()
     intake = confirmed(place.state, place.run)
-    assert (intake.stale, intake.reason) == (True, "no source has answered since the boot")
+    assert (intake.stale, intake.reason) == (True, "no source has responded since the boot")
     assert last_good(place.state, "because").stale
 
 
@@ -234,9 +234,9 @@ def test_users_other_than_root_get_the_copy(place):
 def test_a_damaged_copy_counts_as_none_and_says_so(place, content):
     place.state.mkdir()
     (place.state / "document.json").write_text(content)
-    intake = last_good(place.state, "no answer")
+    intake = last_good(place.state, "no response")
     assert (intake.document, intake.stored) == (None, None)
-    assert intake.reason.startswith("no answer; ")
+    assert intake.reason.startswith("no response; ")
 
 
 def test_a_damaged_copy_is_replaced_by_the_next_good_document(place):
@@ -349,7 +349,7 @@ def test_a_neuca_document_that_is_gone_stays_and_the_platform_s_is_news(drive, u
     first = drive.take(TEXT, NETWORK)
     intake = drive.take(user_data, OTHER_NETWORK)
     assert (intake.document.hostname, macs(intake)) == ("Node0", ["03"])
-    assert intake.reason == f"configdrive={drive.file} has no NEuca document now"
+    assert intake.reason == f"configdrive={drive.file} now has no NEuca document"
     assert intake.sha256 not in ("", first.sha256)
 
 
@@ -358,7 +358,7 @@ def test_a_platform_s_document_that_is_rubbish_costs_only_itself(drive):
     intake = drive.take(OTHER, "{", meta="{")
     assert (intake.document.hostname, macs(intake)) == ("Node1", ["02"])
     assert intake.refused.startswith(
-        f"document of configdrive={drive.file}: cannot read meta_data.json: it is no JSON: "
+        f"document of configdrive={drive.file}: cannot read meta_data.json: it is not JSON: "
     )
 
 
@@ -374,7 +374,7 @@ def test_a_document_that_loses_all_its_nics_has_to_say_so_twice(drive):
     once = drive.take(None, NO_NETWORK)
     assert (macs(once), once.stale, once.sha256, once.doubted != "") == (["02"], True, "", True)
     assert (
-        once.reason == f"the document of configdrive={drive.file} has no NIC any more:"
+        once.reason == f"the document of configdrive={drive.file} no longer has any NIC:"
         " it is used if the next query confirms it"
     )
     assert (macs(drive.take(None, NETWORK)), drive.take(None, NETWORK).sha256) == (
@@ -459,7 +459,7 @@ def test_of_another_instance_s_document_no_part_stays(drive):
         drive.ask(None, OTHER_NETWORK, META).document.hostname,
     ) == ("", "Node0")
     intake = drive.ask(None, OTHER_NETWORK, YOURS)
-    assert intake.other == 'the id of the instance is "u-2", and was "u-1"'
+    assert intake.other == 'the id of the instance changed from "u-1" to "u-2"'
     assert (intake.document.hostname, macs(intake), intake.stored.text) == ("node9", ["03"], "")
 
 
@@ -497,7 +497,7 @@ def test_an_instance_id_that_two_looks_have_found_is_believed(tmp_path, document
             Surroundings(tmp_path / "run"),
         )
         assert sum("instance-id" in request for request in server.asked) == 2
-    assert intake.other == 'the id of the instance is "i-2", and was "i-1"'
+    assert intake.other == 'the id of the instance changed from "i-1" to "i-2"'
     assert (intake.stored and intake.stored.text) == stored
     assert intake.none_for_us is (document == b"#cloud-config")
 

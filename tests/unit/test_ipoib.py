@@ -246,7 +246,7 @@ def test_six_bytes_that_two_ports_share_mean_neither():
     one = agent(f"[interface {SHORT}]\n{ASKED}", port(2), port(3, TWIN))
     assert done(one) == []
     assert reasons(one) == [
-        f'"{SHORT}" may be any of 2 InfiniBand ports (ib2, ib3): none is touched; their GUIDs tell them apart'
+        f'"{SHORT}" may be any of 2 InfiniBand ports (ib2, ib3): they are left alone; their GUIDs tell them apart'
     ]
     assert done(one, f"[interface {TWIN}]\n{ASKED}")[0] == "rename ib3 to fabric0"
 
@@ -263,7 +263,7 @@ def test_a_port_that_appears_with_the_same_six_bytes_takes_nothing_from_the_conf
 def test_of_two_ports_with_one_guid_none_is_touched():
     one = agent(f"[interface {GUID}]\n{ASKED}", port(2), port(3))
     assert done(one) == []
-    assert reasons(one) == [f'2 devices have the MAC "{GUID}" (ib2, ib3): none is touched']
+    assert reasons(one) == [f'2 devices have the MAC "{GUID}" (ib2, ib3): they are left alone']
 
 
 def test_a_foreign_child_with_the_guid_of_its_port_does_not_make_it_ambiguous():
@@ -330,7 +330,7 @@ def test_an_address_in_the_network_of_a_management_port_is_refused():
     one = ib_managed(f"[interface {SECOND}]\naddresses = 192.0.2.77/24\n")
     assert done(one) == ["bring ib4 up"]
     assert reasons(one) == [
-        "address 192.0.2.77/24: it lies inside the management network 192.0.2.0/24"
+        "address 192.0.2.77/24: it is inside the management network 192.0.2.0/24"
     ]
 
 
@@ -408,7 +408,7 @@ def test_a_driver_without_connected_mode_costs_the_mtu_that_needs_it_and_nothing
     one.run()
     assert texts(one.plan()) == []
     assert ip_interface("10.4.0.7/24") in one.kernel.addresses[2]
-    assert reasons(one) == ['MTU 65520 asked, but "ib2" takes at most 4092 in datagram mode']
+    assert reasons(one) == ['MTU 65520 requested, but "ib2" supports at most 4092 in datagram mode']
 
 
 def test_datagram_mode_takes_the_mtu_of_a_fabric_with_4096_bytes():
@@ -418,10 +418,10 @@ def test_datagram_mode_takes_the_mtu_of_a_fabric_with_4096_bytes():
 
 
 @pytest.mark.parametrize(("asked", "reason"), [
-    ("mtu = 4093", 'MTU 4093 asked, but "ib2" takes at most 4092 in datagram mode'),
-    ("mtu = 65520", 'MTU 65520 asked, but "ib2" takes at most 4092 in datagram mode'),
-    ("mtu = 71", 'MTU 71 asked, but "ib2" takes at least 72 in datagram mode'),
-    ("infiniband-mode = connected\nmtu = 65521", 'MTU 65521 asked, but "ib2" takes at most 65520 in connected mode'),
+    ("mtu = 4093", 'MTU 4093 requested, but "ib2" supports at most 4092 in datagram mode'),
+    ("mtu = 65520", 'MTU 65520 requested, but "ib2" supports at most 4092 in datagram mode'),
+    ("mtu = 71", 'MTU 71 requested, but "ib2" requires at least 72 in datagram mode'),
+    ("infiniband-mode = connected\nmtu = 65521", 'MTU 65521 requested, but "ib2" supports at most 65520 in connected mode'),
 ])  # fmt: skip
 def test_an_mtu_that_the_mode_does_not_take_is_refused_alone(asked, reason):
     one = agent(f"[interface {GUID}]\naddresses = 10.4.0.7/24\n{asked}\n", port(2))
@@ -448,7 +448,7 @@ def test_the_mode_is_for_ports_only():
     one = agent(f"[interface {mac(3)}]\ninfiniband-mode = connected\n", nic(3))
     assert done(one) == ["bring eth3 up"]
     (note,) = one.survey().resolution.notes
-    assert (note.setting, note.reason) == ("infiniband-mode", "it is no InfiniBand port")
+    assert (note.setting, note.reason) == ("infiniband-mode", "it is not an InfiniBand port")
 
 
 def test_a_port_gets_no_mac_address():
@@ -491,7 +491,7 @@ def test_a_child_in_datagram_mode_takes_no_more_than_a_port():
     one = agent(CHILD.format(GUID) + "mtu = 65520\n", port(2))
     assert "add the address 10.7.0.1/24 to part1" in done(one)
     assert reasons(one) == [
-        "MTU 65520 asked, but an IPoIB child takes at most 4092 in datagram mode"
+        "MTU 65520 requested, but an IPoIB child supports at most 4092 in datagram mode"
     ]
 
 
@@ -526,31 +526,31 @@ def test_what_is_no_p_key_is_a_fault(pkey):
 REFUSED = {
     "a VLAN": (
         f"[vlan {GUID}.5]\naddresses = 10.5.0.1/24\n",
-        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: VLAN 5 needs them",
+        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: VLAN 5 requires them",
     ),
     "a bridge": (
         f"[bridge br0]\nmembers = {SHORT}\n",
-        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a bridge needs them",
+        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a bridge requires them",
     ),
     "a macvlan": (
         f"[macvlan mv0]\nparent = {GUID}\n",
-        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a macvlan needs them",
+        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a macvlan requires them",
     ),
     "a bond": (
         f"[bond bond0]\nmode = active-backup\nmembers = {GUID}\n",
-        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a bond needs them",
+        f"{GUID} is an InfiniBand link, which carries no Ethernet frames: a bond requires them",
     ),
     "a macvlan on a child": (
         CHILD.format(GUID) + "[macvlan mv0]\nparent = ipoib part1\n",
-        "ipoib part1 is an InfiniBand link, which carries no Ethernet frames: a macvlan needs them",
+        "ipoib part1 is an InfiniBand link, which carries no Ethernet frames: a macvlan requires them",
     ),
-    "a child on Ethernet": (CHILD.format(mac(3)), f"{mac(3)} is no InfiniBand port"),
+    "a child on Ethernet": (CHILD.format(mac(3)), f"{mac(3)} is not an InfiniBand port"),
     "a child on a child": (
         CHILD.format(GUID) + "[ipoib part2]\nparent = ipoib part1\npkey = 0x8003\n",
-        "a ipoib cannot be made of ipoib part1",
+        "a ipoib cannot use ipoib part1",
     ),
-    "a child without a P_Key": (f"[ipoib part1]\nparent = {GUID}\n", "it needs pkey"),
-    "a child without a parent": ("[ipoib part1]\npkey = 0x8001\n", "it needs parent"),
+    "a child without a P_Key": (f"[ipoib part1]\nparent = {GUID}\n", "it requires pkey"),
+    "a child without a parent": ("[ipoib part1]\npkey = 0x8001\n", "it requires parent"),
 }
 
 
@@ -573,7 +573,7 @@ def test_a_port_and_a_child_can_be_in_a_vrf():
     text = CHILD.format(GUID) + f"[vrf blue]\ntable = 100\nmembers = {SHORT}, ipoib part1\n"
     one = agent(text, port(2))
     lines = done(one)
-    assert {"put ib2 into blue", "put part1 into blue"} <= {*lines}
+    assert {"add ib2 to blue", "add part1 to blue"} <= {*lines}
 
 
 def test_the_record_has_ports_and_children_like_other_links(tmp_path):

@@ -193,7 +193,7 @@ def test_sources_and_backends_never_import_each_other(module):
 
 @each_module
 def test_the_self_test_knows_the_agent_only_as_a_protocol(module):
-    """Of backends it needs the readers of the kernel and the packet filter that confines iperf3."""
+    """Of backends it requires the readers of the kernel and the packet filter that confines iperf3."""
     if part(module) == "selftest":
         allowed = {"neuca_tools", "dataclass", "errors", "files", "model", "backends", "selftest"}
         assert {name for name in own(imported(module)) if part(name) not in allowed} == set()

@@ -111,7 +111,7 @@ def test_the_platform_s_document_alone_makes_its_other_nics_dataplane():
     assert asked(found, 2) == (9000, ["10.0.2.1/24"])
     assert (
         found.roles.reasons[mac(2)]
-        == "the platform's document names it, and says nothing of a management NIC"
+        == "the platform's document names it, and does not indicate a management NIC"
     )
     assert found.problems == ()
 
@@ -283,7 +283,7 @@ def test_a_nic_that_is_known_by_its_name_is_the_one_that_keeps_that_name(recorde
         "unlisted",
         *(["management", "dataplane"] if recorded else ["dataplane", "management"]),
     ]
-    assert Problem("absent", 'no NIC is called "wl0"') in found.problems
+    assert Problem("absent", 'no NIC is named "wl0"') in found.problems
 
 
 def test_faults_of_the_platform_s_document_keep_what_is_not_sure():

@@ -67,10 +67,10 @@ def test_leases_and_routes_of_dhcp_go_and_what_a_hand_set_stays():
         "delete the address fd00:99::5/64 from eth2",
     ]  # fmt: skip
     assert leftovers.left(record, have, here) == {
-        "systemd-networkd had put the address 10.99.2.16/24 on eth2 before a document named it",
-        "systemd-networkd had put the address fd00:99::5/64 on eth2 before a document named it",
-        "systemd-networkd had put the route to 0.0.0.0/0 via 10.99.2.2 on eth2 before a document named it",
-        "systemd-networkd had put the route to 10.99.2.2/32 on eth2 before a document named it",
+        "systemd-networkd had added the address 10.99.2.16/24 to eth2 before a document named it",
+        "systemd-networkd had added the address fd00:99::5/64 to eth2 before a document named it",
+        "systemd-networkd had added the route to 0.0.0.0/0 via 10.99.2.2 to eth2 before a document named it",
+        "systemd-networkd had added the route to 10.99.2.2/32 to eth2 before a document named it",
     }
 
 
@@ -134,14 +134,14 @@ def test_the_last_default_route_of_a_family_and_its_addresses_stay_and_are_repor
     assert [text for text in texts(plan(have, resolution.want, owned)) if "delete" in text] == gone[
         family
     ]
-    sentence = "what systemd-networkd had put on eth2 before a document named it stays:"
-    sentence += " the only IPv{} default route of this host is there"
+    sentence = "what systemd-networkd had added to eth2 before a document named it is kept:"
+    sentence += " it has the only IPv{} default route of this host"
     assert list(leftovers.kept(record, have, here, resolution.roles)) == [sentence.format(family)]
     assert leftovers.settled(record, have, here).nics[mac(2)].leaving == "networkd"
 
 
 SILENT = {"networkd": dict.fromkeys(("eth1", "eth2"), "unknown")}
-TOLD = "let networkd read its configuration again"
+TOLD = "make networkd reload its configuration"
 
 
 def test_a_manager_that_does_not_answer_is_not_taken_for_one_that_holds_nothing():

@@ -71,7 +71,10 @@ def test_a_nic_that_no_document_names_any_more_has_its_permanent_mac_back():
     ("wanted", "reason"),
     [
         (mac(1), f'the MAC address {mac(1)} is that of the management NIC "eth1"'),
-        (mac(3), f'the MAC address {mac(3)} is that of "eth3", which it is not made of'),
+        (
+            mac(3),
+            f'the MAC address {mac(3)} is that of "eth3", which is not one of its lower devices',
+        ),
         (mac(9), f"the MAC address {mac(9)} is that of another NIC"),
     ],
 )
@@ -140,7 +143,7 @@ def test_a_port_gets_its_cost_and_priority_once_it_is_in_the_bridge_and_loses_th
     asked = section(2, "path-cost = 50", "port-priority = 5")
     one = agent(BRIDGE + asked)
     done = passes(one)
-    assert done.index("put eth2 into br0") < done.index('set path-cost of eth2 from "100" to "50"')
+    assert done.index("add eth2 to br0") < done.index('set path-cost of eth2 from "100" to "50"')
     assert one.kernel.devices[2].port == (("path-cost", "50"), ("port-priority", "5"))
     assert passes(one, BRIDGE + section(2, "path-cost = 50")) == [
         'set port-priority of eth2 from "5" to "32"'
@@ -164,7 +167,7 @@ def test_a_setting_of_a_port_has_no_effect_elsewhere():
     one = agent(BOND + section(2, "path-cost = 50") + section(3, "bond-primary = yes"))
     passes(one)
     notes = {note.setting: note.reason for note in one.survey().resolution.notes}
-    assert notes == {"path-cost": "it is in no bridge of ours"}
+    assert notes == {"path-cost": "it is in no bridge that neucad created"}
 
 
 def test_the_primary_member_moves_and_goes():

@@ -19,8 +19,8 @@ UUID, OTHER_UUID = (
     "5c4c4544-0042-3510-8056-b4c04f4e3232\n",
 )
 FULL = known(ID, UUID)
-HARDWARE = "none of its NICs is here, and the hardware has another UUID"
-SYSTEM = "none of its NICs is here, and the machine id is another one"
+HARDWARE = "none of its NICs is present, and the hardware has another UUID"
+SYSTEM = "none of its NICs is present, and the machine id is different"
 
 
 @pytest.mark.parametrize(("before", "now", "recorded", "present", "why"), [
@@ -62,7 +62,7 @@ def test_ids_are_kept_as_digests_and_in_any_case_of_letters():
 
 def test_an_instance_id_is_compared_with_one_of_the_same_platform():
     before = Machine(instances={"ec2": "i-1", "openstack": "u-1"})
-    assert renewed(before, "ec2:i-2") == 'the id of the instance is "i-2", and was "i-1"'
+    assert renewed(before, "ec2:i-2") == 'the id of the instance changed from "i-1" to "i-2"'
     assert renewed(before, "ec2:i-1") == renewed(before, "openstack:u-1") == ""
     assert (
         renewed(before, "nocloud:i-2") == renewed(before, "") == renewed(Machine(), "ec2:i-2") == ""

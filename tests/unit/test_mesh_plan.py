@@ -177,7 +177,7 @@ def test_hosts_are_names_addresses_and_labels():
         ("a", "read the hosts, line 1: it is not NAME ADDRESS [LABEL=VALUE …]"),
         (
             "a 10.0.0.1\n-rf 10.0.0.2",
-            "read the hosts, line 2: a host is called '-rf': letters, digits and ._- are accepted",
+            "read the hosts, line 2: a host is named '-rf': letters, digits and ._- are accepted",
         ),
         ("a 10.0.0.1\n\na 10.0.0.2", 'read the hosts, line 3: the name "a" is on line 1 too'),
         (
@@ -209,17 +209,20 @@ def record():
     ("change", "reason"),
     [
         ({"version": 2}, "read the plan: its version is 2, and this program knows 1"),
-        ({"hosts": []}, "read the plan: it needs 2 to 4096 hosts, and has 0"),
+        ({"hosts": []}, "read the plan: it requires 2 to 4096 hosts, and has 0"),
         ({"hosts": 7}, "read the plan: plan.hosts is '7', and should be a list"),
         ({"rate": 0}, 'read the plan: "rate" is not from 1 to 1e+13'),
         ({"seconds": 1e9}, 'read the plan: "seconds" is not from 1 to 3600'),
         ({"port": 22}, 'read the plan: "port" is not from 1024 to 65533'),
-        ({"slots": [[[0, 9]]]}, "read the plan: slot 0 has [0, 9], which is no pair of its hosts"),
+        (
+            {"slots": [[[0, 9]]]},
+            "read the plan: slot 0 has [0, 9], which is not a pair of its hosts",
+        ),
         ({"slots": [[[0, 1], [1, 2]]]}, "read the plan: slot 0 has a host twice"),
         ({"slots": [[[0, 0]]]}, "read the plan: slot 0 has a host twice"),
         (
             {"slots": [[[-1, 1]]]},
-            "read the plan: slot 0 has [-1, 1], which is no pair of its hosts",
+            "read the plan: slot 0 has [-1, 1], which is not a pair of its hosts",
         ),
         ({"slots": [[]] * 20_001}, "read the plan: it has more than 20000 slots"),
     ],

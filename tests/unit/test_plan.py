@@ -393,8 +393,8 @@ def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_n
     )
     assert words(have, want) == [
         'write "/nm"',
-        "take eth2 out of the hands of networkmanager",
-        "let networkmanager read its configuration again",
+        "make networkmanager release eth2",
+        "make networkmanager reload its configuration",
         "rename eth2 to data",
     ]
 

@@ -170,7 +170,7 @@ def test_a_rule_of_somebody_else_about_an_address_is_left_in_force():
     found = resolved(TWO, around)
     assert (rules_of(found), table_of(found, 31001)) == ([], [])
     assert [note.text for note in found.notes] == [
-        "policy-routing: overridden: another program's rule 10001 is about 10.1.0.5"
+        "policy-routing: overridden: rule 10001 of another program selects 10.1.0.5"
     ]
 
 
@@ -195,32 +195,32 @@ def test_the_address_of_the_management_gateway_is_refused():
     [
         (
             "from = 192.0.2.10\ntable = 100",
-            "it is about 192.0.2.10, which is an address of the management NIC",
+            "it selects 192.0.2.10, which is an address of the management NIC",
         ),
         (
             "from = 0.0.0.0/0\ntable = 100",
-            "it has neither from nor mark, so that it could be about the management NIC",
+            "it has neither from nor mark, so it could select traffic of the management NIC",
         ),
         (
             "from = 0.0.0.0/32\ntable = 100",
-            "it is about packets whose source address is not chosen yet",
+            "it selects packets whose source address is not chosen yet",
         ),
         (
             "from = 0.0.0.0/8\ntable = 100",
-            "it is about packets whose source address is not chosen yet",
+            "it selects packets whose source address is not chosen yet",
         ),
         (
             "from = ::/128\ntable = 100",
-            "it is about packets whose source address is not chosen yet",
+            "it selects packets whose source address is not chosen yet",
         ),
         ("from = 192.0.2.128/25\ntable = 100", "it overlaps the management network 192.0.2.0/24"),
         (
             "to = 10.9.0.0/16\ntable = 100",
-            "it has neither from nor mark, so that it could be about the management NIC",
+            "it has neither from nor mark, so it could select traffic of the management NIC",
         ),
         (
             "mark = 1\nto = 10.9.0.0/16\ntable = main",
-            "without from, its table has to be one of the document's own, and 254 is not",
+            "without from, its table must be one of the document's own, which 254 is not",
         ),
     ],
 )
@@ -242,7 +242,7 @@ def test_an_address_of_the_management_network_needs_that_network_and_its_gateway
     for gateway in ("10.1.0.1", "192.0.2.1"):
         text = f"[interface {mac(3)}]\naddresses = {address}\ngateway = {gateway}\n"
         assert [problem.text for problem in resolved(text).problems] == [
-            f"address {address}: it lies inside the management network 192.0.2.0/24"
+            f"address {address}: it is inside the management network 192.0.2.0/24"
         ]
 
 
@@ -363,8 +363,8 @@ def test_netplan_gets_exactly_the_rules_and_tables_that_it_asks_for():
     ]
     assert [problem.text for problem in found.problems] == [
         (
-            "rule 30900: from all to 10.3.0.0/16 lookup 100: it has neither from nor mark, so that it could"
-            " be about the management NIC"
+            "rule 30900: from all to 10.3.0.0/16 lookup 100: it has neither from nor mark, so it could"
+            " select traffic of the management NIC"
         )
     ]
     assert [
@@ -666,7 +666,7 @@ def test_a_foreign_route_in_a_requested_table_is_never_replaced():
         ("gateway = 10.9.9.1\n", "10.9.9.9 is an address of an ignored NIC too"),
         (
             "[rule x]\nfrom = 10.9.9.9\ntable = 100\n",
-            "it is about 10.9.9.9, which is an address of an ignored NIC",
+            "it selects 10.9.9.9, which is an address of an ignored NIC",
         ),
     ],
 )
@@ -810,7 +810,7 @@ def test_a_rule_about_marks_that_another_program_s_rules_select_is_refused(mark,
     )
     found = resolved(text, seen(rules=theirs))
     reasons = {problem.text.rpartition(": ")[2] for problem in found.problems}
-    told = "packets with such a mark are those of another program's rule"
+    told = "a rule of another program selects packets with this mark"
     assert (len(found.want.rules), reasons) == ((2, set()) if free else (0, {told}))
 
 

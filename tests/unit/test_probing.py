@@ -64,4 +64,4 @@ def test_the_peers_are_the_literal_addresses():
 
 def test_the_outcome_in_words():
     assert [mtu_probe.text(mtu) for mtu in (9000, 0, mtu_probe.SILENT)] == [
-        "an MTU of 9000 is acknowledged", "no larger MTU is acknowledged", "no answer"]  # fmt: skip
+        "an MTU of 9000 is acknowledged", "no larger MTU is acknowledged", "no response"]  # fmt: skip

@@ -107,9 +107,9 @@ def test_an_unchanged_record_is_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "why"), [
-    (b"{", "it is no JSON: "),
-    (b"\xff\xfe", "it is no JSON: "),
-    (b"", "it is no JSON: "),
+    (b"{", "it is not JSON: "),
+    (b"\xff\xfe", "it is not JSON: "),
+    (b"", "it is not JSON: "),
     (b"[]", "it is not of version 1"),
     (b"{}", "it is not of version 1"),
     (b'{"version": 2}', "it is not of version 1"),
@@ -246,10 +246,10 @@ def test_a_stored_document_without_a_field_is_named(tmp_path):
 
 
 def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):
-    save_look(tmp_path, {"reason": "no answer", "none_for_us": False, "refused": ""}, "00")
+    save_look(tmp_path, {"reason": "no response", "none_for_us": False, "refused": ""}, "00")
     assert load_look(tmp_path) == {
         "version": 1,
-        "reason": "no answer",
+        "reason": "no response",
         "none_for_us": False,
         "refused": "",
         "sha256": "00",
@@ -295,4 +295,4 @@ def test_an_incarnation_that_neucad_did_not_write_is_named(tmp_path, text):
     (tmp_path / "record.json").write_text(json.dumps(data))
     with pytest.raises(RecordError) as caught:
         load_record(tmp_path)
-    assert f"{text!r} is no incarnation" in caught.value.text
+    assert f"{text!r} is not an incarnation" in caught.value.text

@@ -121,7 +121,11 @@ def test_a_refusal_is_told_with_its_link():
         resolved(f"[interface {mac(2)}]\nmtu = 60000\n[vlan {mac(2)}.7]\n", nic(2, max_mtu=9000))
     )
     assert data["problems"] == [
-        {"link": mac(2), "code": "mtu", "text": 'MTU 60000 asked, but "eth2" takes at most 9000'}
+        {
+            "link": mac(2),
+            "code": "mtu",
+            "text": 'MTU 60000 requested, but "eth2" supports at most 9000',
+        }
     ]
 
 
@@ -247,8 +251,8 @@ def test_a_plan_for_people():
         "\n"
     ) == [
         "bring eth2 up",
-        'not done: eth2: MTU 9001 asked, but "eth2" takes at most 9000',
-        "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
+        'not done: eth2: MTU 9001 requested, but "eth2" supports at most 9000',
+        "not done: route to 0.0.0.0/0: a prefix of length 0 or 1 would replace the default route",
     ]
     assert render.plan([], [Problem("absent", "gone")], {}) == "nothing to do\nnot done: gone"
 
@@ -262,7 +266,7 @@ STATUS = {
         "sha256": "00",
         "fetched": "2026-11-20T19:00:00Z",
         "stale": True,
-        "reason": "no answer",
+        "reason": "no response",
         "platform": None,
     },
     "interfaces": [
@@ -308,7 +312,7 @@ STATUS = {
 def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortfall():
     lines = render.status(STATUS, color=False).split("\n")
     assert lines == [
-        "degraded: neuca 2.0.0, document of ec2, read 2026-11-20T19:00:00Z, stale: no answer",
+        "degraded: neuca 2.0.0, document of ec2, read 2026-11-20T19:00:00Z, stale: no response",
         "last pass: 2026-11-20T19:00:01Z, 0.08 s, 7 changed, 0 failed",
         "    NAME    SHOULD BE  ID                           ROLE       NETWORKMANAGER  NETWORKD",
         "!!  eth2    data       02:00:00:00:00:02            dataplane  unmanaged       absent",
@@ -407,7 +411,7 @@ def test_explain_for_people_is_a_table():
             key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)})
         )
     ).split("\n")
-    assert lines[0] == f"{mac(2)}: dataplane, since a document or the configuration names it"
+    assert lines[0] == f"{mac(2)}: dataplane, because a document or the configuration names it"
     assert lines[1].split() == "SETTING REQUESTED CURRENT SOURCE OVERRIDES ORIGINAL".split()
     assert [line.split() for line in lines if line.startswith("mtu")] == [
         ["mtu", "9000", "1500", "line", "2,", "[interface", f"{mac(2)}]", "-", "1400"]

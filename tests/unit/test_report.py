@@ -24,7 +24,7 @@ FULL = Report(
     ),
     True,
     (
-        "systemd-networkd had put the address 10.0.0.1/24 on eth2 before a document named it: removed",
+        "systemd-networkd had added the address 10.0.0.1/24 to eth2 before a document named it: removed",
     ),
 )
 

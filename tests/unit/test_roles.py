@@ -66,7 +66,7 @@ def test_two_devices_with_one_mac_are_both_left_alone_and_named():
     assert problems == [
         Problem(
             "contested",
-            '2 devices have the MAC "02:00:00:00:00:02" (eth2, eth3): none is touched',
+            '2 devices have the MAC "02:00:00:00:00:02" (eth2, eth3): they are left alone',
             key(2),
         )
     ]
@@ -84,9 +84,9 @@ def test_a_failover_standby_under_its_master_leaves_no_candidate():
 @pytest.mark.parametrize(
     ("held", "text"),
     [
-        ({"master": 9}, '"eth2" belongs to "bond0": it is not touched'),
-        ({"master": 77}, '"eth2" belongs to another device: it is not touched'),
-        ({"slave": True}, '"eth2" belongs to another device: it is not touched'),
+        ({"master": 9}, '"eth2" belongs to "bond0": it is left alone'),
+        ({"master": 77}, '"eth2" belongs to another device: it is left alone'),
+        ({"slave": True}, '"eth2" belongs to another device: it is left alone'),
     ],
 )
 def test_a_nic_with_a_master_is_left_to_it(held, text):

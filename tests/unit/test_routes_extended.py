@@ -44,7 +44,7 @@ def test_two_routes_of_equal_metric_converge_and_the_second_is_named():
     one.run()
     assert texts(one.plan()) == []
     assert [problem.text for problem in one.survey().resolution.problems] == [
-        "route to 10.20.0.0/16: another route that is asked for has the same prefix and metric (20)"
+        "route to 10.20.0.0/16: another requested route has the same prefix and metric (20)"
     ]
 
 
@@ -79,8 +79,8 @@ def test_a_route_with_several_next_hops_uses_the_link_of_each():
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("0.0.0.0/0 = blackhole", "a prefix of length 0 or 1 would take the default route's place"),
-        ("192.0.2.0/25 = unreachable", "it lies inside the management network 192.0.2.0/24"),
+        ("0.0.0.0/0 = blackhole", "a prefix of length 0 or 1 would replace the default route"),
+        ("192.0.2.0/25 = unreachable", "it is inside the management network 192.0.2.0/24"),
         (
             "169.254.169.254/32 = prohibit",
             "it would take over 169.254.169.254, which is reached through the management NIC",

@@ -80,19 +80,19 @@ def test_a_network_that_is_asked_for_goes_before_one_that_is_found():
         ),
         (
             "0.0.0.0/0 = 10.0.0.254",
-            "a prefix of length 0 or 1 would take the default route's place",
+            "a prefix of length 0 or 1 would replace the default route",
         ),
         (
             "128.0.0.0/1 = 10.0.0.254",
-            "a prefix of length 0 or 1 would take the default route's place",
+            "a prefix of length 0 or 1 would replace the default route",
         ),
-        ("192.0.2.0/25 = 10.0.0.254", "it lies inside the management network 192.0.2.0/24"),
+        ("192.0.2.0/25 = 10.0.0.254", "it is inside the management network 192.0.2.0/24"),
         ("192.0.2.0/24 = 10.0.0.254", "it is the management network 192.0.2.0/24"),
         (
             "169.254.169.254/32 = 10.0.0.254",
             "it would take over 169.254.169.254, which is reached through the management NIC",
         ),
-        ("10.0.0.0/24 = down", 'it is the network of an address that is asked for on "eth2"'),
+        ("10.0.0.0/24 = down", 'it is the network of an address that is requested on "eth2"'),
         ("0.0.0.0/0 = down", "a default route is never removed"),
         ("::/0 = down", "a default route is never removed"),
     ],
@@ -112,7 +112,7 @@ def test_a_refused_route_costs_only_itself():
 def test_the_next_hop_on_a_nic_that_is_asked_to_be_down():
     text = f"[interfaces]\n{mac(2)} = down:ipv4:10.0.0.1/24\n[routes]\n10.20.0.0/16 = 10.0.0.254\n"
     assert hops(text)[1] == [
-        'route to 10.20.0.0/16: the next hop 10.0.0.254 is on "eth2", which is asked to be down'
+        'route to 10.20.0.0/16: the next hop 10.0.0.254 is on "eth2", which is requested to be down'
     ]
 
 
@@ -262,6 +262,6 @@ def test_a_refused_route_names_no_link():
     assert found.problems == (
         Problem(
             "refused",
-            "route to 0.0.0.0/0: a prefix of length 0 or 1 would take the default route's place",
+            "route to 0.0.0.0/0: a prefix of length 0 or 1 would replace the default route",
         ),
     )

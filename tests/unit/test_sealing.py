@@ -158,7 +158,7 @@ def test_a_second_time_does_nothing(host, capsys):
     }
     capsys.readouterr()
     assert host.clean() == 0
-    assert capsys.readouterr().out == "nothing is left to remove\n"
+    assert capsys.readouterr().out == "nothing to remove\n"
     assert {
         path: path.lstat().st_mtime_ns
         for folder in (host.own, host.root)
@@ -198,7 +198,7 @@ def test_the_identity_is_kept_if_it_is_to_be(host, capsys):
 
 def test_a_host_where_nothing_ever_was_has_nothing_to_remove(tmp_path, capsys):
     assert Host(tmp_path).clean() == 0
-    assert capsys.readouterr().out == "nothing is left to remove\n"
+    assert capsys.readouterr().out == "nothing to remove\n"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_machine_id_behind_a_link_is_not_touched_and_is_a_failure(host, tmp_pa
     assert elsewhere.read_bytes() == ID
     assert (
         capsys.readouterr().err
-        == f'neuca: empty "{host.root}/etc/machine-id": it is a link, and none is followed\n'
+        == f'neuca: empty "{host.root}/etc/machine-id": it is a symbolic link, which is not followed\n'
     )
     assert host.left[0] == set(OTHERS)
 

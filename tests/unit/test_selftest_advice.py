@@ -92,7 +92,7 @@ def test_a_value_that_is_larger_already_is_not_advised():
 
 
 def test_a_value_that_is_not_known_may_be_larger():
-    assert advised(None) == ({RMEM: "4096 131072 8388608"}, "keep what is larger already")
+    assert advised(None) == ({RMEM: "4096 131072 8388608"}, "keep values that are already larger")
 
 
 def test_of_two_hosts_neither_is_lowered():
@@ -138,7 +138,7 @@ def test_a_ring_is_advised_in_its_largest_size_where_that_is_known():
 def test_the_route_is_that_to_this_peer():
     evidence = replace(EVERY["D29"], address="172.16.0.2")
     assert diagnose(evidence).findings[0].advice == (
-        "look at the route (ip route get 172.16.0.2), and make it leave through eth1, with the "
+        "check the route (ip route get 172.16.0.2), and make it leave through eth1, with the "
         "source address of that device"
     )
 

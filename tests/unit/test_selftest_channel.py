@@ -124,7 +124,7 @@ def test_a_server_that_is_none_or_of_another_version(pair, hello, reason):
         (
             b'{"proof":"\\ud800"}\n',
             ChannelError,
-            "greet the peer: its answer is not one of neuca-selftest --serve",
+            "greet the peer: its response is not one of neuca-selftest --serve",
         ),
         (
             b'{"proof":"%s"}\n' % HEX,
@@ -172,7 +172,7 @@ def test_no_bytes_of_a_server_raise_anything_but_a_reason(said):
 def test_a_server_that_says_nothing(pair):
     with pytest.raises(ChannelError) as raised:
         greet(pair[0], SECRET, 0.01)
-    assert raised.value.text == "greet the peer: no answer within 0.01 s"
+    assert raised.value.text == "greet the peer: no response within 0.01 s"
 
 
 CLAIM = b'{"nonce":"%s","proof":"%s"}\n'
@@ -223,7 +223,7 @@ def test_what_was_changed_or_repeated_on_the_way_is_not_heard(pair, change, reas
         assert server.receive(60) == {"ask": "one"}
     with pytest.raises(ChannelError) as raised:
         server.receive(60)
-    assert raised.value.text == f"ask the peer: {reason}"
+    assert raised.value.text == f"query the peer: {reason}"
 
 
 @pytest.mark.parametrize("line", [b"{", b"[1]", b"nothing", b"[" * 100_000, b"\xff\xfe"])
@@ -232,18 +232,18 @@ def test_what_is_no_message(pair, line):
     threading.Thread(target=pair[1].sendall, args=[line + b"\n"]).start()
     with pytest.raises(ChannelError) as raised:
         client.receive(5)
-    assert raised.value.text == "ask the peer: its answer is not a message of neuca-selftest"
+    assert raised.value.text == "query the peer: its response is not a message of neuca-selftest"
 
 
 def test_silence_and_an_end(pair):
     client = ends(pair)[0]
     with pytest.raises(ChannelError) as raised:
         client.receive(0.01)
-    assert raised.value.text == "ask the peer: no answer in 0.01 s"
+    assert raised.value.text == "query the peer: no response in 0.01 s"
     pair[1].close()
     with pytest.raises(ChannelError) as raised:
         client.receive(1)
-    assert raised.value.text == "ask the peer: it closed the connection"
+    assert raised.value.text == "query the peer: it closed the connection"
 
 
 def test_a_message_without_an_end(pair, monkeypatch):
@@ -253,7 +253,7 @@ def test_a_message_without_an_end(pair, monkeypatch):
     pair[1].sendall(b"x" * 20_000)
     with pytest.raises(ChannelError) as raised:
         client.receive(1)
-    assert raised.value.text == "ask the peer: its message is longer than 5000 bytes"
+    assert raised.value.text == "query the peer: its message is longer than 5000 bytes"
 
 
 def test_an_end_that_takes_nothing(pair):

@@ -65,7 +65,7 @@ OLD_IPERF = {
     "vm-untuned-iperf2-udp-4000M": (
         ["D20", "D07"],
         4,
-        "the sender offered 809 Mbit/s of the 4.00 Gbit/s that were asked for",
+        "the sender offered 809 Mbit/s of the requested 4.00 Gbit/s",
     ),
 }
 
@@ -108,7 +108,7 @@ def test_a_window_that_cannot_be_told_apart_is_of_medium_confidence_and_both_end
     )
     assert finding.advice == (
         'sysctl -w net.ipv4.tcp_rmem="4096 131072 34603008" net.ipv4.tcp_wmem="4096 16384 34603008"'
-        "; keep what is larger already"
+        "; keep values that are already larger"
     )
     assert finding.predicted is None, "nothing bounds what this path carries"
 
@@ -166,7 +166,7 @@ def test_the_receivers_window_predicts_the_rate_and_the_limit_after_it():
         == "the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms"
     )
     assert finding.advice == (
-        'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep what is larger already'
+        'sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep values that are already larger'
     )
     assert finding.predicted == pytest.approx(0.9 * 8388608 * 8 / 0.1)
     assert finding.next_limit == "the send buffer, 604 Mbit/s"
@@ -213,7 +213,7 @@ def test_a_rate_below_what_is_expected_is_below_it_also_without_an_explanation()
     diagnosis = diagnose(evidence_of((DATA / "2.1-tcp.txt").read_bytes(), 100e9))
     assert (diagnosis.exit_code, diagnosis.unknown) == (
         ExitCode.BELOW,
-        "neither window, retransmits nor round trip is known: iperf3 -J says more",
+        "neither window, retransmits nor round trip is known: iperf3 -J reports more",
     )
 
 

@@ -61,14 +61,14 @@ def test_no_answer_raises_anything_but_a_reason(answer, host):
 def test_what_refuses_an_answer(host, reason):
     with pytest.raises(ChannelError) as raised:
         host_of({"host": host}, "hello")
-    assert raised.value.text == f"the peer's answer to hello: {reason}"
+    assert raised.value.text == f"the peer's response to hello: {reason}"
 
 
 def test_not_a_number_is_none():
     with pytest.raises(ChannelError) as raised:
         host_of({"host": json.loads('{"links": [{"name": "a", "speed": NaN}]}')}, "hello")
     assert raised.value.text == (
-        "the peer's answer to hello: evidence.peer.links[0].speed is out of range"
+        "the peer's response to hello: evidence.peer.links[0].speed is out of range"
     )
 
 
@@ -76,7 +76,7 @@ def test_not_a_number_is_none():
 def test_a_token_that_is_none(token):
     with pytest.raises(ChannelError) as raised:
         token_of({"token": token})
-    assert raised.value.text == "the peer's answer to hello: its token is not of 16 bytes"
+    assert raised.value.text == "the peer's response to hello: its token is not of 16 bytes"
 
 
 def test_a_name_that_is_more_than_a_name_is_left_out():

@@ -296,7 +296,7 @@ def test_a_path(text, expected):
             "a=10.0.0.2,netns=",
             '"netns" is not one of netns, container, interface, port, with a value',
         ),
-        ("a=10.0.0.2,netns=x,container=y", "netns and container exclude each other"),
+        ("a=10.0.0.2,netns=x,container=y", "netns and container cannot be combined"),
     ],
 )
 def test_what_is_no_path(text, reason):

@@ -822,7 +822,7 @@ def test_a_server_of_iperf_2_counts_the_losses_of_each_interval():
 
 
 def test_blank_lines_take_time_in_proportion_to_their_number():
-    """A pattern that may cross lines would look at each of them for each of the others."""
+    """A pattern that may cross lines would inspect each of them for each of the others."""
     with pytest.raises(SelftestError):
         evidence_of(b"\n" * 300_000)
 

@@ -74,8 +74,8 @@ LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 2
             snd_cwnd: 5792000
             unacked × mss: 3145056
             rtt: 0.1
-FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep what is larger already ⇒ 604
-            Mbit/s predicted
+FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep values that are already larger ⇒
+            604 Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
 VERDICT     below threshold, expected 1.00 Gbit/s: D01, receive window too small"""
     )

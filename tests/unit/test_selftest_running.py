@@ -96,8 +96,11 @@ ENDS = {
         Ended(0, b"\xff\xfe\x00", b""),
         "this is neither iperf3's JSON, nor its text, nor iperf 2's text",
     ),
-    "killed": (Ended(-9, WHOLE, b""), "iperf3 was ended by SIGKILL"),
-    "killed by a signal without a name": (Ended(-63, b"", b""), "iperf3 was ended by signal 63"),
+    "killed": (Ended(-9, WHOLE, b""), "iperf3 was terminated by SIGKILL"),
+    "killed by a signal without a name": (
+        Ended(-63, b"", b""),
+        "iperf3 was terminated by signal 63",
+    ),
     "hung": (Ended(-9, b"", b"", late=True), command.LATE),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
@@ -106,7 +109,7 @@ ENDS = {
     "a result, and another exit code": (Ended(3, WHOLE, b"iperf3: error - odd\n"), "odd"),
     "a result, and another exit code without a word": (
         Ended(3, WHOLE, b""),
-        "iperf3 ended with 3 without an error message",
+        "iperf3 exited with 3 without an error message",
     ),
 }
 
@@ -497,6 +500,6 @@ def test_a_secret_of_another_user_is_none(tmp_path, monkeypatch):
     with pytest.raises(UsageError) as raised:
         secret(arguments, Config())
     assert (raised.value.text, raised.value.hint) == (
-        f'read the secret "{path}": it belongs to user {owner}, who can change it',
+        f'read the secret "{path}": it is owned by user {owner}, who can change it',
         f"chown root {path}",
     )

@@ -204,7 +204,7 @@ def test_an_answer_that_is_not_json_is_an_error(kind, body):
     play.paths = dict.fromkeys(play.paths, body)
     with serving(play) as server, pytest.raises(SourceError) as caught:
         ask(f"{kind}={server.url}")
-    assert "the answer is not JSON" in str(caught.value)
+    assert "the response is not JSON" in str(caught.value)
 
 
 def test_azure_is_asked_for_an_older_version_where_the_newer_is_unknown():
@@ -233,7 +233,7 @@ def test_an_answer_without_the_header_of_google_is_not_google_s():
     play.headers = ()
     with serving(play) as server, pytest.raises(SourceError) as caught:
         ask(f"gce={server.url}")
-    assert "the answer lacks Metadata-Flavor: Google" in str(caught.value)
+    assert "the response lacks Metadata-Flavor: Google" in str(caught.value)
 
 
 def test_hetzner_without_private_networks_and_user_data():
@@ -449,8 +449,8 @@ def test_guestinfo_that_cannot_be_read_is_an_error(guestinfo, values, reason):
     ("script", "reason"),
     [
         ("yes", f"the value is larger than {1 << 20} bytes"),
-        ("exec sleep 300", "no answer within 1 s"),
-        ("exec >&-; exec sleep 300", "no answer within 1 s"),
+        ("exec sleep 300", "no response within 1 s"),
+        ("exec >&-; exec sleep 300", "no response within 1 s"),
         ("exit 3", "vmware-rpctool ended with status 3"),
     ],
 )
@@ -471,7 +471,7 @@ def test_the_tool_is_killed_once_its_answer_is_not_needed():
     with pytest.raises(SourceError) as caught:
         hypervisors.VMware("", Surroundings()).documents(Deadline.after(LONG, receive), Session())
     os.close(receive)
-    assert str(caught.value).endswith("the answer is no longer needed")
+    assert str(caught.value).endswith("the response is no longer needed")
 
 
 def test_a_guest_without_vmware_s_tool(monkeypatch, tmp_path):
@@ -566,7 +566,7 @@ def test_a_socket_of_lxd_that_drips_is_given_up_at_the_deadline(tmp_path):
     thread.join()
     listener.close()
     assert str(caught.value).endswith(
-        f"GET /1.0/config/cloud-init.user-data from {place}: no complete answer within 1 s"
+        f"GET /1.0/config/cloud-init.user-data from {place}: no complete response within 1 s"
     )
 
 

@@ -345,7 +345,7 @@ def test_a_pointer_that_leads_nowhere_is_an_error_and_not_none(around, where, wh
         ({**AWAY, "/x/user-data": 404}, 'the seed at "URL/x" has no user-data or no meta-data'),
         ({**AWAY, "/x/meta-data": 503}, "GET URL/x/meta-data: HTTP 503"),
         ({**AWAY, "/x/network-config": 403}, "GET URL/x/network-config: HTTP 403"),
-        ({**AWAY, "/x/meta-data": b"{"}, "cannot read meta-data: it is no YAML: "),
+        ({**AWAY, "/x/meta-data": b"{"}, "cannot read meta-data: it is not YAML: "),
     ],
 )
 def test_a_seed_away_that_fails_is_an_error_and_not_none(around, serve, paths, why):

@@ -165,7 +165,7 @@ def test_a_service_that_is_switched_off_is_an_error(serve):
     server = serve(Imds(http(403)))
     assert (
         reason(server)
-        == "PUT /latest/api/token: HTTP 403: the metadata service is switched off for this guest"
+        == "PUT /latest/api/token: HTTP 403: the metadata service is disabled for this guest"
     )
     assert asked(server) == [PUT]
 
@@ -204,7 +204,7 @@ def test_a_silent_service_ends_with_the_budget(serve):
     began = time.monotonic()
     assert (
         reason(serve(lambda _: None), budget=2)
-        == "GET /latest/user-data: no complete answer within 2 s"
+        == "GET /latest/user-data: no complete response within 2 s"
     )
     assert 1.8 <= time.monotonic() - began < LONG
 
@@ -257,7 +257,7 @@ def test_a_path_that_would_break_the_request_is_refused(path):
     shown = path.replace("\r\n", r"\r\n")
     assert (
         str(caught.value)
-        == f'bad metadata path "{shown}": it must be printable ASCII from a "/" on'
+        == f'bad metadata path "{shown}": it must be printable ASCII and begin with "/"'
     )
 
 

@@ -129,7 +129,7 @@ def assert_given_up_in_time(server, budget=1.5):
     began = time.monotonic()
     with pytest.raises(SourceTimeoutError) as caught:
         get(server, budget)
-    assert str(caught.value) == f"GET {server.url}/x: no complete answer within {budget} s"
+    assert str(caught.value) == f"GET {server.url}/x: no complete response within {budget} s"
     assert budget * 0.9 <= time.monotonic() - began < LONG
 
 
@@ -235,8 +235,8 @@ def test_what_is_endless_round_the_body_is_refused(serve, what):
     assert (
         reason(serve(ENDLESS[what]))
         in {
-            "the answer is larger than 2097152 bytes",
-            "the answer is incomplete or malformed HTTP",  # later versions of http.client count some of these themselves
+            "the response is larger than 2097152 bytes",
+            "the response is incomplete or malformed HTTP",  # later versions of http.client count some of these themselves
         }
     )
 
@@ -279,18 +279,18 @@ def test_a_body_that_ends_early_is_refused(serve):
 def test_chunks_that_end_early_are_refused(serve):
     assert (
         reason(serve(lambda _: chunked(b"5\r\nabc")))
-        == "the answer is incomplete or malformed HTTP"
+        == "the response is incomplete or malformed HTTP"
     )
     assert (
         reason(serve(lambda _: chunked(b"3\r\nabc\r\n")))
-        == "the answer is incomplete or malformed HTTP"
+        == "the response is incomplete or malformed HTTP"
     )
 
 
 @pytest.mark.parametrize("size", [b"-1", b"-5", b"+5", b"0x5", b"5_0", b"zz", b""])
 def test_a_chunk_of_no_size_is_refused(serve, size):
     server = serve(lambda _: chunked(size + b"\r\n", b"x" * 100))
-    assert reason(server) == "the answer is incomplete or malformed HTTP"
+    assert reason(server) == "the response is incomplete or malformed HTTP"
 
 
 @pytest.mark.parametrize("length", ["many", "-3", "+3", "1_0", "", "3, 3"])
@@ -313,11 +313,11 @@ def test_a_length_that_is_no_number_is_refused(serve, length):
     ],
 )
 def test_what_is_not_http_is_refused(serve, rubbish):
-    assert reason(serve(lambda _: rubbish)) == "the answer is incomplete or malformed HTTP"
+    assert reason(serve(lambda _: rubbish)) == "the response is incomplete or malformed HTTP"
 
 
 def test_a_connection_that_is_closed_without_an_answer(serve):
-    assert reason(serve(lambda _: b"")) == "the connection was closed without an answer"
+    assert reason(serve(lambda _: b"")) == "the connection was closed without a response"
 
 
 def test_a_connection_that_is_reset():

@@ -74,12 +74,12 @@ def test_a_source_is_read_and_written_alike(text, spec):
         ("auto=x", KNOWN),
         ("ec2:http://127.0.0.1", KNOWN),
         ("file=/x", KNOWN),
-        ("ec2=", 'nothing follows the "="'),
+        ("ec2=", 'nothing follows "="'),
         ("none=x", '"none" takes no argument'),
-        ("configdrive=", 'nothing follows the "="'),
+        ("configdrive=", 'nothing follows "="'),
         ("nocloud=a\0b", 'a path of printable characters must follow "nocloud="'),
         ("openstack=http://metadata", '"metadata" is not a literal address'),
-        ("file:", 'nothing follows the ":"'),
+        ("file:", 'nothing follows ":"'),
         ("file", 'a path of printable characters must follow "file:"'),
         ("file:a\0b", 'a path of printable characters must follow "file:"'),
         ("ec2=127.0.0.1", '"127.0.0.1" is not http://ADDRESS[:PORT][/PATH]'),
@@ -255,7 +255,7 @@ def test_silent_sources_share_one_budget():
     began = time.monotonic()
     with Server(lambda _: None) as one, Server(lambda _: None) as two:
         assert reason(f"ec2={one.url}", f"ec2={two.url}", budget=4) == "; ".join(
-            f"ec2={url}: GET {url}/latest/user-data: no complete answer within 4 s"
+            f"ec2={url}: GET {url}/latest/user-data: no complete response within 4 s"
             for url in (one.url, two.url)
         )
     assert 3.6 <= time.monotonic() - began < LONG

@@ -80,7 +80,7 @@ def test_an_openstack_that_fails_at_one_document_is_an_error(path, status):
 def test_a_service_that_answers_every_path_alike_is_no_openstack():
     with Server(lambda _: http(200, b"[global]\n")) as server:
         path = f"{server.url}/openstack/latest/meta_data.json"
-        assert reason(f"openstack={server.url}") == f"GET {path}: the answer is not a JSON object"
+        assert reason(f"openstack={server.url}") == f"GET {path}: the response is not a JSON object"
 
 
 def test_an_openstack_that_cuts_a_document_short_is_an_error():
@@ -227,13 +227,13 @@ def test_the_user_data_of_the_ec2_tree_of_a_drive_is_the_second_choice(tmp_path)
 
 @pytest.mark.parametrize("kind", ["configdrive", "nocloud"])
 def test_a_directory_that_was_named_is_expected_and_one_that_was_not_may_be_missing(tmp_path, kind):
-    assert "is not there" in reason(f"{kind}={tmp_path}/nowhere")
+    assert "does not exist" in reason(f"{kind}={tmp_path}/nowhere")
     assert ask(kind, tmp_path).empty
 
 
 def test_a_seed_needs_both_files(tmp_path):
     (fill(tmp_path, SEED) / "meta-data").unlink()
-    assert reason(f"nocloud={tmp_path}") == "cannot be read: user-data or meta-data is not there"
+    assert reason(f"nocloud={tmp_path}") == "cannot be read: user-data or meta-data does not exist"
 
 
 def test_a_seed_that_says_nothing_leaves_the_word_to_other_sources(tmp_path):

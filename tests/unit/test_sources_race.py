@@ -136,9 +136,9 @@ def test_the_errors_of_all_addresses_are_named_in_their_order(serve):
     servers = [serve(silent), serve(failing), serve(silent)]
     urls = [server.url for server in servers]
     assert reason(Several(*servers), budget=4) == (
-        f"no user-data from any source: ec2: GET {urls[0]}/latest/user-data: no complete answer within 4 s;"
+        f"no user-data from any source: ec2: GET {urls[0]}/latest/user-data: no complete response within 4 s;"
         f" ec2: PUT {urls[1]}/latest/api/token: HTTP 500;"
-        f" ec2: GET {urls[2]}/latest/user-data: no complete answer within 4 s"
+        f" ec2: GET {urls[2]}/latest/user-data: no complete response within 4 s"
     )
 
 

@@ -45,9 +45,9 @@ def test_members_go_down_into_a_bond_that_is_there_and_a_vlan_comes_after_both()
     assert run(one, BOND + "mtu = 9000\n[vlan bond bond0.5]\naddresses = 10.5.0.1/24\n") == [
         f"create the bond bond0 (mac {ONE}, miimon 100, mode 802.3ad) with MTU 9000",
         "bring eth2 down",
-        "put eth2 into bond0",
+        "add eth2 to bond0",
         "bring eth3 down",
-        "put eth3 into bond0",
+        "add eth3 to bond0",
         "create VLAN 5 on bond0 as bond0.5",
         "bring eth2 up",
         "bring eth3 up",
@@ -91,7 +91,7 @@ def test_a_nic_that_leaves_a_bond_has_its_own_mtu_address_and_route():
         + f"\n[interface {ONE}]\naddresses = 10.0.0.1/24\nmtu = 4000\n"
     )
     assert run(one, left + "[routes]\n10.9.0.0/16 = 10.0.0.254\n") == [
-        "take eth2 out of bond0",
+        "remove eth2 from bond0",
         "bring eth2 up",
         "add the address 10.0.0.1/24 to eth2",
         "route 10.9.0.0/16 via 10.0.0.254 on eth2",
@@ -165,7 +165,7 @@ def test_a_member_that_is_absent_is_put_in_when_it_comes():
     one = Agent(machine(nic(1, "mgmt0"), nic(2), mgmt=1), BOND)
     run(one)
     one.kernel.devices[9] = nic(9, mac=TWO, permanent_mac=TWO)
-    assert texts(one.run(start=False)[0]) == ["put eth9 into bond0", "bring eth9 up"]
+    assert texts(one.run(start=False)[0]) == ["add eth9 to bond0", "bring eth9 up"]
     assert texts(one.plan()) == []
 
 
@@ -190,7 +190,7 @@ def test_a_bond_that_fails_half_way_leaves_its_members_as_they_were(monkeypatch)
     )
     _, result, undone = one.run()
     assert [failure.text for failure in result.failures] == [
-        "put eth3 into bond0: Input/output error"
+        "add eth3 to bond0: Input/output error"
     ]
     assert result.lost_nics == {ONE, TWO, "bond bond0", "vxlan vx0"}
     assert texts(undone.done)[:1] == ["delete the bond bond0"]
@@ -209,7 +209,7 @@ def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one.kernel.create_link(
         "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
     )
-    assert "put eth2 into bond0" in run(one)
+    assert "add eth2 to bond0" in run(one)
 
 
 def test_after_a_reboot_it_is_made_again():
@@ -244,37 +244,37 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
 @pytest.mark.parametrize(
     ("text", "link", "why"),
     [
-        (f"[bond bond0]\nmembers = {ONE}\n", "bond bond0", "it needs mode"),
-        ("[bond bond0]\nmode = 802.3ad\n", "bond bond0", "it needs members"),
-        (f"[vxlan vx0]\nparent = {ONE}\n", "vxlan vx0", "it needs id"),
-        ("[macvlan mv0]\n", "macvlan mv0", "it needs parent"),
-        ("[vlan bond bond9.5]\n", "bond bond9", "no text says what it is made of"),
+        (f"[bond bond0]\nmembers = {ONE}\n", "bond bond0", "it requires mode"),
+        ("[bond bond0]\nmode = 802.3ad\n", "bond bond0", "it requires members"),
+        (f"[vxlan vx0]\nparent = {ONE}\n", "vxlan vx0", "it requires id"),
+        ("[macvlan mv0]\n", "macvlan mv0", "it requires parent"),
+        ("[vlan bond bond9.5]\n", "bond bond9", "neither a parent nor members are specified"),
         (
             "[vxlan vx0]\nid = 5\nremote = 10.0.0.2\n",
             "vxlan vx0",
-            "no link here has the network of its local or remote address: say which parent it is on",
+            "no link has the network of its local or remote address: set its parent",
         ),
         (
             "[vxlan vx0]\nid = 5\nlocal = 10.0.0.2\nremote = fd00::1\n",
             "vxlan vx0",
-            "local and remote are not of one family",
+            "local and remote are not of the same family",
         ),
         (
             "[bridge br0]\n[vxlan vx0]\nid = 5\nparent = bridge br0\n",
             "vxlan vx0",
-            "a vxlan cannot be made of bridge br0",
+            "a vxlan cannot use bridge br0",
         ),
         (
             f"[bond bond0]\nmode = 802.3ad\nmembers = {ONE}.5\n",
             "bond bond0",
-            f"a bond cannot be made of {ONE}.5",
+            f"a bond cannot use {ONE}.5",
         ),
-        (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not asked for"),
-        ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be made"),
+        (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not requested"),
+        ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be created"),
         (
             f"[interfaces]\n{ONE} = down\n[bridge br0]\nmembers = {ONE}\n",
             "bridge br0",
-            f'{ONE} is asked to be "down"',
+            f'{ONE} is requested to be "down"',
         ),
         (
             f"[bridge br0]\nmembers = {ONE}\n[bridge br1]\nmembers = {ONE}\n",
@@ -284,7 +284,7 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
         (
             f"{MACVLAN}[bridge br0]\nmembers = {ONE}\n",
             "bridge br0",
-            f"{ONE} has macvlan mv0 on it: it can be in no bond or bridge",
+            f"{ONE} has macvlan mv0 on top of it, so it cannot be in a bond or bridge",
         ),
         (
             f"{MACVLAN}[bond b]\nmode = 802.3ad\nmembers = {ONE}\n",
@@ -294,7 +294,7 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
         (
             f"[bridge eth3]\nmembers = {ONE}\n",
             "bridge eth3",
-            'another interface is called "eth3": it is not touched',
+            'another interface is named "eth3": it is left alone',
         ),
         (
             f"{BOND}arp-interval = 100\n",
@@ -332,13 +332,13 @@ def test_a_nic_with_somebody_elses_macvlan_on_it_is_put_into_nothing():
     theirs = Device(9, "theirs", "macvlan", mac(9), lower=2, mtu=1500)
     resolution = resolve(parse(BOND), Settings(), world(nic(2), nic(3), theirs), Record())
     assert [problem.text for problem in resolution.problems] == [
-        f'{ONE} has "theirs" on it: it can be in no bond or bridge'
+        f'{ONE} has "theirs" on top of it, so it cannot be in a bond or bridge'
     ]
 
 
 def test_what_is_made_of_absent_nics_alone_is_absent():
     absent = problems(f"[bridge br0]\nmembers = {mac(9)}\n")
-    assert ("absent", "bridge br0", f"none of what it is made of is there: {mac(9)}") in absent
+    assert ("absent", "bridge br0", f"none of its lower devices is present: {mac(9)}") in absent
 
 
 def test_somebody_elses_bond_of_our_name_is_never_taken():
@@ -354,7 +354,7 @@ def test_somebody_elses_bond_of_our_name_is_never_taken():
 
 def test_a_vlan_of_a_nic_in_a_bond_belongs_on_the_bond():
     assert problems(BOND + f"[vlan {ONE}.5]\n") == [
-        ("refused", f"{ONE}.5", 'VLAN 5 is on a NIC that is in "bond0": ask for it there')
+        ("refused", f"{ONE}.5", 'VLAN 5 is on a NIC that is in "bond0": request it there')
     ]
 
 
@@ -362,7 +362,7 @@ def test_a_bond_takes_no_more_than_its_members_do():
     small = nic(3, max_mtu=4000)
     resolution = resolve(parse(BOND + "mtu = 9000\n"), Settings(), world(nic(2), small), Record())
     assert [(problem.code, problem.text) for problem in resolution.problems] == [
-        ("mtu", 'MTU 9000 asked, but its member "eth3" takes at most 4000')
+        ("mtu", 'MTU 9000 requested, but its member "eth3" supports at most 4000')
     ]
 
 
@@ -406,8 +406,8 @@ def test_sections_say_what_it_is_made_of(text, virtual):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("members = eth0", '"eth0" is neither a MAC address nor "bond NAME" or its like'),
-        ("members = bond a.b.5", '"a.b" has a ".", which is for the ID of a VLAN on it'),
+        ("members = eth0", '"eth0" is neither a MAC address nor a link such as "bond NAME"'),
+        ("members = bond a.b.5", '"a.b" has a ".", which separates the ID of a VLAN'),
         ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
         ("name = x", 'its name is "b", as the section says'),
         ("id = 5", "unknown key; known are"),
@@ -425,7 +425,7 @@ def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
 def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():
     assert [
         fault.reason for fault in parse("[bridge br0.5]\nmtu = 1400\n[interfaces]\n").faults
-    ] == ['"br0.5" has a ".", which is for the ID of a VLAN on it, ignoring the section']
+    ] == ['"br0.5" has a ".", which separates the ID of a VLAN, ignoring the section']
 
 
 def test_each_layer_says_what_it_likes_of_it():
@@ -446,5 +446,5 @@ def test_of_two_links_with_one_name_neither_is_made():
     agent = Agent(Kernel(world(nic(1), nic(2))), text)
     assert agent.run()[1].failures == ()
     found = {(str(one.link), one.text) for one in agent.survey().resolution.problems}
-    reason = 'another interface is to be called "two"'
+    reason = 'another interface is to be named "two"'
     assert found == {("bridge two", reason), ("macvlan two", reason)}

@@ -103,7 +103,7 @@ def test_what_a_user_changed_by_hand_is_drift():
     found = status(agent)
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
     assert own(found) == [
-        ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
+        ("drift", "changed; neuca apply would set the MTU of eth2 from 1500 to 9000")
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_manager_that_has_not_read_its_files_is_pending_and_no_drift():
     found = agent.survey()
     left = (Tell("networkmanager"),)
     waits = judge("", GOOD, found.resolution, found.have, left, unapplied={mac(2)}, report=PASS)
-    text = "not done yet: let networkmanager read its configuration again"
+    text = "not done yet: make networkmanager reload its configuration"
     assert waits.data["problems"] == [{"code": "pending", "text": text}]
     assert (waits.data["state"], waits.exit_code) == ("pending", 3)
 
@@ -189,14 +189,14 @@ def test_a_contested_nic_shows_a_name():
     assert names(agent, 2) == (
         "eth2",
         "eth2",
-        [("contested", f'2 devices have the MAC "{mac(2)}" (eth2, eth7): none is touched')],
+        [("contested", f'2 devices have the MAC "{mac(2)}" (eth2, eth7): they are left alone')],
     )
     agent.kernel.devices.update({9: bond, 3: nic(3, "other", master=9, mac=mac(2))})
     assert names(agent, 3) == (
         "other",
         "eth3",
         [
-            ("contested", '"other" belongs to "bond0": it is not touched'),
+            ("contested", '"other" belongs to "bond0": it is left alone'),
             ("name", '"other" should be "eth3": it will get that name at the next boot'),
         ],
     )
@@ -210,7 +210,7 @@ def test_a_changed_request_for_one_nic_makes_only_that_nic_pending():
     agent.ask(TWO + f"[interface {mac(3)}]\nmtu = 1300\n")
     found = status(agent)
     assert own(found) == [
-        ("drift", "changed since; a start would set the MTU of eth2 from 1500 to 9000")
+        ("drift", "changed; neuca apply would set the MTU of eth2 from 1500 to 9000")
     ]
     assert own(found, 3) == [("pending", "not done yet: set the MTU of eth3 from 1400 to 1300")]
     assert found.exit_code == 3
@@ -219,10 +219,13 @@ def test_a_changed_request_for_one_nic_makes_only_that_nic_pending():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (TWO.replace("9000", "9001"), ("mtu", 'MTU 9001 asked, but "eth2" takes at most 9000')),
+        (
+            TWO.replace("9000", "9001"),
+            ("mtu", 'MTU 9001 requested, but "eth2" supports at most 9000'),
+        ),
         (
             TWO.replace("10.0.0.1", "192.0.2.5"),
-            ("refused", "address 192.0.2.5/24: it lies inside the management network 192.0.2.0/24"),
+            ("refused", "address 192.0.2.5/24: it is inside the management network 192.0.2.0/24"),
         ),
         (
             TWO + "name = eth1\n",
@@ -364,7 +367,7 @@ def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degr
     ("document", "state", "code"),
     [
         (DocumentStatus(), "pending", 3),
-        (DocumentStatus(reason="no answer"), "pending", 3),
+        (DocumentStatus(reason="no response"), "pending", 3),
         (DocumentStatus(none_for_us=True), "ok", 0),
         (replace(GOOD, none_for_us=True, stale=True), "degraded", 4),
         (replace(GOOD, stale=True), "degraded", 4),

@@ -47,11 +47,11 @@ BAD = {
     "never closed": (b"[" * 100000, f"it has more than {DEEPEST} objects and lists in one another"),
     "a huge number": (
         b'{"version": ' + b"1" * 100000 + b"}",
-        "it is no JSON: a number of 100000 digits",
+        "it is not JSON: a number of 100000 digits",
     ),
-    "a huge float": (b'{"version": 1e999}', "it is no JSON: a number that is too large"),
-    "not a number": (b'{"version": NaN}', "it is no JSON: NaN is no number"),
-    "zeros": (b"\0" * 100, "it is no JSON: Expecting value: line 1 column 1 (char 0)"),
+    "a huge float": (b'{"version": 1e999}', "it is not JSON: a number that is too large"),
+    "not a number": (b'{"version": NaN}', "it is not JSON: NaN is not a number"),
+    "zeros": (b"\0" * 100, "it is not JSON: Expecting value: line 1 column 1 (char 0)"),
     "a later version": (b'{"version": 2}', "it is not of version 1"),
     "true for a version": (b'{"version": true}', "it is not of version 1"),
     "too large": (b" " * (16 * 1024 * 1024 + 1), "it is larger than 16 MiB"),
@@ -92,7 +92,7 @@ def test_no_other_reader_of_a_state_file_raises_anything_but_its_own_error(tmp_p
     assert load_journal(tmp_path, "b") is None
     assert (load_look(tmp_path), load_choice(tmp_path), read_report(tmp_path)) == ({}, None, None)
     assert outcome.load(tmp_path, "users") is None
-    assert scripts._mark(tmp_path / "mark.json") == {"started": "a time that is not known"}
+    assert scripts._mark(tmp_path / "mark.json") == {"started": "an unknown time"}
 
 
 WRONG = [
@@ -183,7 +183,7 @@ def test_a_copy_that_is_damaged_takes_no_good_files_place(place):
     before = (place.directory / "record.json").read_bytes()
     with pytest.raises(RecordError) as caught:
         catch_up(place)
-    assert caught.value.text.startswith(f'read "{place.spare}/record.json": it is no JSON: ')
+    assert caught.value.text.startswith(f'read "{place.spare}/record.json": it is not JSON: ')
     assert (place.directory / "record.json").read_bytes() == before
 
 

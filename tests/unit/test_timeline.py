@@ -49,7 +49,7 @@ def test_the_timeline_of_a_boot():
         "AT       TOOK     UNIT                       EVENT",
         "2.500 s  0.500 s  neuca-names.service        started",
         "3.250 s  0.250 s  neuca-guest-tools.service  started",
-        "4.750 s  1.500 s  neuca-guest-tools.service  sources were asked",
+        "4.750 s  1.500 s  neuca-guest-tools.service  sources were queried",
         "5.000 s  0.250 s  neuca-guest-tools.service  pass: 7 changed, 0 failed",
         "6.000 s  -        neuca-guest.service        failed",
     ]
@@ -63,7 +63,7 @@ def test_a_pass_with_strange_fields_is_listed_all_the_same():
 
 
 def test_an_empty_journal_is_said_to_be_empty():
-    assert render(to_json(timeline([]))) == "the journal of this boot has nothing about the agent"
+    assert render(to_json(timeline([]))) == "the journal of this boot has no messages of the agent"
 
 
 def test_without_a_journal_the_reason_is_one_line(capsys):

@@ -180,11 +180,11 @@ def test_the_word_of_the_administrator_comes_before_a_profile():
     assert (row.wanted, row.effect, row.reason) == (
         "16777216",
         "overridden",
-        'by /etc/sysctl.d/own.conf, which says "1048576"',
+        'by /etc/sysctl.d/own.conf, which sets it to "1048576"',
     )
     survey = agent.survey()
     assert audit.notes(survey.resolution, survey.have) == [
-        'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which says "1048576"'
+        'net.core.rmem_max: overridden by /etc/sysctl.d/own.conf, which sets it to "1048576"'
     ]
 
 
@@ -246,7 +246,7 @@ def test_bdp_needs_a_path():
     agent = Tuned(host(), TWO, [shipped("bdp")])
     problems = agent.survey().resolution.problems
     assert [(problem.code, problem.text) for problem in problems] == [
-        ("invalid", 'profile "bdp": it needs rate and rtt')
+        ("invalid", 'profile "bdp": it requires rate and rtt')
     ]
 
 
@@ -339,11 +339,15 @@ def test_an_mtu_goes_as_far_as_the_device():
     agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
     agent.run()
     row = agent.rows()["eth2", "mtu"]
-    assert (row.found, row.effect, row.reason) == ("4000", "effective", '"eth2" takes at most 4000')
+    assert (row.found, row.effect, row.reason) == (
+        "4000",
+        "effective",
+        '"eth2" supports at most 4000',
+    )
     small = Tuned(machine(nic(1), nic(2, max_mtu=1500), mgmt=1), TWO, [own(mtu=9000)])
     assert tuning_texts(small.run()[0]) == []
     assert (small.rows()["eth2", "mtu"].effect, small.rows()["eth2", "mtu"].reason) == (
-        "not applicable", '"eth2" takes at most 1500')  # fmt: skip
+        "not applicable", '"eth2" supports at most 1500')  # fmt: skip
 
 
 def test_a_larger_mtu_stays_also_if_it_was_set_by_hand_after_ours():
@@ -389,7 +393,7 @@ def test_a_smaller_buffer_that_tuned_chose_wins_over_a_profile():
     agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")], None, Facts(words=words[1]))
     assert tuning_texts(agent.run()[0]) == []
     assert agent.rows()["", RMEM].reason == (
-        'by /usr/lib/tuned/small/tuned.conf, which says "1048576"'
+        'by /usr/lib/tuned/small/tuned.conf, which sets it to "1048576"'
     )
 
 

@@ -101,7 +101,7 @@ def test_a_profile_of_ones_own():
         ),
         (
             "[sysctl]\nnet.ipv4.ip_forward = 1",
-            'sysctl "net.ipv4.ip_forward": it changes every interface; ask with router in [global]',
+            'sysctl "net.ipv4.ip_forward": it changes every interface; use router in [global]',
         ),
         (
             "[sysctl]\nnet.ipv4.conf.{interface}.rp_filter = 1",

@@ -75,7 +75,7 @@ OTHERS = {
     ),
     "Thunderbolt": (
         device("nvme2n1", (*PCI, "nvme", "nvme2"), "pci nvme", removable=True),
-        "it can be unplugged by a user",
+        "a user can unplug it",
     ),
     "RAID": (
         device("md0", ("virtual", "block"), ""),
@@ -116,14 +116,14 @@ def test_later_a_volume_counts_that_carries_the_id_of_the_instance():
         'its instance id is "u-2", and that of this instance is "i-1" or "u-1"'
     )
     assert refusal("", "d", known) == (
-        'it carries no instance id, and that of this instance is "i-1" or "u-1"'
+        'it has no instance id, and that of this instance is "i-1" or "u-1"'
     )
 
 
 def test_an_instance_without_an_id_has_a_first_boot_too():
     known = Known(booted=True)
     why = "this is not the first boot of the instance"
-    assert refusal("", "d", known) == f"it carries no instance id, and {why}"
+    assert refusal("", "d", known) == f"it has no instance id, and {why}"
     assert refusal(YOURS, "d", known) == f'its instance id is "u-2", and {why}'
 
 
@@ -131,13 +131,13 @@ def test_a_volume_without_an_id_counts_as_long_as_it_is_the_same():
     known = Known(volumes=frozenset({"d"}), booted=True)
     assert refusal("", "d", known) == ""
     assert refusal("", "e", known) == (
-        "it carries no instance id, and this is not the first boot of the instance"
+        "it has no instance id, and this is not the first boot of the instance"
     )
 
 
 def test_of_two_volumes_on_a_first_boot_the_first_one_counts():
     assert refusal("", "e", Known(volumes=frozenset({"d"}))) == (
-        "it carries no instance id, and another volume has been read before it"
+        "it has no instance id, and another volume has been read before it"
     )
     known = Known(volumes=frozenset({"d"}), instances=frozenset({OURS}))
     assert refusal(YOURS, "e", known) == (
@@ -147,7 +147,7 @@ def test_of_two_volumes_on_a_first_boot_the_first_one_counts():
 
 def test_no_volume_counts_once_a_metadata_service_has_answered():
     known = Known("openstack", frozenset({OURS}), frozenset({"d"}), booted=True)
-    why = 'the metadata service "openstack" has answered for this instance'
+    why = 'the metadata service "openstack" has responded for this instance'
     assert network_refusal(known) == why
     assert network_refusal(Known()) == ""
     assert [refusal(one, "d", known) for one in (OURS, YOURS, "")] == [why] * 3

@@ -58,7 +58,7 @@ def test_a_nic_joins_a_vrf_before_it_has_its_addresses_and_its_routes():
     one = agent(VRF + NIC + ROUTES)
     assert run(one) == [
         "create the VRF blue (table 100)",
-        "put eth2 into blue",
+        "add eth2 to blue",
         "bring eth2 up",
         "bring blue up",
         "add the address 10.0.0.1/24 to eth2",
@@ -74,7 +74,7 @@ def test_what_a_nic_loses_when_it_joins_or_leaves_is_set_again():
     assert run(one, VRF + NIC + "[routes]\n10.9.0.0/16 = 10.0.0.2\n") == [
         "delete the route to 10.9.0.0/16 via 10.0.0.2 on eth2",
         "create the VRF blue (table 100)",
-        "put eth2 into blue",
+        "add eth2 to blue",
         "bring blue up",
         "add the address fd00::1/64 to eth2",
         "route 10.9.0.0/16 via 10.0.0.2 on eth2 in table 100",
@@ -183,7 +183,7 @@ def test_a_vrf_never_takes_the_management_nic():
 def test_the_addresses_of_a_member_are_not_set_outside_of_its_vrf():
     one = agent(f"[vrf blue]\ntable = 100\nmembers = {mac(1)}, {ONE}\n" + NIC + ROUTES)
     found = refused(one)
-    text = 'address 10.0.0.1/24: it belongs into "blue", which cannot be made'
+    text = 'address 10.0.0.1/24: it belongs to the VRF "blue", which cannot be created'
     assert (ONE, text) in found
     assert routes(one) == set()
     assert "10.0.0.1/24" not in {str(one) for one in one.kernel.addresses.get(2, ())}
@@ -192,7 +192,7 @@ def test_the_addresses_of_a_member_are_not_set_outside_of_its_vrf():
 def test_a_vrf_never_takes_an_ignored_nic():
     policy = Policy(ignored=frozenset({TWO}))
     one = agent(f"[vrf blue]\ntable = 100\nmembers = {TWO}\n", policy=policy)
-    assert ("vrf blue", f"{TWO} is to be ignored") in refused(one)
+    assert ("vrf blue", f"{TWO} is ignored") in refused(one)
     assert one.kernel.devices[3].master == 0
 
 
@@ -205,7 +205,7 @@ def test_a_table_of_the_kernel_or_of_policy_routing_is_a_fault(table):
 
 
 def test_a_vrf_without_a_table_is_refused():
-    assert ("vrf blue", "it needs table") in refused(agent(f"[interface {ONE}]\nvrf = blue\n"))
+    assert ("vrf blue", "it requires table") in refused(agent(f"[interface {ONE}]\nvrf = blue\n"))
 
 
 def test_no_vlan_can_be_on_a_vrf():
@@ -218,8 +218,8 @@ def test_no_vlan_can_be_on_a_vrf():
 def test_two_vrfs_with_one_table_are_refused():
     found = refused(agent(VRF + f"[vrf red]\ntable = 100\nmembers = {TWO}\n"))
     assert found == [
-        ("vrf blue", "the table 100 is asked for vrf red too"),
-        ("vrf red", "the table 100 is asked for vrf blue too"),
+        ("vrf blue", "the table 100 is requested for vrf red too"),
+        ("vrf red", "the table 100 is requested for vrf blue too"),
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_table_with_a_foreign_route_is_refused():
     one.kernel.routes.append(
         Route(ip_network("10.66.0.0/24"), 4, None, 0, 4, traits=Traits(table=100))
     )
-    text = "the table 100 has a route that is not ours, to 10.66.0.0/24"
+    text = "the table 100 has a route of another program, to 10.66.0.0/24"
     assert ("vrf blue", text) in refused(one)
 
 
@@ -254,7 +254,7 @@ def test_a_table_that_a_foreign_rule_leads_to_is_refused(monkeypatch):
     world = one.kernel.world
     rules = (SeenRule(Rule(4, 500, 100), 4),)
     monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
-    assert ("vrf blue", "another program's rule 500 leads to the table 100") in refused(one)
+    assert ("vrf blue", "rule 500 of another program refers to the table 100") in refused(one)
 
 
 FOREIGN = Device(9, "mgmt", "vrf", mac(9), options=(("mac", mac(9)), ("table", "10")), mtu=65575)
@@ -262,14 +262,14 @@ FOREIGN = Device(9, "mgmt", "vrf", mac(9), options=(("mac", mac(9)), ("table", "
 
 def test_the_table_of_a_vrf_that_is_not_ours_is_refused():
     one = agent(VRF.replace("100", "10"), FOREIGN)
-    text = 'the table 10 is that of the VRF "mgmt", which is not ours'
+    text = 'the table 10 is that of the VRF "mgmt", which neucad did not create'
     assert ("vrf blue", text) in refused(one)
 
 
 @pytest.mark.parametrize("to", ["0.0.0.0/0", "0.0.0.0/1", "10.9.0.0/16", "169.254.169.254/32"])
 def test_no_document_adds_a_route_to_the_table_of_a_vrf_that_is_not_ours(to):
     one = agent(NIC + f"[routes]\n{to} = 10.0.0.2 table 10\n", FOREIGN)
-    reason = 'the table 10 is that of the VRF "mgmt", which is not ours'
+    reason = 'the table 10 is that of the VRF "mgmt", which neucad did not create'
     assert ("None", f"route to {to}: {reason}") in refused(one)
     assert routes(one) == set()
 
@@ -282,8 +282,8 @@ def test_policy_routing_puts_no_default_route_into_a_table_that_others_use(monke
     monkeypatch.setattr(one.kernel, "world", lambda: replace(world(), rules=rules))
     one.run()
     reasons = {
-        10: 'its table is that of the VRF "mgmt", which is not ours',
-        200: "another program's rule 500 leads to its table",
+        10: 'its table is that of the VRF "mgmt", which neucad did not create',
+        200: "rule 500 of another program refers to its table",
     }
     assert [note.reason for note in one.survey().resolution.notes] == [reasons[table]]
     assert routes(one) == set()
@@ -305,7 +305,7 @@ def test_thousands_of_vrfs_are_judged_in_linear_time():
 
 def test_a_vrf_of_somebody_else_is_not_taken_over():
     one = agent(VRF.replace("blue", "mgmt"), FOREIGN)
-    text = 'another interface is called "mgmt": it is not touched'
+    text = 'another interface is named "mgmt": it is left alone'
     assert ("vrf mgmt", text) in refused(one)
     assert one.kernel.devices[9] == FOREIGN
 

@@ -25,13 +25,11 @@ LIMITS = (
     Limit("a link of Open vSwitch", (LINK, "members"), "Links of Open vSwitch"),
     Limit("a VLAN on a VLAN (QinQ) is not supported", (LINK, "members"), "VLANs on VLANs"),
     Limit(
-        "are left to other programs, with all that is on them",
+        "are left to other programs, with everything on top of them",
         (LINK, "members"),
         "Other kinds of links",
     ),
-    Limit(
-        "its NIC is left to other programs, and so is it", (LINK, "members"), "Other kinds of links"
-    ),
+    Limit("it is left to other programs, as is its NIC", (LINK, "members"), "Other kinds of links"),
     Limit("the loopback interface is left to other programs", (LINK,), "loopback interface"),
     Limit("it matches every NIC", (LINK, "members"), "matches every NIC"),
     Limit("it matches NICs by more than", (LINK, "members"), "matched by driver"),
@@ -41,7 +39,7 @@ LIMITS = (
         "activation-mode",
     ),
     Limit(
-        "a subnet that is left to its user",
+        "a subnet that is left to the user",
         ("addresses", "routes", "mtu", "ipv6_mtu"),
         "control: manual",
     ),

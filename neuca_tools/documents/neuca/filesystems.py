@@ -95,7 +95,7 @@ def options(kind: str, text: str) -> list[str]:
     Raises UnusableError for a type or an option that is not listed.
     """
     if kind not in KNOWN:
-        raise UnusableError(f'"{clip(kind)}" is not a type that is made: {", ".join(KNOWN)} are')
+        raise UnusableError(f'"{clip(kind)}" is not one of the types {", ".join(KNOWN)}')
     if len(text) > _LONGEST:
         raise UnusableError(f"its options are longer than {_LONGEST} characters")
     try:

@@ -144,7 +144,7 @@ class _Reader:
         if stripped[0] == "[" and not (header and _KEY_BEHIND.match(header["rest"])):
             self._open_section(number, stripped, header)
         elif not self._header:
-            self._refuse(number, stripped, "it stands before the first section")
+            self._refuse(number, stripped, "it precedes the first section")
         elif len(text) > MAX_LINE and self._name != "scripts":
             self._refuse(number, "", f"the line is longer than {MAX_LINE} characters")
         else:
@@ -222,7 +222,7 @@ def last_wins(
         before = kept.pop(setting, None)
         kept[setting] = line
         if before:
-            reason = f"given before on line {before.number}, ignoring line {before.number}"
+            reason = f"specified before on line {before.number}, ignoring line {before.number}"
             faults.append(line._replace(value="").fault(reason, "warning"))
     return tuple(kept.values()), faults
 

@@ -56,7 +56,7 @@ def _check(text: str) -> None:
     except UnicodeEncodeError:
         raise DocumentError("cannot read the document: it is not UTF-8 text") from None
     if "\0" in text:
-        raise DocumentError("cannot read the document: it has NUL bytes, so it is no text")
+        raise DocumentError("cannot read the document: it has NUL bytes, so it is not text")
     if size > MAX_BYTES:
         raise DocumentError(f"cannot read the document: it is longer than {MAX_BYTES} bytes")
 

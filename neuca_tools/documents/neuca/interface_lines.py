@@ -24,7 +24,7 @@ def key(line: Line) -> LinkKey:
     """The NIC of a line; raises UnusableError."""
     if _LEGACY_KEY.fullmatch(line.key) and _LEGACY_VALUE.match(line.value):
         raise UnusableError(
-            'a line of NEuca version 0 ("vlan:" or "phys:"), which names no MAC address'
+            'a line of NEuca version 0 ("vlan:" or "phys:"), which contains no MAC address'
         )
     return Nic(values.nic(line.key))
 

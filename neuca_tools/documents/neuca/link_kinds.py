@@ -79,7 +79,7 @@ def link_key(kind: str, name: str) -> LinkKey:
     """The key of a virtual link; raises UnusableError for an invalid name."""
     found = values.link_name(name)
     if "." in found:
-        raise UnusableError(f'"{found}" has a ".", which is for the ID of a VLAN on it')
+        raise UnusableError(f'"{found}" has a ".", which separates the ID of a VLAN')
     return VirtualLink(kind, found)
 
 
@@ -105,7 +105,7 @@ def reference(text: str) -> LinkKey:
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
             raise UnusableError(
-                f'"{values.clip(name)}" is neither a MAC address nor "bond NAME" or its like'
+                f'"{values.clip(name)}" is neither a MAC address nor a link such as "bond NAME"'
             ) from None
     return Vlan(Nic(values.nic(base)), values.vlan_id(number))
 
@@ -138,7 +138,7 @@ def _word(words: tuple[str, ...], numbers: bool = True) -> Callable[[str], str]:
 def _host(text: str) -> str:
     found: Host = values.host(text)
     if found.is_unspecified or found.is_loopback:
-        raise UnusableError(f'"{found}" cannot be an end of a VXLAN')
+        raise UnusableError(f'"{found}" cannot be an endpoint of a VXLAN')
     return str(found)
 
 
@@ -251,16 +251,16 @@ _NEEDED = {
 def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
     """Why the request is incomplete or contradictory, whatever the host has; None if it is not."""
     if virtual is None:
-        return "no text says what it is made of"
+        return "neither a parent nor members are specified"
     for name in _NEEDED.get(key.kind, ()):
         if not shown(virtual, name):
-            return f"it needs {name}"
+            return f"it requires {name}"
     wrong = _contradiction(virtual)
     if wrong:
         return wrong
     for lower in virtual.lower:
         if not _can_be_below(lower, key):
-            return f"a {key.kind} cannot be made of {lower}"
+            return f"a {key.kind} cannot use {lower}"
         if is_ipoib(lower) and key.kind in _ETHERNET_ONLY:
             return no_ethernet(lower, f"a {key.kind}")
     return None
@@ -273,14 +273,14 @@ def is_ipoib(link: LinkKey) -> bool:
 
 def no_ethernet(lower: LinkKey, upper: str) -> str:
     """Why no link with Ethernet frames can be on an InfiniBand link (RFC 4391: IP and ARP only)."""
-    return f"{lower} is an InfiniBand link, which carries no Ethernet frames: {upper} needs them"
+    return f"{lower} is an InfiniBand link, which carries no Ethernet frames: {upper} requires them"
 
 
 def _contradiction(virtual: Virtual) -> Optional[str]:
     """Which options exclude each other; None if none do."""
     ends = filter(None, (virtual.option("local"), virtual.option("remote")))
     if len({values.host(end).version for end in ends}) > 1:
-        return "local and remote are not of one family"
+        return "local and remote are not of the same family"
     delay = virtual.option("forward-delay")
     if virtual.option("stp") == "yes" and delay and int(delay) < LEAST_FORWARD_DELAY:
         return f"with stp, forward-delay is at least {LEAST_FORWARD_DELAY}"

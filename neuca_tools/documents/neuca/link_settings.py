@@ -182,7 +182,7 @@ def _wake_on_lan(text: str) -> str:
     for name in words:
         values.word(name, (*WAKE_ON_LAN, "off"))
     if not words or (len(words) > 1 and "off" in words):
-        raise UnusableError(f'"{values.clip(text)}" is neither "off" nor what wakes the machine up')
+        raise UnusableError(f'"{values.clip(text)}" is neither "off" nor a wake-up source')
     return " ".join(name for name in (*WAKE_ON_LAN, "off") if name in words)
 
 
@@ -221,7 +221,7 @@ def _domain(text: str) -> str:
     if "." not in found and found not in _PRIVATE_DOMAINS:
         raise UnusableError(f'"{found}" is a top-level domain')
     if f".{METADATA_NAME}".endswith(f".{found}"):
-        raise UnusableError(f'"{found}" has the name of the metadata service in it')
+        raise UnusableError(f'"{found}" contains the name of the metadata service')
     return found
 
 

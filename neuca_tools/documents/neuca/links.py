@@ -224,7 +224,7 @@ def one_address(line: Line, text: str) -> tuple[Address, list[Fault]]:
     found = values.address(text)
     if "/" in text:
         return found, []
-    reason = f'"{found.ip}" has no prefix length, taken as "{found}"'
+    reason = f'"{found.ip}" has no prefix length, treated as "{found}"'
     return found, [line.fault(reason, "warning")]
 
 
@@ -241,7 +241,7 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
             faults.append(line.fault(str(reason)))
             continue
         if address in found:
-            warnings = [line.fault(f'"{address}" is given twice', "warning")]
+            warnings = [line.fault(f'"{address}" is listed twice', "warning")]
         faults += warnings
         found[address] = None
     return tuple(found), faults
@@ -346,7 +346,7 @@ def unique_names(links: Iterable[Asked]) -> tuple[tuple[Asked, ...], list[Fault]
         name, key = asked.request.name, asked.request.key
         if name and owners.setdefault(name, key) != key:
             losers.add(key)
-            reason = f'the name "{name}" is asked for {owners[name]} too'
+            reason = f'the name "{name}" is requested for {owners[name]} too'
             faults.append(asked.lines["name"].fault(reason))
     named = [_without_name(asked, losers) for asked in everything]
     return tuple(named), faults

@@ -16,7 +16,7 @@ def _gateways(text: str) -> NicRouting:
     """One address, or one of each family. The key has no other use, so `auto` stands for `yes`."""
     found = tuple(values.next_hop(part) for part in text.split(",") if part.strip())
     if len({gateway.version for gateway in found}) < len(found):
-        raise UnusableError("two gateways of one family")
+        raise UnusableError("two gateways of the same family")
     return NicRouting(gateways=found, implied=True)
 
 

@@ -29,7 +29,7 @@ def _mark(text: str) -> tuple[int, int]:
     if not found & bits:
         raise UnusableError(f'"{values.clip(text)}" selects packets without a mark')
     if found & ~bits:
-        raise UnusableError(f'"{values.clip(text)}" is a mark with bits outside of its mask')
+        raise UnusableError(f'"{values.clip(text)}" is a mark with bits outside its mask')
     return found, bits
 
 
@@ -74,7 +74,7 @@ class Draft:
         ends: list[Network] = [self.found[key] for key in ("from", "to") if key in self.found]
         families = {network.version for network in ends} or {self.family} - {0} or {4, 6}
         if len(families) > 1 and ends:
-            raise UnusableError("from and to are not of one family")
+            raise UnusableError("from and to are not of the same family")
         return [self._rule(family) for family in sorted(families)]
 
     def _selector(self, key: str) -> str:

@@ -59,9 +59,7 @@ def user(line: Line) -> tuple[User, list[Fault]]:
     if not all(key.isprintable() for key in keys):
         raise UnusableError("a public key has control characters")
     odd = [number for number, key in enumerate(keys, 1) if not is_public_key(key)]
-    faults = [
-        line.fault(f"number {number} does not look like a public key", "warning") for number in odd
-    ]
+    faults = [line.fault(f"key {number} is not a public key", "warning") for number in odd]
     return User(line.key, sudo, keys), faults
 
 
@@ -88,7 +86,7 @@ def storage(line: Line) -> tuple[Storage, list[Fault]]:
         raise UnusableError('the kind is not "iscsi"')
     ip, fields = _target(rest)
     if len(fields) < 5:
-        raise UnusableError("fewer than the 7 fields that are needed")
+        raise UnusableError("fewer than 7 fields")
     optional = [""] * 4
     port, lun, chap_user, chap_secret, attach, fs_type, fs_options, format_word, mount_point = [
         *fields,
@@ -143,7 +141,7 @@ def storage_rows(lines: Iterable[Line], most: int) -> tuple[tuple[Storage, ...],
     found, faults = rows(devices, read, most)
     named = {line.key for line in devices}
     lost = [line for device, line in mutual.items() if device not in named]
-    return found, [*faults, *(line.fault("it is for a device that is not there") for line in lost)]
+    return found, [*faults, *(line.fault("it is for a device that is not listed") for line in lost)]
 
 
 def _with_mutual_chap(device: Storage, text: str) -> Storage:

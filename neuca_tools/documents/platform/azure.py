@@ -39,7 +39,7 @@ def read(root: Part) -> PlatformDocument:
 
 
 def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
-    """The addresses of one family, and the gateway that follows from the first subnet."""
+    """The addresses of the same family, and the gateway that follows from the first subnet."""
     subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)

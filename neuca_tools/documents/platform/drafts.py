@@ -39,7 +39,7 @@ MAX_ROUTES = 16384
 MAX_RULES = 1024
 MAX_ADDRESSES = 1024
 # Why there is no VLAN on a link.
-LEFT = "its NIC is left to other programs, and so is it"
+LEFT = "it is left to other programs, as is its NIC"
 QINQ = "a VLAN on a VLAN (QinQ) is not supported, ignoring it"
 IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 # Names of unused keys in one warning.
@@ -111,7 +111,7 @@ class Draft:
     def leave_to_user(self) -> None:
         """Leave the link alone, but for its name and what it is made of."""
         self.state = "user"
-        reason = "the link is left to its user, with its addresses, routes and other settings"
+        reason = "the link is left to the user, with its addresses, routes and other settings"
         self.part.fault("", None, reason, "warning")
 
     def offer(self, part: Part, key: str, setting: str, texts: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ class Draft:
             return
         if is_assumed(text, netmask):
             part.fault(
-                key, text, f'"{found.ip}" has no prefix length, taken as "{found}"', "warning"
+                key, text, f'"{found.ip}" has no prefix length, treated as "{found}"', "warning"
             )
         if len(self.addresses) < MAX_ADDRESSES:
             self.addresses.setdefault(found, part.where)
@@ -174,7 +174,7 @@ class Draft:
         if network is None:
             return
         if is_assumed(to, netmask):
-            part.fault(key, to, f'it has no prefix length, taken as "{network}"', "warning")
+            part.fault(key, to, f'it has no prefix length, treated as "{network}"', "warning")
         if any(host in network for host in METADATA_HOSTS):
             self.manage("the platform's document gives it the route to the metadata service")
         elif via is None or via in _NOWHERE:
@@ -320,7 +320,7 @@ def _distinct(drafts: Iterable[Draft], root: Part) -> list[Draft]:
     found: dict[LinkKey, Draft] = {}
     for draft in drafts:
         if draft.key in found:
-            reason = f'there is another link "{draft.key}" above it, ignoring this one'
+            reason = f'there is already a link "{draft.key}", ignoring this one'
             draft.part.fault("", None, reason)
         elif len(found) == MAX_LINKS:
             root.fault("", None, f"more than {MAX_LINKS} links, ignoring the rest")

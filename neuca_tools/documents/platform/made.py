@@ -94,7 +94,7 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
         return
     least = str(link_kinds.LEAST_FORWARD_DELAY)
     reason = f"with the spanning tree protocol, the forwarding delay is at least {least} seconds"
-    part.about(bridge.key.mac).fault(key, delay, f"{reason}, taken as {least}", "warning")
+    part.about(bridge.key.mac).fault(key, delay, f"{reason}, treated as {least}", "warning")
     bridge.virtual = Virtual(options=(("forward-delay", least),)).over(virtual)
 
 
@@ -182,7 +182,7 @@ def _set_place(
     if name in drafts and drafts[name].key in members:
         drafts[name].device[setting] = text
     else:
-        part.fault(key, name, "it is no member or port of this link")
+        part.fault(key, name, "it is not a member or port of this link")
 
 
 def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
@@ -197,5 +197,5 @@ def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
     if name in drafts:
         return drafts[name].key
-    link.fault(key, name, "no link that can be used is called so, ignoring it")
+    link.fault(key, name, "no usable link has this name, ignoring it")
     return None

@@ -159,13 +159,15 @@ def _left_to_others(top: Part) -> set[str]:
     names: set[str] = set()
     for kind in _OTHERS:
         for name, link in top.named(kind, _BESIDES):
-            link.warn("", f"{kind} are left to other programs, with all that is on them")
+            link.warn("", f"{kind} are left to other programs, with everything on top of them")
             names |= {name, *link.texts("interfaces")}
     for kind in _KINDS:
         for name, link in top.named(kind, _BESIDES):
             reason = _foreign(link)
             if reason:
-                link.warn("", f"{reason}, which is left to other programs, with all that is on it")
+                link.warn(
+                    "", f"{reason}, which is left to other programs, with everything on top of it"
+                )
                 names |= {name, *link.texts("interfaces")}
     top.warn_besides(*_KINDS, *_OTHERS, "version", "renderer")
     return names
@@ -207,7 +209,8 @@ def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str
             yield "vxlan", name, link
         else:
             link.warn(
-                "mode", "tunnels of this mode are left to other programs, with all that is on them"
+                "mode",
+                "tunnels of this mode are left to other programs, with everything on top of them",
             )
 
 

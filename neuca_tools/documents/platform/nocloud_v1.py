@@ -54,7 +54,7 @@ KEYS = (
     | dns.KEYS
 )
 _STATIC = ("static", "static4", "static6")
-_UNUSABLE = "its NIC cannot be used, nor can it"
+_UNUSABLE = "it cannot be used, because its NIC cannot be used"
 _FOR_OTHERS = ("nameserver", "loopback")
 _NICS = ("physical", "infiniband")
 _KINDS = (*_NICS, "bond", "bridge", "vlan", "route", *_FOR_OTHERS)
@@ -103,7 +103,9 @@ def _left_to_others(top: Part) -> set[str]:
         kind = link.text("type")
         if kind not in _KINDS or (kind == "loopback" and _has_addresses(link)):
             names.add(link.text("name") or "")
-            link.warn("type", "this kind of link is left to other programs, with all that is on it")
+            link.warn(
+                "type", "this kind of link is left to other programs, with everything on top of it"
+            )
     return names
 
 
@@ -201,7 +203,7 @@ def _common(draft: Draft, link: Part) -> Draft:
         draft.leave_to_user()
     for subnet, is_manual in zip(subnets, manual):
         if is_manual and draft.state != "user":
-            subnet.warn("control", "a subnet that is left to its user, ignoring it")
+            subnet.warn("control", "a subnet that is left to the user, ignoring it")
             subnet.close()
         else:
             _subnet(draft, subnet)

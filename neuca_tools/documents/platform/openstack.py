@@ -27,7 +27,7 @@ _PHYSICAL = frozenset(
     " hostdev_physical ib_hostdev infiniband".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
-_UNUSABLE = "what it is on cannot be used, nor can it"
+_UNUSABLE = "it cannot be used, because its lower device cannot be used"
 # What identifies a link or network to other programs, and DNS.
 _LINK_USED = ("id", "vif_id")
 _NETWORK_USED = ("id", "network_id", "dns_nameservers", "dns_search")
@@ -92,7 +92,7 @@ def _physical(link: Part) -> Optional[Draft]:
     """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     severity: Literal["error", "warning"] = "error"
     if (link.text("type") or "phy") not in _PHYSICAL:
-        link.warn("type", "an unknown kind of link, taken for a NIC")
+        link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
         return _named(link, severity)

@@ -36,7 +36,7 @@ def from_json(data: bytes, what: str) -> Tree:
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError as error:
-        raise DocumentError(f"cannot read {what}: it is no JSON: {error}") from None
+        raise DocumentError(f"cannot read {what}: it is not JSON: {error}") from None
     if sum(1 for _ in _walk(tree, what)) > MAX_ITEMS:
         raise _too_many(what)
     return tree  # type: ignore[no-any-return] # json.loads is not typed
@@ -58,12 +58,12 @@ def from_yaml(data: bytes, what: str) -> Tree:
             builder.take(type(event).__name__, event)
     except yaml.YAMLError as error:
         raise DocumentError(
-            f"cannot read {what}: it is no YAML: {plain(' '.join(str(error).split())[:200])}"
+            f"cannot read {what}: it is not YAML: {plain(' '.join(str(error).split())[:200])}"
         ) from None
     except (ValueError, OverflowError):
         # PyYAML's scanner fails like this for an escape beyond Unicode.
         raise DocumentError(
-            f"cannot read {what}: it is no YAML: an escape stands for no character"
+            f"cannot read {what}: it is not YAML: an escape is not a character"
         ) from None
     return builder.root
 
@@ -221,7 +221,7 @@ class _Builder:
     def _alias(self, anchor: str) -> None:
         if anchor not in self._anchors:
             raise DocumentError(
-                f"cannot read {self.what}: an alias stands for nothing, or for itself"
+                f"cannot read {self.what}: an alias refers to nothing, or to itself"
             )
         self._put(*self._anchors[anchor], None)
 
@@ -258,7 +258,7 @@ class _Builder:
 
     def _key(self, tree: Tree) -> str:
         if isinstance(tree, (list, dict)):
-            raise DocumentError(f"cannot read {self.what}: a key is no text")
+            raise DocumentError(f"cannot read {self.what}: a key is not text")
         if tree is None:
             return ""
         return str(tree)

@@ -27,7 +27,7 @@ def buffers_not_applied(look: Look) -> Optional[Hit]:
             continue
         return Hit(
             0.5,
-            f"-w asked for {amounts.size(run.buffer)}, and the kernel gave {amounts.size(got / 2)}",
+            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
             (fact("-w", run.buffer), fact(name, got)),
             end=end,
             sysctls={setting: str(int(run.buffer))},

@@ -33,7 +33,7 @@ def per_flow(session: Session) -> Optional[Hit]:
         f"many streams carry {many.rate / one.rate:.1f} times as much as one: each flow is "
         "limited, by its window, or by a policer or a hash over links on the path",
         (Fact("one and many streams, bit/s", one.rate, many.rate),),
-        "raise tcp_rmem and tcp_wmem on both ends; compare a few source ports",
+        "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
         confidence=MEDIUM,
         fixed=many.rate,
     )
@@ -54,7 +54,7 @@ def asymmetric(session: Session) -> Optional[Hit]:
         1 - slow / fast,
         f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
-        "compare ip route get, ethtool -k and sysctls of both ends",
+        "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
     )
 
@@ -137,7 +137,7 @@ def collapse(session: Session) -> Optional[Hit]:
         f"{amounts.rate(alone)} in total: half duplex, one shaper for both, or delayed "
         "acknowledgements",
         (Fact("alone and together, bit/s", alone, together),),
-        f"compare the duplex setting of both ends ({_ethtool(both)}); fq on both ends",
+        f"compare the duplex setting of both hosts ({_ethtool(both)}); fq on both hosts",
         confidence=MEDIUM,
     )
 

@@ -98,7 +98,7 @@ def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
         f"{amounts.percent(loss)} is lost even at {amounts.rate(rate)}: "
         "not a queue that overflows, but a bad cable, optic, duplex setting or radio link",
         (fact("lost / datagrams", loss),),
-        f"look for errors on both ends ({_driver_counters(session)}); change the cable or the "
+        f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
         "optic",
         direction=direction,
     )

@@ -63,7 +63,7 @@ def other_program(session: Session) -> Optional[Hit]:
         "client and server do not speak the same protocol: one of them is iperf 2, or their "
         "versions are too far apart",
         (fact("iperf3", said),),
-        "install the same iperf3 on both ends",
+        "install the same iperf3 on both hosts",
         "tool",
     )
 
@@ -77,10 +77,10 @@ def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
         return None
     return Hit(
         0.8,
-        "what listens on this port closed the connection before the test began: another program, "
-        "an iperf3 of another version, or a firewall in between",
+        "the program that listens on this port closed the connection before the test began: it is "
+        "not iperf3, or another version, or a firewall is in between",
         (fact("iperf3", said),),
-        "check which program listens there (ss -ltnp), and the versions on both ends",
+        "check which program listens there (ss -ltnp), and the versions on both hosts",
         "tool",
         confidence=MEDIUM,
     )
@@ -92,7 +92,7 @@ def no_such_congestion(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        "a host does not have the congestion control that was asked for (-C)",
+        "a host does not have the requested congestion control (-C)",
         (fact("iperf3", said),),
         "sysctl net.ipv4.tcp_available_congestion_control lists them; modprobe tcp_NAME adds one, "
         "if the kernel has it",
@@ -107,9 +107,9 @@ def refused_buffers(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        "a host did not grant the socket buffers that were asked for (-w)",
+        "a host did not grant the requested socket buffers (-w)",
         (fact("iperf3", said),),
-        "raise net.core.rmem_max and net.core.wmem_max on both ends, or test without -w: Linux "
+        "raise net.core.rmem_max and net.core.wmem_max on both hosts, or test without -w: Linux "
         "then sizes the buffers itself",
         "both",
     )

@@ -30,7 +30,7 @@ RELIEVE = {
 
 
 def cpu(look: Look) -> Optional[Hit]:
-    """A CPU of either end is full, and nothing else limits the flow."""
+    """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
     end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
     if _got_nothing(look) or _is_unknown(look, load):

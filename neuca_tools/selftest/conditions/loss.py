@@ -22,7 +22,7 @@ from neuca_tools.selftest.evidence.printed import Printed, printed
 IGNORED = 0.1
 BESIDE_CPU = 0.5  # of the lost time: where a CPU is full as well (D09)
 FIND = (
-    "find where it is lost: nstat, tc -s qdisc and ethtool -S on both ends; send a little less "
+    "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts; send a little less "
     "than the path carries (fq with maxrate, see tc-fq(8))"
 )
 

@@ -136,7 +136,7 @@ def wasted_mtu(session: Session) -> Optional[Hit]:
             f"{link.name} of the {end} host has MTU {mtu}; its lower device {lower.name} allows "
             f"{possible}",
             (Fact(f"{link.name} mtu", possible, mtu),),
-            f"ip link set {link.name} mtu {possible}, on both ends",
+            f"ip link set {link.name} mtu {possible}, on both hosts",
             end,
         )
     return None
@@ -248,7 +248,7 @@ def wrong_way(session: Session) -> Optional[Hit]:
 
 def _route_through(device: str, address: str) -> str:
     return (
-        f"look at the route (ip route get {address}), and make it leave through {device}, with the "
+        f"check the route (ip route get {address}), and make it leave through {device}, with the "
         "source address of that device"
     )
 

@@ -106,7 +106,7 @@ def slow_sender(look: Look) -> Optional[Hit]:
             fact("cwnd", one.cwnd),
             fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
         ),
-        "look at its CPUs during a test (mpstat -P ALL 1); offloads (ethtool -k); more streams",
+        "check its CPUs during a test (mpstat -P ALL 1); offloads (ethtool -k); more streams",
         "sender",
         confidence=MEDIUM,
     )
@@ -199,7 +199,7 @@ def fast_core(look: Look) -> Optional[Hit]:
         f"{amounts.rate(one.rate)} arrive unevenly, and no window follows any loss: at such rates "
         "a CPU core usually limits",
         (fact("rate, bit/s", round(one.rate)),),
-        "compare with several streams (-P); look at the CPUs of both ends and of what relays",
+        "compare with several streams (-P); check the CPUs of both hosts and of any relay",
         "both",
         confidence=MEDIUM,
     )
@@ -243,7 +243,7 @@ def small_writes(look: Look) -> Optional[Hit]:
     return Hit(
         0.9,
         f"blocks of {size} bytes (-l) take {calls:.0f} system calls in a second for each stream: "
-        "they cost the CPU more than the data",
+        "they cost more CPU time than the data",
         (fact("-l", size), fact("calls in a second", round(calls))),
         "larger blocks: iperf3 -l 128K is the default for TCP",
         "sender",

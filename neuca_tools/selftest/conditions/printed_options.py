@@ -34,7 +34,7 @@ def whole_blocks(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         0.9,
-        f"-b asked for {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
+        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
         "sends whole blocks, one for each tick of its timer at least",
         (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
@@ -55,7 +55,7 @@ def _is_one_block(look: Look) -> bool:
 def _one_block_hit(look: Look) -> Hit:
     return Hit(
         0.9,
-        f"-b asked for {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
+        f"-b requested {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
         "that for the whole run, so that iperf3 sent nothing else",
         (fact("-b", round(look.asked or 0)),),
         "smaller blocks (-l 1K), or a higher rate",
@@ -93,7 +93,7 @@ def small_segments(look: Look) -> Optional[Hit]:
     return Hit(
         0.8,
         f"{amounts.rate(one.rate)} in segments of {one.run.mss} bytes are {segments:.0f} packets "
-        "in a second: these cost the CPUs more than the data",
+        "in a second: these cost more CPU time than the data",
         (fact("MSS", one.run.mss), fact("packets in a second", round(segments))),
         "test without -M, and with the MTU that the path has",
         "both",

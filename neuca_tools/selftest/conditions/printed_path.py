@@ -368,7 +368,7 @@ def line_of_datagrams(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         1.0,
-        f"-b asked for {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
+        f"-b requested {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
         "over this Ethernet",
         (fact("sent, bit/s", round(sent)), fact("-b", round(look.asked))),
         "ask for less (-b), or use a faster link",

@@ -29,8 +29,8 @@ def stalled(look: Look) -> Optional[Hit]:
     begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
     return Hit(
         1.0,
-        f"{begin}nothing was delivered, however often it was sent again: full-size packets vanish "
-        "on the path (MTU), or all of them do",
+        f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
+        " packets (MTU), or all packets",
         (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
         'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
         "1472 tells",
@@ -74,10 +74,10 @@ def silenced(look: Look) -> Optional[Hit]:
         return None
     return Hit(
         1.0,
-        f"after {amounts.time(silent[0].start)} nothing was delivered any more, however often it "
-        "was sent again: from then on the path loses everything",
+        f"after {amounts.time(silent[0].start)} nothing more was delivered, however often it was "
+        "retransmitted: from then on, the path loses everything",
         (fact("cwnd at the end", silent[-1].cwnd), fact("intervals without data", len(silent))),
-        "look at the link at that time: dmesg and ethtool -S of both ends, and of what is between",
+        "check the link at that time: dmesg and ethtool -S of both hosts and of devices between",
         confidence=MEDIUM,
         severity=FAULT,
     )

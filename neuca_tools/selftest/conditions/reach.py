@@ -129,7 +129,7 @@ def no_neighbour(session: Session) -> Optional[Hit]:
         1.0,
         "no response to ARP or ND for the peer's address on this network",
         (fact("neighbour", reach.neighbour or said or "no route to host"),),
-        "check cable, VLAN, address and prefix on both ends, and MAC filters; ip neigh show "
+        "check cable, VLAN, address and prefix on both hosts, and MAC filters; ip neigh show "
         f"{other_end(session, 'local')}",
     )
 
@@ -141,7 +141,7 @@ def no_route(session: Session) -> Optional[Hit]:
         1.0,
         "this host has no route to the peer",
         (fact("connect", "ENETUNREACH"),),
-        f"look at the routes (ip route get {other_end(session, 'local')}), and add the one that is "
+        f"check the routes (ip route get {other_end(session, 'local')}), and add the one that is "
         "missing",
         "sender",
     )
@@ -165,7 +165,7 @@ def filtered(session: Session) -> Optional[Hit]:
         return None
     but, pinged, confidence = "", None, MEDIUM
     if reach.ping:
-        but, pinged, confidence = "ping is answered, but ", fact("ping", "answered"), HIGH
+        but, pinged, confidence = "ping gets responses, but ", fact("ping", "answered"), HIGH
     return Hit(
         0.95,
         f"{but}a connection gets no response: a firewall drops it, or packets return another way",
@@ -183,7 +183,7 @@ def _no_answer(said: str) -> Hit:
         "the server never responded: nothing listens on that UDP port, a firewall drops the "
         "datagrams or the responses, or the server is another iperf",
         (fact("iperf", said),),
-        "look whether the server prints anything (iperf -s -u), and open the port",
+        "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
         confidence=LOW,
     )
@@ -225,7 +225,7 @@ def duplicate(session: Session) -> Optional[Hit]:
         return None
     return Hit(
         0.97,
-        f"{len(macs)} MAC addresses answer for the peer's address",
+        f"{len(macs)} MAC addresses respond for the peer's address",
         (fact("ARP answers", ", ".join(macs)),),
         f"arping -D {_through(session)}{other_end(session, 'local')} shows both; give one of the "
         "hosts another address, or, if one host has two NICs in a subnet, set arp_ignore=1 and "
@@ -256,7 +256,7 @@ def broadcasts(session: Session) -> Optional[Hit]:
     text = f"{amounts.percent(part)} of the responses to broadcasts were lost"
     if missing > 0:
         text = f"{missing} of {tested.expected} hosts never responded to a broadcast"
-        hosts = Fact("hosts that answered", tested.expected, tested.answered)
+        hosts = Fact("hosts that responded", tested.expected, tested.answered)
     return Hit(
         part or 1.0,
         text,

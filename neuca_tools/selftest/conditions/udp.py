@@ -273,8 +273,8 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
         1 - sent / look.asked,
-        f"the sender offered {amounts.rate(sent)} of the {amounts.rate(look.asked)} that were "
-        f"asked for{full}",
+        f"the sender offered {amounts.rate(sent)} of the requested {amounts.rate(look.asked)}"
+        f"{full}",
         (fact("sent bit/s", round(sent)), fact("-b", round(look.asked))),
         "larger datagrams (-l 8948 with jumbo frames), more streams (-P), or iperf3 3.16 or later",
         "sender",

@@ -24,7 +24,7 @@ RECEIVER_LIMITED = 0.4
 # was measured with BBR.
 SOMEWHAT, LARGER = 0.15, 1.2
 HELD = 0.8  # of the lost time
-PACED = 0.75  # of snd_wnd in flight, where a paced sender waits for its turn as well
+PACED = 0.75  # of snd_wnd in flight, where a paced sender waiting as well
 SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).

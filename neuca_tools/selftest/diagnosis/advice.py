@@ -14,7 +14,7 @@ from neuca_tools.selftest.evidence.look import Look
 
 # The first number of this sysctl is a lower bound (ip-sysctl.rst).
 RANGE = "net.ipv4.ip_local_port_range"
-KEEP = "keep what is larger already"
+KEEP = "keep values that are already larger"
 
 
 def hosts_of(hit: Hit, evidence: Evidence, of: Optional[Look]) -> tuple[Host, ...]:

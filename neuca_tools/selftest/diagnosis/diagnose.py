@@ -263,7 +263,7 @@ def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
-        return "neither window, retransmits nor round trip is known: iperf3 -J says more"
+        return "neither window, retransmits nor round trip is known: iperf3 -J reports more"
     if session.evidence.expect is None:
         return (
             "no condition explains this rate, and no rate is expected (--expect): it may be all "
@@ -271,5 +271,5 @@ def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
         )
     return (
         "the rate is below what is expected, and no condition explains it: the counters of both "
-        "ends would tell more"
+        "hosts would show more"
     )

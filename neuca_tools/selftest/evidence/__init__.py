@@ -1,4 +1,4 @@
-"""What a self-test observed on both ends, filled in by `measure`: the diagnosis uses nothing else.
+"""What a self-test observed on both hosts, filled in by `measure`: the diagnosis uses nothing else.
 
 Anything may be absent: None, an empty tuple or a missing key means "not known", never zero. Sizes
 are in bytes, rates in bit/s, times in seconds. Only the fields of TCP_INFO keep the kernel's units
@@ -33,7 +33,7 @@ from neuca_tools.selftest.evidence.trace import NO_TRACE, Trace
 
 VERSION = 1
 # The text of a step that was skipped because it was not requested.
-NOT_ASKED = "not asked for"
+NOT_ASKED = "not requested"
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Phase:
-    """One test ("tcp", "tcp-parallel", "udp" …): what iperf reported, and samples of both ends.
+    """One test ("tcp", "tcp-parallel", "udp" …): what iperf reported, and samples of both hosts.
 
     In direction "forward" the host that is `local` sends. `target` is the requested rate in bit/s,
     where `run` does not have it; `raw` is iperf's unchanged output. `path` is "overlay" or

@@ -173,12 +173,12 @@ class Look:
 
     @property
     def is_full(self) -> bool:
-        """Whether a CPU of either end is full."""
+        """Whether a CPU of either host is full."""
         return self.sender_load.is_full or self.receiver_load.is_full
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs, or other guests, kept a CPU of either end busy."""
+        """Whether other programs, or other guests, kept a CPU of either host busy."""
         return any(map(_is_disturbed, (self.sender_load, self.receiver_load)))
 
     @property
@@ -212,7 +212,7 @@ class Look:
         """Seconds that a busy host adds to a round trip, which are no queue on the path.
 
         The kernel answers by itself, and waits for a CPU at most. Requests that the idle round
-        trips were measured with wait for the programs of both ends as well.
+        trips were measured with wait for the programs of both hosts as well.
         """
         if self.phase.sender:
             return WAITS * SLICE if self.is_disturbed else 0.0

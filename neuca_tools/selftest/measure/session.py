@@ -215,7 +215,7 @@ class PeerTest:
             )
             return found, f"helper by ssh on {options.ssh}"
         if options.secret is None:
-            return found, "no helper: one end's evidence"
+            return found, "no helper: evidence of one host only"
         try:
             self._helper = peer.connect(self._address, options.port + 1, options.secret, source)
         except BusyError as error:
@@ -224,9 +224,9 @@ class PeerTest:
             return replace(found, wrong_peer=True), str(error)
         except AbsentError as error:
             word = error.word if error.word in ("no-route", "unreachable") else None
-            return replace(found, tcp=word), f"no helper ({error}): one end's evidence"
+            return replace(found, tcp=word), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
-            return found, f"no helper ({error}): one end's evidence"
+            return found, f"no helper ({error}): evidence of one host only"
         self._evidence = replace(self._evidence, peer=self._helper.host)
         return replace(found, tcp="connected"), "helper found"
 
@@ -271,7 +271,7 @@ class PeerTest:
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=found)
-        forward, backward = found.forward or "no answer", found.backward or "not known"
+        forward, backward = found.forward or "no response", found.backward or "not known"
         text = f"{forward} out, {backward} back, of {mtu} bytes"
         if device.mtu != mtu:
             text += f" ({device.mtu} here)"

@@ -13,7 +13,7 @@ def reach_words(found: Reach) -> list[str]:
     """What is known of the neighbour and of pings."""
     words = [f"neighbour {found.neighbour}"] if found.neighbour else []
     if found.ping is not None:
-        words.append("ping answered" if found.ping else "ping not answered")
+        words.append("ping answered" if found.ping else "no response to ping")
     return words
 
 
@@ -30,7 +30,7 @@ def rdma_words(chosen: RdmaChoice, found: Rdma) -> str:
 def words_of(found: Latency) -> str:
     """A latency for people, in the units of `amounts.time`."""
     if found.p50 is None or found.p99 is None or found.maximum is None:
-        return f"no answer to {found.count} requests" if found.count else "not measured"
+        return f"no response to {found.count} requests" if found.count else "not measured"
     lost = f", {found.lost} of {found.count} lost" if found.lost else ""
     p50, p99, most = map(amounts.time, (found.p50, found.p99, found.maximum))
     return f"p50 {p50}, p99 {p99}, max {most}{lost}"

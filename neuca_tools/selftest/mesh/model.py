@@ -65,14 +65,14 @@ class MeshHost:
 
 @dataclass(frozen=True)
 class MeshPlan:
-    """Who tests whom in which slot.
+    """Which hosts test each other in which slot.
 
     A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
-    `rate` limits each transfer, in bit/s; `seconds` are those of a transfer, `guard` those by which
-    clocks may differ. `expect` is the rate that every path should carry. `group` is the label that
-    tells groups apart, the next two are the most tests at a time of one uplink and one hypervisor.
-    `retests` is the first slot of the retests, None without any; from `diagnoses` on, paths get a
-    full diagnosis.
+    `rate` limits each transfer, in bit/s. `seconds` is the duration of a transfer, and `guard` the
+    time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
+    the label that defines the groups; the next two are the largest numbers of concurrent tests of
+    one uplink and one hypervisor. `retests` is the first slot of the retests, None without any; from
+    `diagnoses` on, paths get a full diagnosis.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -176,7 +176,7 @@ def _check_numbers(plan: MeshPlan) -> None:
 
 def _check_hosts(hosts: Sequence[MeshHost]) -> None:
     if not 2 <= len(hosts) <= MOST_HOSTS:
-        raise _wrong(f"it needs 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
+        raise _wrong(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
     addresses = (str(ip_address(one.address)) for one in hosts)
@@ -189,7 +189,7 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
 def check_host(host: MeshHost) -> None:
     """Raise SelftestError unless the name, the address and the labels are well-formed."""
     if not NAME.fullmatch(host.name):
-        raise _wrong(f"a host is called {host.name[:70]!r}: letters, digits and ._- are accepted")
+        raise _wrong(f"a host is named {host.name[:70]!r}: letters, digits and ._- are accepted")
     try:
         address = ip_address(host.address)
     except ValueError:
@@ -206,7 +206,7 @@ def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
     busy: set[int] = set()
     for pair in slot:
         if len(pair) != 2 or not all(0 <= one < hosts for one in pair):
-            raise _wrong(f"slot {number} has {list(pair)[:4]}, which is no pair of its hosts")
+            raise _wrong(f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts")
         if pair[0] == pair[1] or busy & set(pair):
             raise _wrong(f"slot {number} has a host twice")
         busy |= set(pair)

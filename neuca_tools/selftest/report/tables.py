@@ -32,7 +32,7 @@ def tables(evidence: Evidence) -> Iterator[str]:
     rows = [list(_hop(route, hop)) for hop in route.hops]
     yield from _table("Path", PATH, rows, _route_note(route))
     rows = [list(_loss(one)) for one in evidence.one_way if one.loss is not None]
-    yield from _table("One-way loss, by sequence numbers of both ends", LOSS, rows, "")
+    yield from _table("One-way loss, by sequence numbers of both hosts", LOSS, rows, "")
 
 
 def _table(

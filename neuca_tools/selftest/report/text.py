@@ -33,7 +33,7 @@ WAYS = {"forward": ", to the peer", "reverse": ", from the peer"}
 WHERE = {
     "sender": "on the sender: ",
     "receiver": "on the receiver: ",
-    "both": "on both ends: ",
+    "both": "on both hosts: ",
     "local": "on this host: ",
     "peer": "on the peer: ",
 }

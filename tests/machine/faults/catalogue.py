@@ -32,7 +32,7 @@ class Case:
     """`name` is of the cause, `what` of its parameters; `wanted` the condition that has to come first, "" for none.
 
     The rest is for inside/rehearse.py: scripts that make the set-up, run beside the test and put the kernel back; scripts for
-    an end's own mount namespace; the words of both ends (`helper` empty: nobody serves).
+    an end's own mount namespace; the words of both hosts (`helper` empty: nobody serves).
     """
 
     name: str

@@ -83,7 +83,7 @@ class Channel:
             if message is not None:
                 return message
             if not readable([self._reading], deadline):
-                raise ChannelError(f"ask the peer: no answer in {seconds:g} s")
+                raise ChannelError(f"query the peer: no response in {seconds:g} s")
             self.take()
 
     def take(self) -> None:
@@ -93,12 +93,12 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            raise ChannelError(f"ask the peer: {error.strerror}") from error
+            raise ChannelError(f"query the peer: {error.strerror}") from error
         if not piece:
-            raise ChannelError("ask the peer: it closed the connection")
+            raise ChannelError("query the peer: it closed the connection")
         self._buffer += piece
         if len(self._buffer) > self.longest:
-            raise ChannelError(f"ask the peer: its message is longer than {self.longest} bytes")
+            raise ChannelError(f"query the peer: its message is longer than {self.longest} bytes")
 
     def next(self) -> Optional[Message]:
         """The next complete message that was read; None if there is none yet."""
@@ -109,13 +109,13 @@ class Channel:
         other = SERVER if self._role == CLIENT else CLIENT
         signature, text = (bytes(line[:65]), bytes(line[65:])) if self._key else (b"", bytes(line))
         if not hmac.compare_digest(signature, self._signature(other, self._received, text)):
-            raise ChannelError("ask the peer: a message has a wrong signature")
+            raise ChannelError("query the peer: a message has a wrong signature")
         self._received += 1
         with suppress(ValueError, RecursionError):
             found = json.loads(text)
             if isinstance(found, dict):
                 return found
-        raise ChannelError("ask the peer: its answer is not a message of neuca-selftest")
+        raise ChannelError("query the peer: its response is not a message of neuca-selftest")
 
     def _signature(self, role: str, number: int, text: bytes) -> bytes:
         if not self._key:

@@ -120,7 +120,7 @@ def greet(connection: socket.socket, secret: bytes, seconds: float) -> Channel:
     line = _line(connection, deadline, seconds)
     welcome = WELCOME.fullmatch(line)
     if welcome is None and line != REFUSAL:
-        raise ChannelError("greet the peer: its answer is not one of neuca-selftest --serve")
+        raise ChannelError("greet the peer: its response is not one of neuca-selftest --serve")
     what = SERVER
     if welcome and welcome[1]:
         what = BUSY
@@ -155,7 +155,7 @@ def _line(connection: socket.socket, deadline: float, seconds: float) -> bytes:
     line = b""
     while not _complete(line):
         if not readable([connection], deadline):
-            raise ChannelError(f"greet the peer: no answer within {seconds:g} s")
+            raise ChannelError(f"greet the peer: no response within {seconds:g} s")
         try:
             line += _read(connection, LONGEST_LINE + 1 - len(line))
         except ChannelError as error:

@@ -36,7 +36,7 @@ def token_of(answer: Message) -> bytes:
     """The token for the echo. Raises ChannelError."""
     found = answer.get("token")
     if not isinstance(found, str) or not TOKEN_FORM.fullmatch(found):
-        raise ChannelError(f"the peer's answer to hello: its token is not of {TOKEN} bytes")
+        raise ChannelError(f"the peer's response to hello: its token is not of {TOKEN} bytes")
     return bytes.fromhex(found)
 
 
@@ -44,7 +44,7 @@ def host_of(answer: Message, what: str) -> Host:
     """The peer's description of itself. Raises ChannelError."""
     host = _evidence({"peer": answer.get("host", {})}, what).peer
     if len(host.links) > MOST_LINKS or len(host.log) > MOST_LINES:
-        raise ChannelError(f"the peer's answer to {what}: it has too many links or log lines")
+        raise ChannelError(f"the peer's response to {what}: it has too many links or log lines")
     return replace(
         host,
         links=tuple(
@@ -97,7 +97,7 @@ def _evidence(data: Mapping[str, object], what: str) -> Evidence:
         _bounded(whole, "evidence")
         return decode(Evidence, whole, VERSION)
     except (SelftestError, RecursionError) as error:
-        raise ChannelError(f"the peer's answer to {what}: {error}") from error
+        raise ChannelError(f"the peer's response to {what}: {error}") from error
 
 
 def _bounded(value: object, path: str) -> None:

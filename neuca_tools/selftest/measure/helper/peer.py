@@ -171,7 +171,7 @@ def connect(peer: Address, port: int, secret: bytes, source: Address) -> Helper:
         helper.hello()
     except OSError as error:
         connection.close()
-        reason = error.strerror or "no answer"
+        reason = error.strerror or "no response"
         raise AbsentError(
             f"connect to port {port} of {peer}: {reason}", WORDS.get(error.errno or 0, "timeout")
         ) from error
@@ -205,7 +205,7 @@ def by_ssh(name: str, peer: Address, port: int, seconds: float, source: Address)
             raise
         hint = "install neuca-guest-tools there" if code == NOT_FOUND else ""
         raise ChannelError(
-            f'start neuca-selftest on "{name}" by ssh: it ended with {code}', hint=hint
+            f'start neuca-selftest on "{name}" by ssh: it exited with {code}', hint=hint
         ) from error
     return helper
 

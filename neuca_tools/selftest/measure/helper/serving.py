@@ -147,7 +147,7 @@ class ServerSession:
         answer = answers.get(str(asked))
         try:
             if answer is None:
-                text = f"this neuca-selftest does not know how to {str(asked)[:40]!r}"
+                text = f"this neuca-selftest does not support {str(asked)[:40]!r}"
                 self._channel.send({"error": text})
             else:
                 self._channel.send(answer(message))

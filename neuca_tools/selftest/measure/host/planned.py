@@ -54,7 +54,7 @@ def permit(
         raise UsageError(
             f"test {peer}: the route to it leaves through {device.name},"
             f" {plan.reserved[device.index]}",
-            hint=f"--interface {device.name} says that this is meant",
+            hint=f"--interface {device.name} permits this",
         )
     return interface or planned_device(plan, peer) or device.name
 

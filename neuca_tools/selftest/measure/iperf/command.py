@@ -25,7 +25,7 @@ CONNECT = 3000
 # MAX_STREAMS in iperf3's src/iperf.h.
 MOST_STREAMS = 128
 SILENT = "iperf3 ended without a result or an error message"
-LATE = "iperf3 did not end in time, and was ended: the peer may have stopped responding"
+LATE = "iperf3 did not end in time and was terminated: the peer may have stopped responding"
 
 
 DIRECTIONS: dict[str, list[str]] = {"forward": [], "reverse": ["-R"], "both": ["--bidir"]}
@@ -106,13 +106,13 @@ def _error(run: Run, ended: Ended) -> Optional[str]:
     if ended.late:
         return LATE
     if ended.code < 0:
-        return f"iperf3 was ended by {_signal(-ended.code)}"
+        return f"iperf3 was terminated by {_signal(-ended.code)}"
     last = ended.error.decode("utf-8", "replace").strip().rpartition("\n")[2]
     last = last.replace("iperf3: error - ", "")
     if run.error == SILENT:
         return last or SILENT
     if run.error or ended.code:
-        return run.error or last or f"iperf3 ended with {ended.code} without an error message"
+        return run.error or last or f"iperf3 exited with {ended.code} without an error message"
     if not _arrived(run):
         return "iperf3 reported success, but nothing arrived"
     return None

@@ -262,7 +262,7 @@ def _one_way_result(found: OneWay, error: Optional[str]) -> tuple[str, str]:
     if error:
         return "fail", f"{way}: {error}"
     if found.loss is None:
-        return "unknown", f"{way}: iperf3 did not report the sequence numbers of both ends"
+        return "unknown", f"{way}: iperf3 did not report the sequence numbers of both hosts"
     return "pass", f"{one_way_words(found)} {way}"
 
 
@@ -296,7 +296,7 @@ def _rpm_result(phase: Phase, found: Probes) -> tuple[str, str]:
     if phase.run is not None and phase.run.error:
         return "fail", f"{way}: {phase.run.error}"
     if known is None:
-        return "unknown", f"{way}: no probe was answered under load, {found.failed} failed"
+        return "unknown", f"{way}: no response to any probe under load, {found.failed} failed"
     return "pass", f"{rpm_words(known)} {way}"
 
 
