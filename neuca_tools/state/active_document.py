@@ -270,7 +270,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
 
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
     """The last good document, unless it is another machine's (`other`)."""
-    reason = f"{answer.source} no longer has a NEuca document"
+    reason = f"{answer.source} now has no NEuca document"
     if refused:
         reason = f"what {answer.source} provides now is refused"
     intake = Intake(reason=reason)
