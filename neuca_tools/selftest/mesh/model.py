@@ -71,7 +71,7 @@ class MeshPlan:
     `rate` limits each transfer, in bit/s. `seconds` is the duration of a transfer, and `guard` the
     time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
     the label that defines the groups; the next two are the largest numbers of concurrent tests of
-    one uplink and one hypervisor. `retests` is the first slot of the retests, None without any; from
+    one uplink and one hypervisor. `retests` is the first slot of the retests or None; from
     `diagnoses` on, paths get a full diagnosis.
     """
 
