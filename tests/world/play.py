@@ -65,9 +65,8 @@ def _own_drops(hosts: Between) -> int:
 
 
 def _report(hosts: Between, setup: Setup) -> dict[str, Any]:
-    for where, settings in ((hosts.near, setup.near), (hosts.far, setup.far)):
-        words = (f"net.ipv4.tcp_congestion_control={setup.congestion}", *settings)
-        for one in words:
+    for where, settings in zip((hosts.near, hosts.far), setup.sysctls):
+        for one in settings:
             hosts.run("sysctl", "-qw", one, where=where)
     hosts.boxed(setup.there, setup.back, setup.number)
     if setup.own:

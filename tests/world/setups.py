@@ -1,7 +1,7 @@
 """Set-ups of the world tier, drawn by seed: what is between two hosts, what is wrong, and what the self-test has to name. Pure.
 
-Of every twenty, ten have busy neighbours, five have two faults at once, and two have none. No rule of the self-test may be derived
-from a seed that it is then scored with.
+Of every twenty, ten have busy neighbours, five have two faults at once, and two have none; four are faster than the box between two
+namespaces, and played in a guest. No rule of the self-test may be derived from a seed that it is then scored with.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,10 +24,17 @@ NEAREST, FARTHEST = 0.0001, 0.3  # seconds of a round trip
 STREAMS = (1, 1, 2, 4, 8, 16, 32, 64, 128)
 # bit/s: what tests/middlebox.py passes on without being the bottleneck, on a machine that others use.
 BOXED = 150e6
+IN_BOX, IN_GUEST = (SLOWEST, BOXED), (BOXED, FASTEST)
+ON_THE_WAY = 32e6  # bytes: more is too much for the memory of a guest
+RMEM, WMEM = 6291456, 4194304  # bytes: the kernel's own largest buffers
 PACKET = 1514  # bytes
+Span = tuple[float, float]  # of rates
 FORWARD, REVERSE = "forward", "reverse"
 # Of each twenty set-ups, in this order before they are shuffled.
 FAULTS, PAIRS, HEALTHY, BUSY = 13, 5, 2, 10
+BLOCK = FAULTS + PAIRS + HEALTHY
+# One in so many is for a guest.
+GUESTS = 5
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,17 @@ class Setup:
         return self.rate <= BOXED
 
     @property
+    def sysctls(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of the near and the far host: tuned for the path, except where that is the fault."""
+        need = round(4 * self.rate * self.rtt / 8)
+        common = (
+            f"net.ipv4.tcp_congestion_control={self.congestion}",
+            f"net.ipv4.tcp_rmem=4096 131072 {max(RMEM, need)}",
+            f"net.ipv4.tcp_wmem=4096 16384 {max(WMEM, need)}",
+        )
+        return (*common, *self.near), (*common, *self.far)
+
+    @property
     def words(self) -> tuple[str, ...]:
         """Of the command line; long enough for twenty round trips of slow start and some seconds."""
         steps = [*self.steps, *(["tcp-parallel"] if self.streams > 1 else [])]
@@ -94,8 +112,9 @@ def _queue(rate: float, rtt: float, chance: random.Random) -> float:
     return max(10 * PACKET, rate * 0.002 / 8, min(size, rate * 0.06 / 8))
 
 
-def _path(chance: random.Random, most: float = BOXED, nearest: float = NEAREST) -> Setup:
-    rate, rtt = _log_uniform(chance, SLOWEST, most), _log_uniform(chance, nearest, FARTHEST)
+def _path(chance: random.Random, span: Span, nearest: float = NEAREST) -> Setup:
+    rate, rtt = _log_uniform(chance, *span), _log_uniform(chance, nearest, FARTHEST)
+    rtt = max(nearest, min(rtt, ON_THE_WAY * 8 / rate))
     way = Way(rate=rate, delay=rtt / 2, queue=_queue(rate, rtt, chance))
     return Setup(0, 0, "", way, way, expect=0.85 * rate, congestion=chance.choice(("bbr", "reno")))
 
@@ -215,14 +234,14 @@ COMBINED: tuple[Fault, ...] = (shaper, policer, loss, receive_window, send_buffe
 DISTANT = {receive_window: 0.02, send_buffer: 0.02, reordering: 0.01, own_queue: 0.005}
 
 
-def _single(chance: random.Random, fault: Fault) -> Setup:
+def _single(chance: random.Random, fault: Fault, span: Span) -> Setup:
     way = chance.choice((FORWARD, REVERSE)) if fault in COMBINED else FORWARD
-    return fault(_path_for(chance, fault), chance, way)
+    return fault(_path_for(chance, span, fault), chance, way)
 
 
-def _path_for(chance: random.Random, *faults: Fault) -> Setup:
+def _path_for(chance: random.Random, span: Span, *faults: Fault) -> Setup:
     nearest = max(DISTANT.get(fault, NEAREST) for fault in faults)
-    path = _path(chance, nearest=nearest)
+    path = _path(chance, span, nearest)
     if nearest > NEAREST and path.rate < 5e6:
         # A window of a few packets is no window.
         path = replace(path, there=replace(path.there, rate=5e6), back=replace(path.back, rate=5e6))
@@ -230,57 +249,36 @@ def _path_for(chance: random.Random, *faults: Fault) -> Setup:
     return path
 
 
-def _pair(chance: random.Random) -> Setup:
+def _pair(chance: random.Random, span: Span) -> Setup:
     there, back = chance.sample(COMBINED, 2)
-    both = there(_path_for(chance, there, back), chance, FORWARD)
+    both = there(_path_for(chance, span, there, back), chance, FORWARD)
     return back(both, chance, REVERSE)
 
 
-def _healthy(chance: random.Random) -> Setup:
-    one = _path(chance)
+def _healthy(chance: random.Random, span: Span) -> Setup:
+    one = _path(chance, span)
     return replace(one, name="healthy", expect=0.8 * one.rate)
 
 
-def _fast(one: Setup, chance: random.Random) -> Setup:
-    """The same between guests, up to the fastest: every rate and size in proportion."""
-    factor = _log_uniform(chance, 1, FASTEST / one.rate)
-    ways = {
-        name: replace(
-            way, rate=way.rate * factor, police=way.police * factor, queue=way.queue * factor
-        )
-        for name, way in (("there", one.there), ("back", one.back))
-    }
-    return replace(one, **ways, expect=one.expect * factor)
+def _made(chance: random.Random, block: int, at: int) -> Setup:
+    """The set-up `at` of a block, before they are shuffled. Of each kind, another one is for a guest in every block."""
+    span = IN_GUEST if (at + 2 * block) % GUESTS == GUESTS - 1 else IN_BOX
+    if at < FAULTS:
+        return _single(chance, SINGLE[(block * FAULTS + at) % len(SINGLE)], span)
+    return _pair(chance, span) if at < FAULTS + PAIRS else _healthy(chance, span)
 
 
 def draw(seed: int, count: int) -> list[Setup]:
-    """`count` set-ups for namespaces, the same ones for the same seed, whatever the count is."""
+    """`count` set-ups, the same ones for the same seed, whatever the count is."""
     found: list[Setup] = []
-    for block in range(math.ceil(count / 20)):
+    for block in range(math.ceil(count / BLOCK)):
         chance = random.Random(f"world {seed} {block}")
-        faults = [SINGLE[(block * FAULTS + at) % len(SINGLE)] for at in range(FAULTS)]
-        made = [
-            *(_single(chance, fault) for fault in faults),
-            *(_pair(chance) for _ in range(PAIRS)),
-            *(_healthy(chance) for _ in range(HEALTHY)),
-        ]
-        busy = [True] * BUSY + [False] * (len(made) - BUSY)
+        made = [_made(chance, block, at) for at in range(BLOCK)]
+        busy = [at < BUSY for at in range(BLOCK)]
         chance.shuffle(made)
         chance.shuffle(busy)
         for one, beside in zip(made, busy):
-            found.append(
-                replace(
-                    one,
-                    seed=seed,
-                    number=len(found),
-                    busy=beside,
-                    streams=chance.choice(STREAMS),
-                )
-            )
+            streams = chance.choice(STREAMS)
+            numbers = {"seed": seed, "number": len(found), "streams": streams}
+            found.append(replace(one, **numbers, busy=beside))
     return found[:count]
-
-
-def draw_fast(seed: int, count: int) -> list[Setup]:
-    """The same set-ups at rates up to the fastest, for guests (see `guests`)."""
-    chance = random.Random(f"fast world {seed}")
-    return [_fast(one, chance) for one in draw(seed, count)]
