@@ -15,32 +15,39 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from middlebox import Tally, Way
-from setups import Setup
+from setups import FORWARD, Setup
 
 Tallies = Mapping[str, Tally]
 LATE = 0.05  # of the frames: the box was a fault of its own
 FULL = 0.8  # of a shaper's rate, of a healthy path's expected one: it carried about that in some second
 SOME = 10  # frames: fewer may be lost without a consequence
 DEEP = 0.1  # seconds
+HALF = 0.5  # of what a window or buffer allows: a flow that is slower is limited by something else
 # Faults that may cost nothing: such a set-up is healthy if the path was as fast as expected all the same.
 HARMLESS = frozenset({"own-queue", "reordering"})
 
 
-def missing(setup: Setup, tallies: Tallies, rate: float | None, drops: int) -> str:
+def missing(setup: Setup, tallies: Tallies, rates: Mapping[str, float | None], drops: int) -> str:
     """Why this was not the set-up that was drawn; empty if it was.
 
-    `rate` is that of the first test, as iperf measured it, in bit/s, `drops` are those of the near host's own queue.
+    `rates` are those of one flow in each direction, as iperf measured them, in bit/s, `drops` are those of the near host's own queue.
     """
     if not setup.listens:
         return ""
     for name, tally in tallies.items():
         if tally.late > LATE * max(tally.frames, SOME):
             return f"the box was late with {tally.late} of {tally.frames} frames {name}"
-    if setup.name in HARMLESS and (rate or 0.0) >= 0.9 * setup.expect:
+    if setup.name in HARMLESS and (rates.get(FORWARD) or 0.0) >= 0.9 * setup.expect:
         return "the fault cost nothing"
     if setup.own and drops < SOME:
         return "the sender's own queue dropped nothing"
-    return next(_of_ways(setup, tallies), "")
+    return next((*_of_ways(setup, tallies), *_of_windows(setup, rates)), "")
+
+
+def _of_windows(setup: Setup, rates: Mapping[str, float | None]) -> Iterator[str]:
+    for direction, allowed in setup.allowed.items():
+        if (rates.get(direction) or 0.0) < HALF * allowed:
+            yield f"less than half of what a window allows {direction}"
 
 
 def _of_ways(setup: Setup, tallies: Tallies) -> Iterator[str]:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ sys.path.append(str(Path(__file__).parents[1] / "netns"))
 from between import Between, between
 from effect import missing
 from setups import Setup
+
+ALONE = ("tcp", "tcp-reverse")
 
 
 def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
@@ -41,8 +44,7 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
             tallies, drops = hosts.tallies(), _own_drops(hosts)
     except AssertionError as error:
         return {**found, "error": str(error)[-500:], "findings": []}
-    first = next((one.get("steady") or one.get("rate") for one in report["phases"]), None)
-    found["unplayed"] = missing(setup, tallies, first, drops)
+    found["unplayed"] = missing(setup, tallies, flow_rates(report), drops)
     found["box"] = {name: dataclasses.asdict(one) for name, one in tallies.items()}
     found["findings"] = [
         {key: one.get(key) for key in ("id", "severity", "confidence", "share", "direction")}
@@ -56,6 +58,15 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began),
         "report": report,
     }
+
+
+def flow_rates(report: Mapping[str, Any]) -> dict[str, float | None]:
+    """bit/s of the first test of one flow in each direction."""
+    found: dict[str, float | None] = {}
+    for one in report["phases"]:
+        if one["name"] in ALONE:
+            found.setdefault(one["direction"], one.get("steady") or one.get("rate"))
+    return found
 
 
 def _own_drops(hosts: Between) -> int:

@@ -69,6 +69,21 @@ class Setup:
         return max(self.there.rate, self.back.rate)
 
     @property
+    def allowed(self) -> dict[str, float]:
+        """bit/s that the buffers which are faults allow a flow, by direction. The kernel's own overhead takes half of a buffer."""
+        ends = {FORWARD: (self.near, self.far), REVERSE: (self.far, self.near)}
+        sizes = {
+            direction: [
+                int(text.split()[-1])
+                for host, kind in ((sender, "wmem"), (receiver, "rmem"))
+                for text in host
+                if kind in text
+            ]
+            for direction, (sender, receiver) in ends.items()
+        }
+        return {one: min(found) / 2 * 8 / self.rtt for one, found in sizes.items() if found}
+
+    @property
     def is_for_namespaces(self) -> bool:
         """Whether a box in user space carries it; guests with netem have to, otherwise."""
         return self.rate <= BOXED

@@ -142,7 +142,7 @@ FULL = Tally(frames=1000, overflowed=20, passed=SHAPED.there.rate, offered=SHAPE
     ],
 )
 def test_a_fault_was_in_effect_by_what_the_box_saw(back, reason):
-    found = missing(SHAPED, {"there": FULL, "back": back}, None, 0)
+    found = missing(SHAPED, {"there": FULL, "back": back}, {}, 0)
     assert found.endswith(reason)
     assert bool(found) is bool(reason)
 
