@@ -1,4 +1,4 @@
-"""Play a set-up between two namespaces, and write down what was said of it."""
+"""Play a set-up between two namespaces or in a guest, and write down what was said of it."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,19 +12,24 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parents[1] / "netns"))
 
 from between import Between, between
 from effect import missing
+from guests import case_of, tallies
+from middlebox import Tally
 from setups import Setup
+
+if TYPE_CHECKING:
+    from harness import Stage
 
 ALONE = ("tcp", "tcp-reverse")
 
 
-def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
-    """The result of the first run; `folder` keeps its report as well."""
+def play(setup: Setup, folder: Path | None = None, guest: Stage | None = None) -> dict[str, Any]:
+    """The result of the first run; `folder` is for temporary files, `guest` for what is too fast for a box."""
     began, load = time.monotonic(), os.getloadavg()[0]
     found: dict[str, Any] = {
         "seed": setup.seed,
@@ -36,15 +41,11 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
         "load": load,
     }
     try:
-        with (
-            tempfile.TemporaryDirectory(dir=folder) as directory,
-            between(Path(directory)) as hosts,
-        ):
-            report = _report(hosts, setup)
-            tallies, drops = hosts.tallies(), _own_drops(hosts)
+        played = _in_guest(guest, setup) if guest else _between(setup, folder)
     except AssertionError as error:
         return {**found, "error": str(error)[-500:], "findings": []}
-    found["unplayed"] = missing(setup, tallies, flow_rates(report), drops)
+    report, tallies = played.report, played.tallies
+    found["unplayed"] = missing(setup, tallies, flow_rates(report), played.drops)
     found["box"] = {name: dataclasses.asdict(one) for name, one in tallies.items()}
     found["findings"] = [
         {key: one.get(key) for key in ("id", "severity", "confidence", "share", "direction")}
@@ -58,6 +59,26 @@ def play(setup: Setup, folder: Path | None = None) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began),
         "report": report,
     }
+
+
+class Played(NamedTuple):
+    """What the self-test said, what happened in each direction, and what the near host's own queue dropped."""
+
+    report: dict[str, Any]
+    tallies: dict[str, Tally]
+    drops: int
+
+
+def _between(setup: Setup, folder: Path | None) -> Played:
+    with tempfile.TemporaryDirectory(dir=folder) as directory, between(Path(directory)) as hosts:
+        report = _report(hosts, setup)
+        return Played(report, hosts.tallies(), _own_drops(hosts))
+
+
+def _in_guest(guest: Stage, setup: Setup) -> Played:
+    outcome = guest.play(case_of(setup))
+    assert "report" in outcome, outcome["error"]
+    return Played(outcome["report"], *tallies(outcome["tally"], setup))
 
 
 def flow_rates(report: Mapping[str, Any]) -> dict[str, float | None]:

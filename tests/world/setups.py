@@ -33,8 +33,7 @@ FORWARD, REVERSE = "forward", "reverse"
 # Of each twenty set-ups, in this order before they are shuffled.
 FAULTS, PAIRS, HEALTHY, BUSY = 13, 5, 2, 10
 BLOCK = FAULTS + PAIRS + HEALTHY
-# One in so many is for a guest.
-GUESTS = 5
+FAST = 4  # are for a guest
 
 
 @dataclass(frozen=True)
@@ -275,9 +274,8 @@ def _healthy(chance: random.Random, span: Span) -> Setup:
     return replace(one, name="healthy", expect=0.8 * one.rate)
 
 
-def _made(chance: random.Random, block: int, at: int) -> Setup:
-    """The set-up `at` of a block, before they are shuffled. Of each kind, another one is for a guest in every block."""
-    span = IN_GUEST if (at + 2 * block) % GUESTS == GUESTS - 1 else IN_BOX
+def _made(chance: random.Random, block: int, at: int, span: Span) -> Setup:
+    """The set-up `at` of a block, before they are shuffled."""
     if at < FAULTS:
         return _single(chance, SINGLE[(block * FAULTS + at) % len(SINGLE)], span)
     return _pair(chance, span) if at < FAULTS + PAIRS else _healthy(chance, span)
@@ -288,7 +286,10 @@ def draw(seed: int, count: int) -> list[Setup]:
     found: list[Setup] = []
     for block in range(math.ceil(count / BLOCK)):
         chance = random.Random(f"world {seed} {block}")
-        made = [_made(chance, block, at) for at in range(BLOCK)]
+        fast = chance.sample(range(BLOCK), FAST)
+        made = [
+            _made(chance, block, at, IN_GUEST if at in fast else IN_BOX) for at in range(BLOCK)
+        ]
         busy = [at < BUSY for at in range(BLOCK)]
         chance.shuffle(made)
         chance.shuffle(busy)

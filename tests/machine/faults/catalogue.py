@@ -47,6 +47,7 @@ class Case:
     far_first: str = ""
     inside: str = ""  # the near end's namespace, where its agent is asked too; empty: by --netns
     patience: float = 240.0
+    tally: str = ""  # a script whose output becomes part of the outcome, once the test is over
 
 
 Maker = Callable[[random.Random], Case]

@@ -101,6 +101,8 @@ def rehearse(case):
     try:
         _prepare(case)
         found = _test(case)
+        if case["tally"]:
+            found["tally"] = _output(case["tally"])
     except subprocess.CalledProcessError as error:
         found = {"error": f"the set-up: {error.output}"[-2000:]}
     finally:
@@ -118,6 +120,12 @@ def _shell(script):
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
     )
+
+
+def _output(script):
+    """What a script says."""
+    done = subprocess.run(["bash", "-c", script], check=False, capture_output=True, text=True)
+    return done.stdout
 
 
 def _prepare(case):
