@@ -90,7 +90,8 @@ class Setup:
     @property
     def sysctls(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Of the near and the far host: tuned for the path, except where that is the fault."""
-        need = round(4 * self.rate * self.rtt / 8)
+        queue = max(self.there.queue, self.back.queue)
+        need = round(4 * (self.rate * self.rtt / 8 + queue))
         common = (
             f"net.ipv4.tcp_congestion_control={self.congestion}",
             f"net.ipv4.tcp_rmem=4096 131072 {max(RMEM, need)}",
