@@ -24,6 +24,7 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import permit
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.command import Test as Asked
+from neuca_tools.selftest.measure.iperf.phases import datagram
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_BYTES,
@@ -62,7 +63,15 @@ def test_the_clients_command_line():
         f"numactl --cpunodebind=1 --membind=1 {start} -u -b 1000000000"
     )
     assert command.client(ASKED._replace(direction="both"))[-1] == "--bidir"
+    assert command.client(ASKED._replace(udp=True, length=312))[-3:] == ["-u", "-l", "312"]
     assert " ".join(command.server(PEER, 5201)) == "iperf3 -s -1 -i 1 -B 172.16.0.2 -p 5201"
+
+
+@pytest.mark.parametrize(
+    ("rate", "size"), [(1e6, 312), (0.5e6, 256), (2e6, 625), (4.4e6, 1375), (4.5e6, 0), (1e9, 0)]
+)
+def test_one_way_loss_is_measured_with_enough_datagrams_on_slow_paths_too(rate, size):
+    assert datagram(rate, 5.0) == size
 
 
 ENDS = {

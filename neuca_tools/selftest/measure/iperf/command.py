@@ -35,7 +35,8 @@ class Test(NamedTuple):
     """One run of a client.
 
     `rate` in bit/s, of all streams together: what UDP offers, or a limit for TCP. `direction` is
-    forward, reverse or both. `cpus` is what numactl calls the nodes to run on.
+    forward, reverse or both. `cpus` is what numactl calls the nodes to run on. `length` is the size
+    of a datagram in bytes, 0 for that of whole packets.
     """
 
     peer: Address
@@ -47,6 +48,7 @@ class Test(NamedTuple):
     udp: bool = False
     rate: Optional[float] = None
     cpus: Optional[str] = None
+    length: int = 0
 
 
 def client(test: Test) -> list[str]:
@@ -64,6 +66,8 @@ def client(test: Test) -> list[str]:
     command += DIRECTIONS[test.direction]
     if test.udp:
         command.append("-u")
+    if test.length:
+        command += ["-l", str(test.length)]
     if test.rate:
         command += ["-b", str(max(1, int(test.rate / test.streams)))]
     return command

@@ -36,6 +36,9 @@ from neuca_tools.selftest.report.text import one_way_words, phase_words, rpm_wor
 # The part of the slowest rate at which one-way loss is measured, or LOWEST if that is more, but
 # never more than half of the slowest: see D19.
 GENTLE = 0.1
+# Datagrams of that test: 0.5% of them are ten, which is more than chance. They are smaller than
+# packets if the rate is low, but no smaller than SMALLEST bytes, so that headers hardly count.
+DATAGRAMS, SMALLEST, LARGEST = 2000, 256, 1400
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
 NO_HELPER = "this needs a helper on the peer"
@@ -231,12 +234,23 @@ class ThroughputSteps:
         seconds = min(STEP_SECONDS, self._options.seconds)
         for direction in ("forward", "reverse"):
             test = self._test(seconds, min(rate, self._options.rate or rate))
-            test = test._replace(udp=True, direction=direction)
+            test = test._replace(
+                udp=True, direction=direction, length=datagram(test.rate or rate, seconds)
+            )
             (phase,) = conduct("one-way", test, self._helper, self._devices)
             found = one_way_of(phase)
             self._evidence = replace(self._evidence, one_way=(*self._evidence.one_way, found))
             error = phase.run.error if phase.run else None
             self._done("one-way", *_one_way_result(found, error))
+
+
+def datagram(rate: float, seconds: float) -> int:
+    """Bytes of a datagram of the test of one-way loss; 0 for iperf3's own size.
+
+    What is lost at random is counted in packets, of which a slow path carries few.
+    """
+    size = int(rate * seconds / 8 / DATAGRAMS)
+    return 0 if size >= LARGEST else max(SMALLEST, size)
 
 
 def one_way_of(phase: Phase) -> OneWay:
