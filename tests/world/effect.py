@@ -41,7 +41,7 @@ def missing(setup: Setup, tallies: Tallies, rates: Mapping[str, float | None], d
         return "the fault cost nothing"
     if setup.own and drops < SOME:
         return "the sender's own queue dropped nothing"
-    return next((*_of_ways(setup, tallies), *_of_windows(setup, rates)), "")
+    return next(iter((*_of_ways(setup, tallies), *_of_windows(setup, rates))), "")
 
 
 def _of_windows(setup: Setup, rates: Mapping[str, float | None]) -> Iterator[str]:
