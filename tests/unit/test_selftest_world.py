@@ -128,6 +128,56 @@ def test_a_policer_below_the_lowest_rate_is_no_loss_at_random():
     assert told(replace(slow, phases=(*slow.phases, *ladder)))[0] == "D17"
 
 
+# --- Slow start ----------------------------------------------------------------------------------------------------------
+
+
+def after_slow_start(*points: tuple[float, float, int], **changes) -> Evidence:
+    """A long path, with round trips in ms, KiB in flight and retransmits of each 0.2 s; the window then grows slowly."""
+    socket = {"rtt": 151_000, "min_rtt": 150_000, "snd_cwnd": 200, "unacked": 198, **changes}
+    one = flow([13, 13.4, 13.8, 14.2, 14.6], **socket)
+    (phase,) = one.phases
+    later = ((151.0, 270, 0),) * 20
+    rows = [
+        (at / 5, rtt / 1e3, size * 1024.0, lost)
+        for at, (rtt, size, lost) in enumerate((*points, *later))
+    ]
+    time, rtt, in_flight, retransmits = zip(*rows)
+    trace = Trace(time=time, rtt=rtt, in_flight=in_flight, retransmits=retransmits)
+    return replace(one, phases=(replace(phase, sender_trace=trace),))
+
+
+QUEUE = ((150.0, 14, 0), (160.0, 120, 0), (185.0, 240, 0), (208.0, 540, 30), (175.0, 300, 60))
+
+
+def test_slow_start_knows_the_capacity_of_a_path_that_is_not_filled_again():
+    first = diagnose(after_slow_start(*QUEUE)).findings[0]
+    assert (first.id, first.severity, first.confidence) == ("D18", "limit", "medium")
+    assert first.text == (
+        "slow start filled a queue of 58.0 ms and lost packets at about 16.3 Mbit/s: this is about the capacity of the "
+        "path, which the window has not reached again since then"
+    )
+    assert "--time 60" in first.advice
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        after_slow_start(
+            (150.0, 14, 0), (151.0, 540, 30), (151.0, 300, 60)
+        ),  # no queue: loss, or a policer
+        after_slow_start(
+            (150.0, 14, 0), (208.0, 240, 0), (208.0, 260, 30)
+        ),  # in flight again since then
+        after_slow_start(*QUEUE, unacked=100),  # the sender has nothing to send
+        after_slow_start(*QUEUE, rwnd=0.9),
+        replace(after_slow_start(*QUEUE), expect=17e6),  # it carries about what is expected
+        replace(after_slow_start(*QUEUE), expect=None),
+    ],
+)
+def test_slow_start_says_nothing_without_a_queue_or_if_something_else_limits(one):
+    assert "slow start" not in " ".join(each.text for each in diagnose(one).findings)
+
+
 # --- Queues --------------------------------------------------------------------------------------------------------------
 
 

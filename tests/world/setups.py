@@ -288,9 +288,7 @@ def draw(seed: int, count: int) -> list[Setup]:
     for block in range(math.ceil(count / BLOCK)):
         chance = random.Random(f"world {seed} {block}")
         fast = chance.sample(range(BLOCK), FAST)
-        made = [
-            _made(chance, block, at, IN_GUEST if at in fast else IN_BOX) for at in range(BLOCK)
-        ]
+        made = [_made(chance, block, at, IN_GUEST if at in fast else IN_BOX) for at in range(BLOCK)]
         busy = [at < BUSY for at in range(BLOCK)]
         chance.shuffle(made)
         chance.shuffle(busy)
