@@ -33,6 +33,9 @@ IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
 NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+# Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
+# waits for the first, however empty the queue is.
+PAIR = 2 * 1514
 LEVEL = 0.9  # of the plateau (D17)
 UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
@@ -209,7 +212,7 @@ def _loses_without_queue(look: Look) -> bool:
         return False
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.throughput.retransmits)
-    if look.queueing <= FLAT_RTT:
+    if look.queueing <= FLAT_RTT or _is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
     return _delays_only_itself(look) and (look.spread or 0.0) >= STEADY
@@ -279,7 +282,15 @@ def _steady_spread(look: Look) -> Optional[float]:
 
 def _is_queued(look: Look) -> bool:
     """Whether packets waited on the path, and not merely for a receiver that was late."""
-    return look.queueing is not None and look.queueing > QUEUED and not _delays_only_itself(look)
+    if look.queueing is None or look.queueing <= QUEUED or _is_only_a_pair(look):
+        return False
+    return not _delays_only_itself(look)
+
+
+def _is_only_a_pair(look: Look) -> bool:
+    """Whether what waited is less than two packets: no queue, but a slow link."""
+    growth = ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
+    return growth * (look.rate or 0.0) / 8 <= PAIR
 
 
 def _has_standing_queue(look: Look) -> bool:

@@ -50,7 +50,8 @@ class Outcome(NamedTuple):
 EXPLANATIONS = (
     Explanation(("D05",), ("D11", "D13", "D14"), "a queue dropped the packets that TCP lost"),
     Explanation(("D05",), ("D17", "D18"), "a full or policed path drops what exceeds its rate"),
-    Explanation(("D05",), ("D19", "D40"), "the path or the link loses at any rate"),
+    Explanation(("D05",), ("D19",), "the path loses at any rate"),
+    Explanation(("D05", "D17"), ("D40",), "a link that is down loses all, without a queue"),
     Explanation(("D05",), ("D21",), "retransmitted segments larger than the path MTU are lost too"),
     Explanation(
         ("D05", "D17"), ("D39",), "packets that overtake others look like loss to the sender"
