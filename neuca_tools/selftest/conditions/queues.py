@@ -31,6 +31,7 @@ BUSY = 0.8  # of a CPU's time (D12)
 BLOATED, BLOATED_BY = 5, 0.020  # times the idle round trip, and seconds on top of it (D14)
 # Seconds: a shaper usually holds less (50 ms is common); from here on people notice (ITU-T G.114).
 DEEP = 0.1
+HALF = 0.5  # of the expected rate
 SECONDARY = 0.3  # of the lost time: less than what limits the rate
 BEGINNING = 10 * 1500  # bytes
 OVERTAKEN = 0.001  # of the packets (D39)
@@ -176,10 +177,15 @@ def bloat(look: Look) -> Optional[Hit]:
     if printed(look) is not None:
         # Nothing but the kernel's round trips of one flow.
         hit = replace(hit, confidence=MEDIUM)
-    if added >= DEEP:
+    if added >= DEEP and not _is_far_too_slow(look):
         return hit
     # A full path has a queue: it is not what makes the path slow.
     return replace(hit, severity=LIMIT, share=min(hit.share, SECONDARY))
+
+
+def _is_far_too_slow(look: Look) -> bool:
+    """Whether the path has less than half of the rate that is expected of it: that comes first."""
+    return (look.rate or 0.0) < HALF * (look.evidence.expect or 0.0)
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:
