@@ -31,6 +31,7 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
+FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
@@ -143,8 +144,20 @@ def evenly_sent(session: Session, tcp: Look) -> Count:
 
 
 def _of_direction(session: Session, tcp: Look) -> list[Look]:
-    same = (one for one in session.looks if is_same_way(one, tcp))
-    return [one for one in same if not _is_counted(one)]
+    same = [one for one in session.looks if is_same_way(one, tcp)]
+    return [one for one in same if not _is_counted(one) and not is_exceptional(one, same)]
+
+
+def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
+    """Whether a faster test lost far less: neither a limit of the path nor chance does that.
+
+    A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
+    """
+    share = (udp.loss or 0.0) / CONTRAST
+    faster = (one for one in tests if offered(one) > FASTER * offered(udp))
+    return any(
+        received(one) * (udp.loss or 0.0) >= SURELY and (one.loss or 0.0) <= share for one in faster
+    )
 
 
 def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
