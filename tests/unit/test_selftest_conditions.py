@@ -100,7 +100,7 @@ CASES = {
         flow_of(
             45e6,
             retrans=0.001,
-            rtt=70_000,
+            rtt=64_000,
             min_rtt=50_000,
             snd_cwnd=100,
             unacked=90,

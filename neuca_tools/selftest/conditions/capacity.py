@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import is_bbr
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import SLICE, Look
@@ -33,6 +33,8 @@ IN_PIECES = 0.10
 QUEUED = 1.5  # times the idle round trip (D18)
 NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+# Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
+NOTICED = 0.016
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
 PAIR = 2 * 1514
@@ -113,7 +115,9 @@ def _is_lost_on_the_path(look: Look) -> bool:
 
 
 def _looks_policed(look: Look) -> bool:
-    return _loses_without_queue(look) and not passed(look) and not _is_uneven_bbr(look)
+    if passed(look) or reached_for_a_while(look) or _is_uneven_bbr(look):
+        return False
+    return _loses_without_queue(look)
 
 
 def _is_uneven_bbr(look: Look) -> bool:
@@ -212,7 +216,7 @@ def _loses_without_queue(look: Look) -> bool:
         return False
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.throughput.retransmits)
-    if look.queueing <= FLAT_RTT or _is_only_a_pair(look):
+    if not _has_grown(look, FLAT_RTT) or _is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
     return _delays_only_itself(look) and (look.spread or 0.0) >= STEADY
@@ -282,15 +286,25 @@ def _steady_spread(look: Look) -> Optional[float]:
 
 def _is_queued(look: Look) -> bool:
     """Whether packets waited on the path, and not merely for a receiver that was late."""
-    if look.queueing is None or look.queueing <= QUEUED or _is_only_a_pair(look):
+    if not _has_grown(look, QUEUED) or _is_only_a_pair(look):
         return False
     return not _delays_only_itself(look)
 
 
+def _has_grown(look: Look, times: float) -> bool:
+    """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
+    shortest = look.round_trip.shortest or 0.0
+    return _growth(look) > min((times - 1) * shortest, NOTICED)
+
+
+def _growth(look: Look) -> float:
+    """Seconds that packets waited, see `queueing`."""
+    return ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
+
+
 def _is_only_a_pair(look: Look) -> bool:
     """Whether what waited is less than two packets: no queue, but a slow link."""
-    growth = ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
-    return growth * (look.rate or 0.0) / 8 <= PAIR
+    return _growth(look) * (look.rate or 0.0) / 8 <= PAIR
 
 
 def _has_standing_queue(look: Look) -> bool:
@@ -303,7 +317,7 @@ def _has_standing_queue(look: Look) -> bool:
         return False
     # What a tenth does not exceed has waited for a CPU less often than the median.
     noise = SLICE / 2 if look.is_disturbed else 0.0
-    return least > shortest + max((QUEUED - 1) * shortest, noise)
+    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
 
 
 def _delays_only_itself(look: Look) -> bool:
@@ -311,7 +325,7 @@ def _delays_only_itself(look: Look) -> bool:
     if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
         return False
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
-    return bool(idle and loaded and loaded <= FLAT_RTT * idle)
+    return bool(idle and loaded and loaded <= FLAT_RTT * idle and not _is_noisy(look))
 
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:

@@ -16,6 +16,7 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
 ASYMMETRIC = "D27"
+ALONE = "tcp"  # the phase of one stream in one direction
 DROPS, BLOAT = "queue drops", "bufferbloat"  # both are D14
 
 
@@ -69,8 +70,11 @@ EXPLANATIONS = (
     Explanation(("D42",), ("D21",), "a connection whose first large segment vanishes is rejected"),
     Explanation(
         ("D18",),
-        ("D21", "D26", "D27"),
-        "what other streams or the other direction exceed is not the capacity of the path",
+        ("D21", "D27"),
+        "what the other direction exceeds is not the capacity of the path",
+    ),
+    Explanation(
+        ("D18",), ("D26",), "what several streams exceed is not the capacity of the path", ALONE
     ),
     Explanation((BLOAT,), ("D26",), "a queue that only one stream fills does not delay the others"),
     Explanation(
@@ -86,6 +90,8 @@ EXPLANATIONS = (
         TOGETHER,
     ),
 )
+# What acknowledgements suffer from as well: it is a cause in both directions.
+ACROSS = frozenset({"D39"})
 DOUBTS = (
     Doubt(
         frozenset({"D09", "D18"}),

@@ -36,6 +36,7 @@ def per_flow(session: Session) -> Optional[Hit]:
         "raise tcp_rmem and tcp_wmem on both hosts; compare a few source ports",
         confidence=MEDIUM,
         fixed=many.rate,
+        direction="forward",
     )
 
 

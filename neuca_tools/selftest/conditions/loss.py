@@ -8,11 +8,12 @@ from typing import Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import is_bbr
+from neuca_tools.selftest.conditions.thresholds import reached_for_a_while
 from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
@@ -37,6 +38,8 @@ def loss_limited(look: Look) -> Optional[Hit]:
     if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
+    if hit is not None and reached_for_a_while(look):
+        return replace(hit, confidence=LOW, severity=INFO)
     if hit is None or not look.is_full:
         return hit
     # A host that does not keep up loses packets too.

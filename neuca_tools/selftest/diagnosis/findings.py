@@ -10,13 +10,12 @@ from typing import Optional
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
-from neuca_tools.selftest.conditions.causes import is_explained, tell_apart
+from neuca_tools.selftest.conditions.causes import ACROSS, ALONE, is_explained, tell_apart
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
-ALONE = "tcp"  # the phase in which each direction is measured by itself
 BOTH = "both"
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
     row.id for row in SESSION_RULES if row.severity == LIMIT
@@ -103,7 +102,7 @@ def _is_certain(one: Finding) -> bool:
 
 
 def _unless_explained(one: Finding, certain: Sequence[Finding]) -> Finding:
-    there = [other for other in certain if _is_same_way(one, other)]
+    there = [other for other in certain if other.id in ACROSS or _is_same_way(one, other)]
     names = {other.id for other in there} | {other.title for other in there}
     if not is_explained((one.id, one.title), one.phase, names):
         return one
