@@ -106,7 +106,7 @@ class Setup:
         seconds = math.ceil(5 + 20 * self.rtt)
         words = ["--only", ",".join(steps), "--time", str(seconds), "--parallel", f"{self.streams}"]
         if self.expect:
-            words += ["--expect", f"{self.expect / 1e6:.3g}M"]
+            words += ["--expect", f"{self.expect / 1e6:.4g}M"]
         return tuple(words)
 
     @property
@@ -188,7 +188,9 @@ def _with_datagrams(one: Setup, direction: str) -> Setup:
 def receive_window(one: Setup, chance: random.Random, direction: str) -> Setup:
     """A receiver that allows a tenth to four tenths of what the path carries."""
     window = one.rate * one.rtt / 8 * chance.uniform(0.1, 0.4)
-    text = f"net.ipv4.tcp_rmem=4096 8192 {max(8192, round(2 * window))}"
+    size = max(8192, round(2 * window))
+    # A connection that begins with so little as 8 KiB stays there, whatever it is allowed.
+    text = f"net.ipv4.tcp_rmem=4096 {min(131072, size)} {size}"
     host = "far" if direction == FORWARD else "near"
     return _found(replace(one, **{host: (*getattr(one, host), text)}), "receive-window", "D01")
 
