@@ -209,6 +209,76 @@ def test_several_streams_that_carry_no_more_than_one_share_the_path():
     assert "D18" not in told(replace(one, phases=(*one.phases, *more.phases)))
 
 
+def test_two_packets_of_a_slow_link_are_no_queue():
+    """At 5.6 Mbit/s, an acknowledgement of two packets comes 2.2 ms after that of one."""
+    policed = flow([5.5, 5.6] * 5, rtt=12_500, min_rtt=10_000, retrans=0.05)
+    assert told(policed)[0] == "D17"
+    queued = flow([5.5, 5.6] * 5, rtt=16_500, min_rtt=10_000, retrans=0.05)
+    assert told(queued)[0] == "D18"
+
+
+@pytest.mark.parametrize(("rtt", "named"), [(170_000, "D18"), (162_000, "D17")])
+def test_a_queue_on_a_long_path_is_less_than_half_of_a_round_trip(rtt, named):
+    assert told(flow([20, 20.4] * 5, rtt=rtt, min_rtt=150_000, retrans=0.01))[0] == named
+
+
+def test_a_deep_queue_costs_no_rate():
+    deep = flow([5, 4.9] * 5, direction="reverse", rtt=137_000, min_rtt=20_000)
+    there = flow([96, 95] * 5, rtt=21_000, min_rtt=20_000)
+    both = diagnose(replace(there, phases=(*there.phases, *deep.phases)))
+    assert [one.id for one in both.findings if one.severity != "info"][:2] == ["D27", "D14"]
+
+
+# --- One direction and the other, one stream and several -----------------------------------------------------------------
+
+
+def test_what_several_streams_carry_says_nothing_of_the_other_direction():
+    window = {"rtt": 62_000, "min_rtt": 62_000, "rwnd": 0.9, "snd_wnd": 3712, "unacked": 2}
+    one = flow([0.4] * 10, **window)
+    many = flow([90, 91] * 5, name="tcp-parallel", streams=8, rtt=63_000, min_rtt=62_000)
+    back = flow([37, 36.8] * 5, direction="reverse", rtt=96_000, min_rtt=62_000)
+    all_three = replace(one, phases=(*one.phases, *back.phases, *many.phases))
+    assert told(all_three) == ["D01", "D18"]
+
+
+def test_packets_that_overtake_others_cost_both_directions():
+    counters = {"TcpExt.TCPSACKReorder": (0, 9000), "Tcp.OutSegs": (0, 12_000)}
+    there = flow([23, 21] * 5, rtt=286_000, min_rtt=281_000, counters=counters)
+    back = flow([15, 17] * 5, direction="reverse", rtt=284_000, min_rtt=281_000, retrans=0.005)
+    assert told(replace(there, phases=(*there.phases, *back.phases)))[0] == "D39"
+
+
+# --- Moments of busy hosts -----------------------------------------------------------------------------------------------
+
+
+def sent(one: Evidence, *rates: float) -> Evidence:
+    """With what was acknowledged in each 0.1 s after slow start, in Mbit/s."""
+    (phase,) = one.phases
+    times = tuple(at / 10 for at in range(len(rates) + 21))
+    trace = Trace(time=times, sent=(*[30e6] * 21, *[rate * 1e6 for rate in rates]))
+    return replace(one, phases=(replace(phase, sender_trace=trace),))
+
+
+def test_a_path_that_had_the_rate_for_half_a_second_does_not_hold_a_busy_host_back():
+    lossy = flow([30, 70] * 5, rtt=10_300, min_rtt=10_000, retrans=0.01)
+    moments = (60, 101, 100, 102, 101, 100, 103, 60)
+    assert told(sent(beside_others(lossy), *moments)) == []
+    assert told(sent(lossy, *moments)) == told(lossy) == ["D17"]
+    assert told(sent(beside_others(lossy), 60, 101, 60, 102, 60, 100, 103, 60)) == ["D17"]
+
+
+def test_a_test_that_loses_more_than_a_faster_one_says_nothing_of_the_path():
+    ladder = (
+        udp_phase(3e6, 3e6, 2.7e6),
+        udp_phase(5e6, 5e6, 4.99e6),
+    )
+    one = replace(reverse_loss(), expect=100e6)
+    there = flow([20, 24] * 5, rtt=10_300, min_rtt=10_000, retrans=0.08)
+    found = diagnose(replace(one, phases=(*there.phases, *ladder))).findings[0]
+    assert (found.id, found.direction) == ("D17", "forward")
+    assert found.text.startswith("TCP loses 8.0% at 22.0 Mbit/s, and evenly sent datagrams 0.2")
+
+
 # --- What is printed -----------------------------------------------------------------------------------------------------
 
 
