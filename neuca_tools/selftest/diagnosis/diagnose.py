@@ -22,6 +22,7 @@ from neuca_tools.selftest.conditions.base import (
     known_facts,
 )
 from neuca_tools.selftest.conditions.causes import (
+    ALONE,
     ASYMMETRIC,
     NOT_AS_PLANNED,
     OUTCOMES,
@@ -33,7 +34,7 @@ from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
-from neuca_tools.selftest.diagnosis.findings import ALONE, TRIFLE, Finding, rank
+from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look

@@ -13,9 +13,10 @@ from neuca_tools.model.printable import GREEN, RED, lines, painted, plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import WORDS, ExitCode
 from neuca_tools.selftest.conditions.base import HIGH, INFO
+from neuca_tools.selftest.conditions.causes import ALONE
 from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
-from neuca_tools.selftest.diagnosis.findings import ALONE, Finding
+from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Step
 from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
