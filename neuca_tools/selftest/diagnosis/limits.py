@@ -10,12 +10,13 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit
+from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.causes import explains_loss
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
 from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS
 from neuca_tools.selftest.conditions.window import LOSSY, RMEM, WMEM
-from neuca_tools.selftest.evidence import Phase
+from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
 
 IN_FLIGHT = 0.9  # of tcp_wmem: 4 MB allowed 3.8 MB in flight (facts, 3.1)
@@ -29,7 +30,7 @@ NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 def limits(look: Look) -> list[Limit]:
     """Every limit that can be computed as a rate, the lowest first."""
-    found = [*_of_links(look), *_of_buffers(look)]
+    found = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
     for end, _, load in reversed(ends(look)):
         if look.rate and load.used > NOTICEABLE:
             found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.used))
@@ -40,6 +41,16 @@ def _of_links(look: Look) -> list[Limit]:
     links = (*links_of(look.sender), *links_of(look.receiver))
     rates = [goodput(link.speed, link.mtu or 1500) for link in links if link.speed]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
+
+
+def _of_path(look: Look) -> Iterator[Limit]:
+    """Where a single stream does not fill the path, but several in the same direction do."""
+    for phase in look.evidence.phases:
+        if (phase.name, phase.direction) != (SEVERAL, look.phase.direction):
+            continue
+        hit = None if phase is look.phase else path_capacity(derive.look(look.evidence, phase))
+        if hit is not None and hit.fixed:
+            yield Limit("the path, which several streams fill", "D18", hit.fixed)
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:
