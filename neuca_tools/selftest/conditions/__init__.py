@@ -15,7 +15,7 @@ from neuca_tools.selftest.conditions.datagrams import DATAGRAMS_SESSION
 from neuca_tools.selftest.conditions.errors import ERRORS_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
-from neuca_tools.selftest.conditions.overshoot import OVERSHOOT
+from neuca_tools.selftest.conditions.overflow import OVERFLOW
 from neuca_tools.selftest.conditions.path import PATH_SESSION
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
 from neuca_tools.selftest.conditions.printed_options import PRINTED_OPTIONS
@@ -33,7 +33,7 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *UDP,
     *QUEUES,
     *CAPACITY,
-    *OVERSHOOT,
+    *OVERFLOW,
     *HOST,
     *WINDOW,
     *BUFFERS,

@@ -17,6 +17,7 @@ from neuca_tools.selftest.conditions.datagrams import (
     random_loss,
     slowest_test,
 )
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
@@ -212,7 +213,7 @@ def _loses_without_queue(look: Look) -> bool:
     one = printed(look)
     if one is not None:
         return loss_explains(one)
-    if not is_lossy(look):
+    if not is_lossy(look) or overflows(look):
         return False
     if not look.queueing or not look.phase.sender:
         return not look.windows.flat and bool(look.throughput.retransmits)

@@ -35,6 +35,7 @@ HALF = 0.5  # of the expected rate
 SECONDARY = 0.3  # of the lost time: less than what limits the rate
 BEGINNING = 10 * 1500  # bytes
 OVERTAKEN = 0.001  # of the packets (D39)
+EACH = 3  # segments that are sent again for one that overtook others
 HEAVILY = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
 UNIMPORTANT = 0.05  # the share of a drop that costs nothing noticeable
@@ -230,7 +231,9 @@ def reordering(look: Look) -> Optional[Hit]:
     share, facts = _tcp_reordering(look)
     cost = UNIMPORTANT
     # What is taken for loss need not be sent again before the sender notices that it was none.
-    if ((look.loss or 0) > LOSSY or share > HEAVILY) and not passed(look):
+    # Much more than that is lost for another reason.
+    is_taken_for_loss = LOSSY < (look.loss or 0) <= EACH * share
+    if (is_taken_for_loss or share > HEAVILY) and not passed(look):
         cost = 0.9 * look.left
     return _reordered(share, facts, cost=cost)
 

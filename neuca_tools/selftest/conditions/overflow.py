@@ -1,0 +1,140 @@
+"""D18 by the trace of a test: the round trips and what was in flight when packets were lost."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Optional
+
+from neuca_tools.dataclass import NamedTuple
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, middle
+from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, passed
+from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import printed
+
+# Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
+# a sender fills a queue (RFC 9406, section 4.2).
+GROWN, LEAST, ENOUGH = 0.125, 0.004, 0.016
+# Of the congestion window in flight: nothing else holds the sender back.
+FULL = 0.8
+# Round trips in which what overflowed a queue is sent again.
+RECOVERY = 4
+# Of the times at which something was lost: a queue was full then.
+MOST = 0.5
+SHARE = 0.9  # of the lost time
+
+
+class Loss(NamedTuple):
+    """When packets were lost: seconds, bytes in flight, the round trip in seconds, and segments."""
+
+    time: float
+    in_flight: float
+    rtt: float
+    lost: float
+
+    def rate(self, mss: float) -> float:
+        """bit/s that the path carried: what was in flight and arrived, within a round trip."""
+        return max(0.0, self.in_flight - self.lost * mss) * 8 / self.rtt
+
+
+def overflow(look: Look) -> Optional[Hit]:
+    """A queue is full whenever packets are lost, at a rate that is less than expected.
+
+    Often that is only at the end of slow start: afterwards the window grows by a segment in each
+    round trip (RFC 5681, section 3.1), and on a long path most tests end before it fills the path
+    again. There is neither a queue nor a loss then.
+    """
+    expect = look.evidence.expect
+    if look.protocol != "tcp" or not expect or passed(look) is not False or printed(look):
+        return None
+    if not is_unbounded(look) or not overflows(look):
+        return None
+    is_early = not is_lossy(look)
+    if is_early and not _is_held_by_its_window(look):
+        return None
+    found = losses(look)[:1] if is_early else losses(look)
+    rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
+    if max(rates) >= THROUGHPUT * expect:
+        return None
+    # Later, the rate itself is known better than what is in flight in a single moment.
+    return _hit(look, found, max(look.rate or 0.0, rates[0] if is_early else 0.0), is_early)
+
+
+def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:
+    rtt = middle([one.rtt for one in found])
+    waited = amounts.time(rtt - (look.round_trip.shortest or 0.0))
+    text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
+    advice = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
+    if is_early:
+        text = (
+            f"slow start filled a queue of {waited} and lost packets at about {amounts.rate(rate)}"
+        )
+        advice = (
+            "compare it with the rate that was ordered; a longer test (--time 60) fills the path "
+            "again"
+        )
+    return Hit(
+        SHARE * look.left,
+        f"{text}: this is about the capacity of the path"
+        + (", which the window has not reached again since then" if is_early else ""),
+        (
+            fact("rtt when packets were lost", rtt),
+            fact("in flight, bytes", middle([one.in_flight for one in found])),
+            fact("times at which packets were lost", len(found)),
+        ),
+        advice,
+        confidence=LOW if look.is_full else MEDIUM,
+        fixed=rate,
+    )
+
+
+def _is_held_by_its_window(look: Look) -> bool:
+    """Whether the congestion window alone limits the flow, and is smaller than it was."""
+    in_flight, cwnd = look.windows.in_flight, look.windows.cwnd
+    if in_flight is None or not cwnd or in_flight < FULL * cwnd:
+        return False
+    first = next(iter(losses(look)))
+    later = look.phase.sender_trace.points("in_flight")
+    return _most(later, first=first.time + 2 * first.rtt) < first.in_flight
+
+
+def overflows(look: Look) -> bool:
+    """Whether a queue was full at most of the times at which packets were lost."""
+    shortest = look.round_trip.shortest or 0.0
+    grown = look.noise + max(LEAST, min(GROWN * shortest, ENOUGH))
+    found = losses(look)
+    full = sum(one.rtt >= shortest + grown for one in found)
+    return bool(found) and full >= MOST * len(found)
+
+
+def losses(look: Look) -> list[Loss]:
+    """Each time at which something was lost, with what was sent again after it."""
+    shortest = look.round_trip.shortest
+    return list(_losses(look, shortest)) if shortest else []
+
+
+def _losses(look: Look, shortest: float) -> Iterator[Loss]:
+    trace, ended = look.phase.sender_trace, 0.0
+    counts = trace.points("retransmits")
+    for began, count in counts:
+        if not count or began < ended:
+            continue
+        rtt = _most(trace.points("rtt"), began - shortest, began + shortest)
+        in_flight = _most(trace.points("in_flight"), began - shortest, began + shortest)
+        if not rtt:
+            continue
+        ended = began + RECOVERY * rtt
+        yield Loss(began, in_flight, rtt, sum(n for time, n in counts if began <= time <= ended))
+
+
+def _most(points: list[tuple[float, float]], first: float, last: float = float("inf")) -> float:
+    """The highest value from `first` to `last`, in seconds; 0 if there is none."""
+    return max((value for time, value in points if first <= time <= last), default=0.0)
+
+
+OVERFLOW = (Rule("D18", "path capacity reached", LIMIT, overflow),)
