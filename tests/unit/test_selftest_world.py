@@ -178,6 +178,38 @@ def test_slow_start_says_nothing_without_a_queue_or_if_something_else_limits(one
     assert "slow start" not in " ".join(each.text for each in diagnose(one).findings)
 
 
+def lossy(*round_trips: float, in_flight: float = 60, **changes) -> Evidence:
+    """A long path that is hardly filled between losses; a round trip in ms for each of these, and KiB in flight."""
+    socket = {"rtt": 155_000, "min_rtt": 150_000, "retrans": 0.02, **changes}
+    one = flow([2.6, 2.7] * 5, **socket)
+    (phase,) = one.phases
+    each = [(rtt / 1e3, in_flight * 1024, 3) for rtt in round_trips]
+    rows = [row for high in each for row in (high, *[(0.151, 50 * 1024, 0)] * 9)]
+    rtt, in_flight, retransmits = zip(*rows)
+    times = tuple(at / 10 for at in range(len(rows)))
+    trace = Trace(time=times, rtt=rtt, in_flight=in_flight, retransmits=retransmits)
+    return replace(one, phases=(replace(phase, sender_trace=trace),))
+
+
+def test_packets_that_waited_before_they_were_lost_overflowed_a_queue():
+    found = diagnose(lossy(190, 152, 195, 200)).findings
+    named = [one for one in found if one.severity != "info"]
+    assert [(one.id, one.confidence) for one in named] == [("D18", "medium")]
+    assert named[0].text == (
+        "packets are lost after they waited 45.0 ms in a queue, at about 2.66 Mbit/s: this is about the capacity of the path"
+    )
+    assert told(lossy(152, 153, 195, 151)) == ["D17"]
+    assert "D18" not in told(lossy(190, 152, 195, 200, in_flight=2500))  # it carried 100 Mbit/s
+
+
+def test_heavy_loss_is_not_explained_by_a_few_packets_that_overtook_others():
+    counters = {"TcpExt.TCPSACKReorder": (0, 20), "Tcp.OutSegs": (0, 10_000)}
+    heavy = flow([20, 24] * 5, rtt=10_300, min_rtt=10_000, retrans=0.3, counters=counters)
+    assert told(heavy)[0] != "D39"
+    little = flow([20, 24] * 5, rtt=10_300, min_rtt=10_000, retrans=0.004, counters=counters)
+    assert told(little)[0] == "D39"
+
+
 # --- Queues --------------------------------------------------------------------------------------------------------------
 
 
