@@ -8,7 +8,6 @@ a misspelt section, option or key.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Literal
@@ -21,7 +20,7 @@ from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS, is_known_section
-from neuca_tools.documents.spelling import closest
+from neuca_tools.documents.spelling import closest, meant_by, spelt
 from neuca_tools.errors import DocumentError
 from neuca_tools.lazy import pattern
 from neuca_tools.model import Document, Fault, Virtual
@@ -30,7 +29,6 @@ Kind = Literal["neuca", "network_data.json", "network-config", ""]
 NEUCA: Kind = "neuca"
 MAX_BYTES = MAX_UNZIPPED_BYTES + 1
 MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
-_KNOWN = pattern(r"^(unknown [^;]*); known are (.*)$", re.DOTALL)
 _YAML = pattern(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
 _LINE = pattern(r"\bline (\d+)")
 _HEADER = pattern(r"\s*\[([^]]*)\]")
@@ -111,16 +109,16 @@ def _neuca(data: bytes) -> Iterator[Finding]:
 
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
-    reason, meant, severity = fault.reason, "", fault.severity
-    unknown = _KNOWN.match(fault.reason)
-    if compared and unknown:
-        meant = closest(fault.key, re.split(r", | and ", unknown[2]))
-        reason = unknown[1] if meant else reason
-    elif compared and not fault.key and not is_known_section(fault.section):
+    fault = spelt(fault) if compared else fault
+    meant, severity = meant_by(fault), fault.severity
+    if compared and not fault.key and not is_known_section(fault.section):
         meant = _section_meant(fault.section)
+        fault = (
+            replace(fault, reason=f'{fault.reason}; did you mean "{meant}"?') if meant else fault
+        )
     if meant:
-        severity, reason = "error", f'{reason}; did you mean "{meant}"?'
-    fault = replace(fault, reason=reason, severity=severity)
+        severity = "error"
+    fault = replace(fault, severity=severity)
     text = fault.text.partition(": ")[2] if fault.line else fault.text
     return Finding(fault.line, severity, text, meant)
 

@@ -5,9 +5,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection
 
+from neuca_tools.dataclass import replace
+from neuca_tools.lazy import pattern
+from neuca_tools.model import Fault
+
 LONGEST = 80  # characters of a word that is compared
+_UNKNOWN = pattern(r'^(unknown [^;"]*(?:"([^"]*)")?); known are (.*)$', re.DOTALL)
+_MEANT = pattern(r'^unknown .*; did you mean "([^"]*)"\?$', re.DOTALL)
 
 
 def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
@@ -27,6 +34,21 @@ def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
     found = _swapped(_folded(word)) & folded.keys()
     alike = sorted(found) or difflib.get_close_matches(_folded(word), folded, 1, cutoff)
     return folded[alike[0]] if alike else ""
+
+
+def spelt(fault: Fault) -> Fault:
+    """A fault that lists the known words, with the one that is probably meant instead of them."""
+    found = _UNKNOWN.match(fault.reason)
+    meant = closest(found[2] or fault.key, re.split(r", | and ", found[3])) if found else ""
+    if not found or not meant:
+        return fault
+    return replace(fault, reason=f'{found[1]}; did you mean "{meant}"?')
+
+
+def meant_by(fault: Fault) -> str:
+    """The word that `spelt` put into a fault; empty if there is none."""
+    found = _MEANT.match(fault.reason)
+    return found[1] if found else ""
 
 
 def _swapped(word: str) -> set[str]:

@@ -134,6 +134,10 @@ def test_no_key_is_taken_for_the_one_that_it_is_in():
     assert errors(text) == []
 
 
+def test_a_misspelt_word_of_a_route_has_its_spelling():
+    assert errors("[routes]\n10.0.0.0/8 = 10.0.0.1 metrc 5\n") == [(2, "metric")]
+
+
 def test_a_key_that_no_known_one_resembles_is_only_a_warning():
     text = "[global]\nsomething = x\n[otherwise]\na = b\n"
     assert found(text) == ("neuca", [(3, "warning", "")])

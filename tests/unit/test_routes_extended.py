@@ -112,6 +112,7 @@ def test_a_route_is_refused_for_this_reason(line, reason):
                 " table, type-of-service"
             ),
         ),
+        ("10.0.0.254 metrc 5", 'unknown word "metrc"; did you mean "metric"?'),
         ("10.0.0.254 src fd00::1", 'the source "fd00::1" is not of the family of "10.20.0.0/16"'),
         (
             "10.0.0.254 type-of-service 3",

@@ -30,6 +30,7 @@ MAX_LINKS = 4096
 MAX_ROUTES = 16384
 MAX_ROWS = 1024
 MAX_FAULTS = 1000
+MAX_SPELT = 20  # faults whose unknown word is compared with the known ones
 _LEGACY_SECTIONS = ("instanceConfig",)
 _ROUTER = ("true", "false", "user")
 
@@ -235,6 +236,7 @@ def _finish(
 
 def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     ordered = sorted(faults, key=lambda fault: fault.line)
+    _spell(ordered)
     if len(ordered) <= MAX_FAULTS:
         return tuple(ordered)
     reason = f"{len(ordered) - MAX_FAULTS} more faults from here on"
@@ -249,3 +251,14 @@ def get(document: Document, section: str, key: str) -> Optional[str]:
         (item.value for item in document.items if item.section == section and item.key == lower),
         None,
     )
+
+
+def _spell(faults: list[Fault]) -> None:
+    """Replace the known words in some faults with the one that is probably meant."""
+    unknown = [number for number, fault in enumerate(faults) if fault.reason.startswith("unknown ")]
+    if not unknown:
+        return
+    from neuca_tools.documents.spelling import spelt
+
+    for number in unknown[:MAX_SPELT]:
+        faults[number] = spelt(faults[number])
