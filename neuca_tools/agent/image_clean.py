@@ -45,7 +45,7 @@ AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scri
 # The identity of the host. All of these are generated again at the next boot or when next needed,
 # except for the SSH host keys. "Building Images Safely" (systemd.io) has the list for systemd.
 # NetworkManager derives addresses (stable-privacy) and DHCP client ids from its key; a DHCP client
-# with a lease asks for the address that the host had. dhcpd.leases is a server's, and stays.
+# with a lease requests the address that the host had. dhcpd.leases is a server's, and stays.
 IDENTITY = (
     ("var/lib/dbus", "machine-id"),
     ("var/lib/systemd", "random-seed"),

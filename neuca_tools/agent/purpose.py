@@ -1,4 +1,4 @@
-"""The purpose of a pass, as a transaction asks for it: what to do, and what to remember."""
+"""The purpose of a pass, as a transaction requests it: what to do, and what to remember."""
 
 # SPDX-License-Identifier: MIT
 

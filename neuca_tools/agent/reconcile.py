@@ -1,4 +1,4 @@
-"""One pass: keep the document, carry out the decision as a transaction, report.
+"""One pass: store the document, decide, apply the decision as a transaction, and report.
 
 Read `run_pass` first.
 """
@@ -32,9 +32,10 @@ PROBED = "the path was probed"
 
 
 def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
-    """One pass under the lock. Raises NeucaError.
+    """Make one pass under the lock. Raises NeucaError.
 
-    `start`: all drift is corrected; else only NICs whose request changed, or that appeared.
+    With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
+    or that have appeared.
     """
     with locked(config.run_directory / "lock", config.command_timeout), _without_collection():
         try:
@@ -60,7 +61,7 @@ def _without_collection() -> Iterator[None]:
 
 
 def _passes(handles: Host, start: bool) -> tuple[Report, Status]:
-    """A pass, and another one if the probe of a path has shown that a larger MTU is possible."""
+    """Make a pass, and another one if the probe of a path shows that a larger MTU is possible."""
     config, intake = handles.config, handles.intake
     report, decision = _one_pass(handles, start, ())
     if not report.problems and mtu_probe.explore(handles, decision, start=start):
@@ -69,7 +70,7 @@ def _passes(handles: Host, start: bool) -> tuple[Report, Status]:
 
 
 def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Report, Decision]:
-    """`earlier`: the texts of the operations that were done before the path was probed."""
+    """`earlier` are the texts of the operations that were done before the path was probed."""
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
     first_boot.record_machine(config, handles.intake)

@@ -161,7 +161,7 @@ def _without(document: Document, macs: Collection[str]) -> Document:
     return replace(document, links=links, rules=rules, faults=(), platform=platform)
 
 
-def take_back(config: Config, mac: str) -> None:
+def undo_release(config: Config, mac: str) -> None:
     """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)

@@ -71,7 +71,7 @@ def _trial(handles: Host, deadline: float, tell: Tell) -> str:
     try:
         outcome = transaction.run()
     except NeucaError:
-        transaction.take_back(decision.have)
+        transaction.roll_back(decision.have)
         raise
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
@@ -80,7 +80,7 @@ def _trial(handles: Host, deadline: float, tell: Tell) -> str:
     if _is_confirmed(deadline):
         keep(intake, config.state, config.run_directory)
         return KEPT
-    result = transaction.take_back(decision.have)
+    result = transaction.roll_back(decision.have)
     log_result(result)
     return STUCK if result.failures else RETURNED
 

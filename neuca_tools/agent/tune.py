@@ -50,7 +50,7 @@ def _link_of(operation: Operation) -> Optional[LinkKey]:
 def tune(
     config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
 ) -> Result:
-    """Apply the settings that documents ask for and profiles want, and nothing else.
+    """Apply the settings that documents request and profiles want, and nothing else.
 
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.

@@ -1,4 +1,4 @@
-"""The decision of a pass: derive the desired state and its plan from observation and document."""
+"""The decision of a pass: the desired state and its plan, from an observation and a document."""
 
 # SPDX-License-Identifier: MIT
 
@@ -36,9 +36,9 @@ class Policies:
 
 @dataclass(frozen=True)
 class Difference:
-    """The present and the desired state, and the plan that leads from one to the other.
+    """The observed and the desired state, and the plan that leads from one to the other.
 
-    What is `owned` may be removed. The plan does not depend on the record of the decision.
+    Only what is `owned` may be removed. The plan does not depend on the record of the decision.
     """
 
     have: NetworkState
@@ -52,7 +52,7 @@ class Difference:
 
     @cached_property
     def _whole(self) -> tuple[Operation, ...]:
-        # Asked for twice in a pass: what there is to do, and for the status what is left to do.
+        # A pass needs it twice: for what there is to do, and for what the status shows as left.
         return self._planned(None)
 
     def _planned(self, scope: Optional[Collection[str]]) -> tuple[Operation, ...]:
@@ -62,9 +62,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Decision:
-    """The present state (`have`), the desired state (`want`), and the record without stale parts.
+    """The observed state (`have`), the desired state (`want`), and the record without stale parts.
 
-    `managers` maps each running network manager to what it says of each interface.
+    `managers` maps each running network manager to the state that it reports for each interface.
     """
 
     world: World
@@ -93,17 +93,17 @@ class Decision:
         return self.difference.plan(scope)
 
     def _has_tables(self) -> bool:
-        """Whether there are rules, routes of other tables or shadows, to keep or to remove."""
+        """Whether there are rules, shadows or routes of other tables, present or desired."""
         hops = (*self.have.hops, *self.want.hops)
         is_used = any(hop.shadow or (hop.ours and hop.traits.table != MAIN_TABLE) for hop in hops)
         return is_used or bool(self.have.rules or self.want.rules)
 
     def unapplied(self) -> frozenset[str]:
-        """What has a new request, or has appeared, as a scope (see `changes.changed`)."""
+        """The links with a new request and those that have appeared (see `changes.changed`)."""
         return changes.changed(self.record, self.resolution, self.world)
 
     def changed(self) -> frozenset[str]:
-        """The scope of a pass: `unapplied`, and rules, tables and copied routes, always kept."""
+        """The scope of a pass: `unapplied`, and always the rules, tables and copied routes."""
         scope = self.unapplied()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
@@ -151,7 +151,7 @@ def decide(
 
 
 def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:
-    """The settings, with the profiles judged against this host."""
+    """The settings, with what the profiles mean on this host."""
     inputs = observation.tuning
     probed = {mac: mtu for mac, mtu in record.probed.items() if mtu > 0}
     facts = replace(inputs.facts, probed=probed)

@@ -108,7 +108,7 @@ class Host:
         """A watch for changes of links and addresses."""
         return Watch()
 
-    def settle_renames(self) -> None:
+    def wait_for_renames(self) -> None:
         """Wait until udev has processed the renames."""
         if udev_is_ours(self.config):
             udev.settle(RENAMED)

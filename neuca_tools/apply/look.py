@@ -24,7 +24,7 @@ NO_FILES: Mapping[str, Optional[bytes]] = {}
 
 
 def places(config: Config) -> Places:
-    """Where this configuration has the agent's files."""
+    """The directories of the agent's files in this configuration."""
     return Places(
         config.udev_directory,
         config.networkmanager_directory,
@@ -45,10 +45,10 @@ def look(
     ages: bool,
     earlier: Optional[Earlier] = None,
 ) -> Observation:
-    """Read all of interest. `ages`: whether the age of the boot matters. Raises ObserveError.
+    """Read all that is of interest. `ages`: whether the boot's age is needed. Raises ObserveError.
 
-    The kernel is asked for all links, addresses and routes at once. What is read for each link or
-    file is taken from an `earlier` look as far as nothing has changed there.
+    The kernel reports all links, addresses and routes at once. What is read for each link or file
+    is taken from an `earlier` look if nothing has changed there.
     """
     world = netlink.look(interest.hosts)
     known = _known(world, interest, earlier)
@@ -81,14 +81,14 @@ def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[in
     """The requested groups of device settings, by index. Raises ObserveError."""
     if not groups:
         return {}
-    # On most hosts nothing needs it, and the backends of all settings with it.
+    # Most hosts need neither this module nor the backends of all settings.
     from neuca_tools.apply import device_io
 
     return device_io.read(world, groups)
 
 
 def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> World:
-    """The settings, sysctls and files of an earlier look that still hold."""
+    """The settings, sysctls and files of an earlier look that are still valid."""
     if earlier is None:
         return World()
     before, changed = earlier.world, earlier.changed(world)
@@ -109,9 +109,9 @@ def _sysctls(paths: Collection[str]) -> dict[str, str]:
 def read_files(
     where: Places, known: Mapping[str, Optional[bytes]] = NO_FILES
 ) -> dict[str, Optional[bytes]]:
-    """The agent's own files: the present rule and DHCP files, and each list, None if absent.
+    """The agent's own files by path: the rule and DHCP files that exist, and each list or None.
 
-    Those with a `known` content are not read. Raises ObserveError.
+    Files whose content is `known` are not read. Raises ObserveError.
     """
     rules = [name for name in names_in(where.udev) if marks.rule_mac(name, where.substring)]
     paths = [f"{where.udev}/{name}" for name in rules]

@@ -30,9 +30,9 @@ ANY_LINK = Nic("")
 class Interest:
     """What has to be read for one decision.
 
-    `hosts`: addresses whose route is asked for. `sysctls`: paths of settings of the whole host.
+    `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
     `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
-    for each link the groups of device settings. `queued`: links that are asked to have a
+    for each link the groups of device settings. `queued`: links that are requested to have a
     txqueuelen. `advertised`: whether it matters which devices take router advertisements.
     """
 
@@ -113,7 +113,7 @@ def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
 
 
 def key_of(world: World, index: int) -> LinkKey:
-    """The key under which a document would ask for this device."""
+    """The key under which a document would name this device."""
     device = world.devices[index]
     below = device if device.vlan_id is None else world.devices.get(device.lower, device)
     return LinkKey(base(below), device.vlan_id)
@@ -133,7 +133,7 @@ def interest(
     router = document.router if document else "user"
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.asked(router)}),
+        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.requested(router)}),
         templates={key: frozenset(filter(_is_own, paths)) for key, paths in templates.items()},
         groups={key: frozenset(names) for key, names in groups.items() if names},
         queued=frozenset(one.key for one in requests if one.txqueuelen is not None),

@@ -101,7 +101,7 @@ def _routed(world: World) -> set[int]:
 
 
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
-    """The links that are asked for, ours, or changed by us, and the NICs below them."""
+    """The links that are requested, ours, or changed by us, and the NICs below them."""
     keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
     keys |= {*record.originals, *(key for key, _ in record.owned.addresses)}
     return keys | {key.nic for key in keys}
@@ -143,7 +143,7 @@ class _Found(NamedTuple):
 
 
 def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
-    """The device as a link, with the settings that are asked for or that were changed by us."""
+    """The device as a link, with the settings that are requested or that were changed by us."""
     key, device = found.key, found.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original = record.originals.get(key, UNCHANGED)

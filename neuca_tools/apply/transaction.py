@@ -35,13 +35,13 @@ from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
 RELEASE_TIME = 0.5
-"""Seconds that NetworkManager gets to flush the addresses and routes that it had set."""
+"""Seconds that NetworkManager has to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3
-"""How often this is waited for, or for a change, when it flushes a NIC to begin DHCP on it."""
+"""How often to wait this long, or for a change, when it flushes a NIC to start DHCP on it."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
-"""Seconds to wait before each look of a verification: drivers, udev and systemd-sysctl act late."""
+"""Seconds before each look of a verification, because drivers, udev and systemd-sysctl act late."""
 LATE = (WriteSysctl, SetAttribute)
-"""Settings that are set once more at the end, as udev may have overwritten them."""
+"""Settings that are set once more at the end, because udev may have overwritten them."""
 NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
 
 
@@ -56,9 +56,9 @@ class Host(Protocol):
     """The host that a transaction changes."""
 
     def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
-        """Look at the host, and decide with this record. Raises ObserveError.
+        """Observe the host, and decide with this record. Raises ObserveError.
 
-        What was not changed since an `earlier` look is taken from there.
+        What has not changed since an `earlier` look is taken from it.
         """
 
     def writer(self, decision: Decision) -> Writer:
@@ -67,12 +67,12 @@ class Host(Protocol):
     def watch(self) -> AbstractContextManager[Watcher]:
         """A watch for changes from now on."""
 
-    def settle_renames(self) -> None:
+    def wait_for_renames(self) -> None:
         """Wait until udev has processed the renames."""
 
 
 class Store(Protocol):
-    """Where the record and the journal are kept; what its methods save is on the disk on return."""
+    """Where the record and the journal are stored; its methods return once the data is on disk."""
 
     def save_record(self, record: Record) -> None:
         """Raises ApplyError."""
@@ -87,21 +87,21 @@ class Store(Protocol):
         """Raises ApplyError."""
 
     def unsaved(self) -> str:
-        """Why something could not be saved; empty if everything is."""
+        """Why something could not be saved; empty if everything is saved."""
 
 
 class Purpose(Protocol):
     """What a transaction is for."""
 
     def shape(self, decision: Decision) -> Decision:
-        """The decision, with the desired state changed to that of this purpose."""
+        """The decision with the desired state of this purpose."""
         return decision
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
-        """The record afterwards. The operations of `held` wait until the state can be saved."""
+        """The record afterwards. The operations in `held` wait until the state can be saved."""
 
 
 class Outcome(NamedTuple):
@@ -114,10 +114,10 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Transaction:
-    """One transaction in progress; `run` is the whole of it.
+    """One transaction in progress; `run` carries it out.
 
     `before` are the links to roll back to. `marked`: network managers have been told to release
-    ours.
+    our NICs.
     """
 
     host: Host
@@ -141,7 +141,7 @@ class Transaction:
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
 
-    def take_back(self, have: NetworkState) -> Result:
+    def roll_back(self, have: NetworkState) -> Result:
         """Return to the state before the transaction; `have` is what was observed then.
 
         The record stays that of the transaction.
@@ -153,7 +153,7 @@ class Transaction:
         operations = plan(now.have, want, everything, rename_while_up=now.world.rename_while_up)
         result = apply(operations, self.host.writer(now))
         if any(isinstance(operation, Rename) for operation in result.done):
-            self.host.settle_renames()
+            self.host.wait_for_renames()
         return result
 
     # --- the steps ---
@@ -180,7 +180,7 @@ class Transaction:
         return after
 
     def _journal(self, operations: Sequence[Operation]) -> None:
-        """Save what will be ours, and the present links, before the first change."""
+        """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
         died = self.store.load_journal(world.boot_id)
         links = {**have.links, **(died.links if died else {})}
@@ -202,15 +202,15 @@ class Transaction:
     def _verify(self, watch: Watcher) -> None:
         """Look again, with growing delays, until nothing is left to do.
 
-        An operation that was done and is planned again has failed. But sysctls, MTU and queue
-        length are set once more: udev runs systemd-sysctl late, and after a rename it applies .link
-        files again (those of cloud-init have an MTU). New operations, because of a NIC that has
-        appeared or of a side effect in the kernel, are carried out in a second round.
+        An operation that was done and is planned again has failed. Sysctls, MTU and queue length,
+        however, are set once more: udev runs systemd-sysctl late, and after a rename it applies
+        .link files again (those of cloud-init contain an MTU). Operations that are new, because a
+        NIC has appeared or because of a side effect in the kernel, are done in a second round.
         """
         if not self.result.done and not self.result.declined:
             return
         if any(isinstance(operation, Rename) for operation in self.result.done):
-            self.host.settle_renames()
+            self.host.wait_for_renames()
         for patience in PATIENCE:
             if patience:
                 watch.wait(patience)
@@ -242,7 +242,7 @@ class Transaction:
         self.undone = apply(own, self.host.writer(now))
 
     def _write_late_files(self) -> None:
-        """Write what depends on names that were taken before the renames of this transaction."""
+        """Write the files with names that were in use until this transaction renamed links."""
         if not any(isinstance(operation, Rename) for operation in self.result.done):
             return
         attempted = {identity(operation) for operation in self.result.done}
@@ -263,19 +263,19 @@ class Transaction:
         self.store.remove_journal()
         self.decision = replace(self.decision, record=record)
 
-    # --- what they share ---
+    # --- shared by the steps ---
 
     def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
         return self.purpose.shape(self.host.decide(record, earlier))
 
     def _look_again(self) -> None:
-        """Decide again, with a record of everything that was done."""
+        """Observe and decide again, with a record of everything that was done."""
         record = intentions.record_intentions(self.decision.record, self.result.done)
         record = intentions.record_declined(record, self.result.declined)
         self.decision = self._decide(record, self._earlier())
 
     def _earlier(self) -> Optional[Earlier]:
-        """The last look with what was tried since; None if that was about the whole host."""
+        """The last look and what was tried since; None if that concerned the whole host."""
         tried = (*self.result.tried, *self.undone.tried)
         if any(isinstance(one, WriteSysctl) and one.on is None for one in tried):
             return None
@@ -284,7 +284,7 @@ class Transaction:
         return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
-        """The planned operations that are neither waiting for the disk nor done by `_mark`."""
+        """The planned operations, without those that wait for the disk or that `_mark` has done."""
         held = set(waiting(planned)) if self.store.unsaved() else set()
         if self.marked:
             held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
@@ -310,7 +310,7 @@ class Transaction:
         return frozenset().union(*(one.domains for one in done))
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
-        """Save what a second round will change. A roll-back still leads to the first state."""
+        """Save what a second round will change. A roll-back still restores the first state."""
         before = self.before
         self._journal(operations)
         self.before = before
@@ -326,6 +326,6 @@ class Transaction:
 
 
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
-    """The removals of addresses and routes that are not left to do: a manager has made them."""
+    """The planned removals of addresses and routes that a manager has done by now."""
     found = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
     return tuple(one for one in found if one not in left)

@@ -83,7 +83,7 @@ def added(index: int, address: Address, bare: bool = False) -> bytes:
 def leased(index: int, address: Address, valid: int, preferred: int) -> bytes:
     """The body of an RTM_NEWADDR for so many seconds: its network gets no route.
 
-    IPv6 makes sure that nobody else has the address (RFC 4862, 5.4).
+    IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
     """
     lifetimes = wire.attribute(_LIFETIMES, _CACHE.pack(preferred, valid, 0, 0))
     flags = wire.number(_FLAGS, IFA_F_NOPREFIXROUTE)

@@ -90,7 +90,7 @@ class NetworkManager(Manager):
     def load_profiles(
         self, place: Path, names: Collection[str], is_ours: Callable[[str], bool]
     ) -> None:
-        """Load these profiles of a directory, and drop those of ours that are not there any more.
+        """Load these profiles of a directory, and drop those of ours that no longer exist.
 
         Other profiles are not loaded again: one whose file is gone would be taken out of use, which
         could be that of the management NIC. Raises ManagerError.

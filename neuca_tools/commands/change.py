@@ -12,7 +12,7 @@ from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.release import (
     release,
     revert,
-    take_back,
+    undo_release,
     what_release_does,
     what_revert_does,
 )
@@ -67,7 +67,7 @@ def _undo_release(arguments: argparse.Namespace, config: Config, intake: Intake,
         text = f"{mac} would no longer be ignored"
         show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
-    take_back(config, mac)
+    undo_release(config, mac)
     report, status = run_pass(config, intake, start=False)
     text = f"{mac} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)

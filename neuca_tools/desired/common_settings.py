@@ -116,7 +116,7 @@ class CommonSettings:
         return granted
 
     def _device(self, request: LinkRequest, index: int, queue: Optional[int]) -> dict[str, str]:
-        """The device settings that are asked for and possible, and the original values of all
+        """The device settings that are requested and possible, and the original values of all
         others.
         """
         device, declined = self.world.devices.get(index), self.record.declined.get(request.key, {})

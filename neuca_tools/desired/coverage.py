@@ -2,7 +2,7 @@
 
 The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
 to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
-limit is on the union of all routes and connected networks that a document asks for.
+limit is on the union of all routes and connected networks that a document requests.
 """
 
 # SPDX-License-Identifier: MIT
@@ -81,15 +81,15 @@ def shared_tables(world: World) -> frozenset[int]:
     return frozenset({*led, MAIN_TABLE})
 
 
-def asked(
+def requested(
     requests: Mapping[LinkKey, LinkRequest],
     routes: Iterable[RouteRequest],
     roles: Roles,
     tables: Collection[int],
 ) -> frozenset[Network]:
-    """Every network that the requests would put into one of these tables, refused or not.
+    """Every network that the requests would add to one of these tables, refused or not.
 
-    It depends on the texts, the roles and the tables, not on which NICs are there.
+    It depends on the documents, the roles and the tables, not on which NICs are present.
     """
     connected = {
         address.network

@@ -1,6 +1,6 @@
 """Settings of the device behind a link: which of them the device supports, and what has to be set.
 
-A document asks for groups (`rings = rx 256 tx 512`). Here every value is separate (`rings.rx`), as
+A document requests groups (`rings = rx 256 tx 512`). Here every value is separate (`rings.rx`), as
 a driver may support one and not the other. A qdisc that is the kernel's default is written "default
 KIND".
 """
@@ -177,7 +177,7 @@ class Wish:
         """Apply the length of the transmit queue to the qdisc.
 
         It is the limit of a `pfifo`; most other qdiscs do not use it. `txqueuelen` is the length to
-        set, in packets. `asks`: the document asks for it. `kind` is the present root qdisc,
+        set, in packets. `asks`: the document requests it. `kind` is the present root qdisc,
         `packets` the present length, 0 if there is none.
         """
         found = self._present_qdisc()

@@ -2,7 +2,7 @@
 
 Anybody on the dataplane can answer. So the client puts every route, that of the network of an
 address too, into a table of the link that no rule leads to (`table`). From there, the routes that a
-document could also ask for are copied into the main table, and the gateway is used for policy
+document could also request are copied into the main table, and the gateway is used for policy
 routing. A default route is never copied.
 """
 

@@ -1,7 +1,7 @@
 """The files that make a network manager the DHCP client of a dataplane NIC, and nothing else there.
 
 The manager sets the addresses and the MTU. Routes go into the NIC's own table (see `dhcp`). DNS
-servers, NTP servers and host names of the dataplane are only used if the document asks for them.
+servers, NTP servers and host names of the dataplane are only used if the document requests them.
 """
 
 # SPDX-License-Identifier: MIT
@@ -36,7 +36,7 @@ _FALSE = ("false", "no", "off", "0", "n")
 _LABEL = pattern(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
-BESIDE = ":"  # before the protocol of a client beside that for DHCPv4; in no label of a link
+BESIDE = ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link
 # The tables from 2**30 to 2**31 - 1 belong to links with DHCP.
 _FIRST_TABLE = 1 << 30
 

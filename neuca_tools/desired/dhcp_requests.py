@@ -25,7 +25,7 @@ from neuca_tools.model import Automatic, Device, LinkKey, OwnClients, Record, Wo
 from neuca_tools.model.effects import Note
 
 SETTING = "dhcp"
-# What only a network manager does: the overrides of netplan, and what they ask for.
+# What only a network manager does: the overrides of netplan, and what they request.
 _UNUSED = {
     "use-dns": "DNS servers",
     "use-ntp": "NTP servers",
@@ -99,7 +99,7 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
 
 
 def notes(resolution: Resolution) -> Iterator[Note]:
-    """What such a client does not do although the document asks for it."""
+    """What such a client does not do although the document requests it."""
     for key in sorted(resolution.roles.handed([OWN])):
         request = resolution.requests.get(key)
         asked = request.automatic if request is not None else None

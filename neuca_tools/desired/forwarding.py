@@ -18,8 +18,8 @@ IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
 VALUES = {"true": "1", "false": "0"}
 
 
-def asked(router: Router) -> dict[str, str]:
-    """The sysctls that `router` asks for; none for `user`, which leaves or restores the user's
+def requested(router: Router) -> dict[str, str]:
+    """The sysctls that `router` requests; none for `user`, which leaves or restores the user's
     values.
     """
     if router not in VALUES:
@@ -29,7 +29,7 @@ def asked(router: Router) -> dict[str, str]:
 
 def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str], list[Problem]]:
     """The requested sysctls that may be set, and a problem if one may not."""
-    wanted = asked(router)
+    wanted = requested(router)
     listening = sorted(
         device.name
         for device in world.devices.values()

@@ -70,8 +70,8 @@ class Places:
         }
 
     @cached_property
-    def _asked(self) -> Mapping[str, list[LinkKey]]:
-        """The NICs that are asked to have each MAC."""
+    def _by_requested_mac(self) -> Mapping[str, list[LinkKey]]:
+        """The NICs that are requested to have each MAC."""
         found = defaultdict(list)
         for key, request in self.requests.items():
             mac = dict(request.device).get(MAC)
@@ -81,7 +81,7 @@ class Places:
 
     @cached_property
     def _primary(self) -> Mapping[LinkKey, list[LinkKey]]:
-        """The links that are asked to be the primary member of each bond."""
+        """The links that are requested to be the primary member of each bond."""
         found = defaultdict(list)
         for key, master in self.masters.items():
             if dict(self.requests[key].device).get(PRIMARY) == "yes":
@@ -95,14 +95,14 @@ class Places:
             return "it is in a bond, which sets the MAC address of its members"
         if mac == key.mac:
             return None
-        for other in self._asked.get(mac, ()):
+        for other in self._by_requested_mac.get(mac, ()):
             if other != key:
                 return f"it is requested for {other} too, so it is set on none of them"
         reason = mac_reason(mac, (key.mac,), self.world, self.roles)
         return reason or self._owner_reason(key, mac)
 
     def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
-        """Whether it is that of a NIC that is not there, or the present one of another NIC."""
+        """Whether it is that of a NIC that is absent, or the present one of another NIC."""
         if mac in self.record.nics or LinkKey(mac) in self.requests:
             return f"the MAC address {mac} is that of another NIC"
         for device in self.world.devices.values():
@@ -111,7 +111,7 @@ class Places:
         return None
 
     def _primary_reason(self, key: LinkKey) -> Optional[str]:
-        """Why a member may not be the primary one: another one is asked to be that."""
+        """Why a member may not be the primary one: another one is requested to be that."""
         beside: Sequence[LinkKey] = ()
         if key in self.masters:
             beside = self._primary.get(self.masters[key], ())

@@ -171,7 +171,7 @@ class LinkResolver:
         return True
 
     def _is_only_carrier(self, key: LinkKey) -> bool:
-        """Whether nothing is asked of this NIC but to carry a VLAN beside the management VLAN."""
+        """Whether nothing is asked of this NIC but to carry a VLAN next to the management VLAN."""
         carries = key.mac in self.roles.tagged and key.vlan_id is None
         return carries and not self.requests[key].origins
 
@@ -274,14 +274,14 @@ class LinkResolver:
         return Link(key, "physical", "management", device.name, device.index)
 
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
-        """Refuse a MAC for a VLAN that somebody else created: the MAC is set at creation only."""
+        """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
         mac = own_mac(request)
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
         self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
 
     def _is_down(self, lower: Link) -> bool:
-        """Whether the link is down, or is asked to be."""
+        """Whether the link is down, or is requested to be."""
         if lower.state in ("up", "down"):
             return lower.state == "down"
         device = self.found_keys.get(lower.key)
@@ -290,7 +290,7 @@ class LinkResolver:
     def _vlan_name(
         self, request: LinkRequest, parent: str, found: Optional[Device]
     ) -> Optional[str]:
-        """The name asked for, the present name of a VLAN that is not ours, or the default; None if
+        """The requested name, the present name of a VLAN that is not ours, or the default; None if
         it is taken.
         """
         default = vlan_name(parent, request.key)
@@ -315,7 +315,7 @@ class LinkResolver:
         return self.given.setdefault(name, key) == key
 
     def leftovers(self) -> dict[LinkKey, Link]:
-        """Links that are no longer asked for, with the original values to restore."""
+        """Links that are no longer requested, with the original values to restore."""
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device, original = self.found_keys.get(key), self.common.before(key)
@@ -344,7 +344,7 @@ class LinkResolver:
         return free
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are asked for.
+        """Every NIC, whatever its role, then all other links that are requested.
 
         None: not ours to set.
         """

@@ -191,13 +191,13 @@ def _rules(
         )
         client = resolution.roles.clients.get(LinkKey(mac), "")
         rules[f"{places.udev}/{file}"] = marks.udev_rule(
-            mac, name, mac in dataplane, _asked(mac, resolution), client
+            mac, name, mac in dataplane, _rule_comment(mac, resolution), client
         )
     return rules
 
 
-def _asked(mac: str, resolution: Resolution) -> str:
-    """For the comment of a rule: what the document says of the NIC, or its role."""
+def _rule_comment(mac: str, resolution: Resolution) -> str:
+    """The comment of a rule: what the document requests for the NIC, or its role."""
     request = resolution.requests.get(LinkKey(mac))
     if request is None or resolution.roles.role(mac) != "dataplane":
         return resolution.roles.role(mac)
@@ -242,7 +242,7 @@ def dhcp_client(
 ) -> Marks:
     """The files that make a manager the DHCP client of NICs; `files` are those that are there.
 
-    A file is removed once the document no longer asks for it, or its NIC is ignored.
+    A file is removed once the document no longer requests it, or its NIC is ignored.
     """
     roles = resolution.roles
     found: dict[str, Optional[bytes]] = {}
@@ -297,7 +297,7 @@ def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str])
     """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each dataplane
     NIC and virtual link.
 
-    A name that is asked for and not granted is left out: the interface that has it now belongs to
+    A name that is requested and not granted is left out: the interface that has it now belongs to
     another manager.
     """
     roles, names = resolution.roles, resolution.names
@@ -343,7 +343,7 @@ def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
 
 
 def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:
-    """The sysctls of one link that are asked for and not refused."""
+    """The sysctls of one link that are requested and not refused."""
     if request is None or not link.name:
         return {}
     return {

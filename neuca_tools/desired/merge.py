@@ -61,7 +61,7 @@ class Layers:
 
     @property
     def addresses(self) -> dict[LinkKey, tuple[Address, ...]]:
-        """The addresses that are asked for on each link."""
+        """The addresses that are requested on each link."""
         return {key: request.addresses for key, request in self.requests.items()}
 
 

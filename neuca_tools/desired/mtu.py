@@ -181,7 +181,7 @@ class Sizes:
     def _bond(
         self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
     ) -> Optional[int]:
-        """The MTU of a bond: the one asked for, or else the lowest that is asked for a member."""
+        """The MTU of a bond: the requested one, otherwise the lowest that a member requests."""
         asked = {member: self.requests[member].mtu for member in virtual.members if member in links}
         mtu = mtu or min(filter(None, asked.values()), default=None)
         for member in asked:

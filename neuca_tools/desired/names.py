@@ -1,6 +1,6 @@
 """The name that every NIC and VLAN should have, and the renames that lead there without a clash.
 
-The name that a document asks for takes precedence, then the recorded name, then the present one. If
+The name that a document requests takes precedence, then the recorded name, then the present one. If
 another interface has the name, the link keeps the name it has, and that is reported as a problem.
 """
 

@@ -50,7 +50,7 @@ from neuca_tools.model.routing import (
 from neuca_tools.model.topology import RA
 
 SETTING = "policy-routing"
-# Behind the rules of everybody else: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
+# Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
 # nm-cloud-setup 30200 to 30500.
 OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # Addresses of a platform that a route of the main table may lead to, and that answers have to leave
@@ -234,7 +234,7 @@ class _Work:
         refused: Mapping[int, str],
         requests: Mapping[LinkKey, LinkRequest],
     ) -> dict[LinkKey, Link]:
-        """The links with an address, but for those that ask for a table that is refused."""
+        """The links with an address, but for those that request a table that is refused."""
         found = {}
         for key in routed:
             reason = refused.get(requests[key].routing.table)

@@ -36,7 +36,7 @@ def merge(
 ) -> dict[LinkKey, LinkRequest]:
     """One request for each link; each setting of the local configuration takes precedence.
 
-    The lower devices of a link that is asked to be up are brought up too.
+    The lower devices of a link that is requested to be up are brought up too.
     """
     merged = {request.key: request for request in with_parents(with_vrfs(combine(document, local)))}
     for key in sorted(merged, key=lambda key: key.order, reverse=True):
@@ -49,7 +49,7 @@ def merge(
 
 
 def _with_dns(request: LinkRequest) -> LinkRequest:
-    """The request, with the DNS settings that its platform offers if it asks for them."""
+    """The request, with the DNS settings that its platform offers if it requests them."""
     if request.dns != "per-link" or not request.offers:
         return request
     device = {**dict(request.offers), **dict(request.device)}
@@ -75,7 +75,7 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
 
 
 def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
-    """The links of an incomplete document without faulty lines: what they no longer ask for may be
+    """The links of an incomplete document without faulty lines: what they no longer request may be
     removed.
     """
     doubtful: set[str] = set()

@@ -65,7 +65,7 @@ class Resolution:
 
     `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` the MACs of NICs with routes through addresses that somebody else sets. On
+    the user, `loose` the MACs of NICs with routes through addresses that another program sets. On
     links that are `quiet`, router advertisements have no effect. `tables` are those of policy
     routing.
     """
@@ -213,7 +213,7 @@ def _limits(
     requests, roles = layers.requests, layers.roles
     tables = coverage.shared_tables(world)
     kept = coverage.kept(record.owned.addresses, removable, world, tables)
-    asked = coverage.asked(requests, layers.routes, roles, tables)
+    asked = coverage.requested(requests, layers.routes, roles, tables)
     return fence(
         world,
         roles,

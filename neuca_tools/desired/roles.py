@@ -41,7 +41,7 @@ class Roles:
     now although a document names them (see `merge`); network managers are also kept off those that
     are `ahead`. `clients` are what does DHCP for us on links (see `dhcp_clients`); NICs without one
     are `left` to other programs. `stacked` are the virtual links on this host that we created, by
-    "KIND NAME"; `stacked_roles` has the role of each one that is asked for. `ours` are the device
+    "KIND NAME"; `stacked_roles` has the role of each one that is requested. `ours` are the device
     indexes of the virtual links that we created, VLANs included. `hands_off` are the MACs to
     ignore, present or not.
     """

@@ -38,7 +38,7 @@ class Hops:
     """The routes to set, and the prefixes that must have no route (`banned`).
 
     `loose` are the MACs of NICs with a next hop in no requested address's network: those routes
-    depend on addresses that somebody else sets.
+    depend on addresses that another program sets.
     """
 
     hops: tuple[Hop, ...] = ()
@@ -59,7 +59,7 @@ def resolve_routes(
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used, `found` the devices that are present. `asked_of` has the
-    addresses that are asked for on each link, whether it can be used or not. `vrfs` are the tables
+    addresses that are requested on each link, whether it can be used or not. `vrfs` are the tables
     of VRFs that are not ours, which no document adds routes to.
     """
     if not routes:

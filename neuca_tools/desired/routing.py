@@ -73,7 +73,7 @@ def resolve_routing(
 
 
 def _joined(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
-    """A route that a document asks for in the table of a NIC takes the place of the NIC's own."""
+    """A route that a document requests in the table of a NIC takes the place of the NIC's own."""
     taken = {hop.identity for hop in asked}
     return (*asked, *(hop for hop in own if hop.identity not in taken))
 

@@ -46,7 +46,7 @@ def assigned(
     """The table of each link: the requested one, its previous one, or the first unused one.
 
     No two links have the same: the routes of one would replace those of the other. Of links that
-    ask for the same table, only the first gets it.
+    request the same table, only the first gets it.
     """
     foreign, ours = _used_tables(world)
     taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}

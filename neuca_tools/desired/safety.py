@@ -70,7 +70,7 @@ class Fence:
         return None
 
     def address(self, address: Address) -> Optional[str]:
-        """Why this address is refused: several links ask for it, it is in a management prefix, or
+        """Why this address is refused: several links request it, it is in a management prefix, or
         takes over what is guarded.
         """
         ip = address.ip  # made anew each time
@@ -274,7 +274,7 @@ def _network_of(host: Host, length: int) -> Network:
 
 
 def mac_reason(mac: str, carriers: Collection[str], world: World, roles: Roles) -> Optional[str]:
-    """Why a virtual link may not have this MAC address; `carriers`: the NICs that it is made of.
+    """Why a virtual link may not have this MAC address. `carriers` are the NICs below it.
 
     Those may share theirs with it, as is usual for bonds, bridges and VLANs.
     """

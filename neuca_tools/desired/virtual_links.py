@@ -1,7 +1,7 @@
 """The virtual links that can be created, and why the others cannot.
 
-A present virtual link that is asked for and cannot be created as requested is left as it is, until
-no complete document asks for it.
+A present virtual link that is requested and cannot be created as requested is left as it is, until
+no complete document requests it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -125,7 +125,7 @@ class _Judge:
         return {"mac": mac}
 
     def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
-        """Why it cannot be made: refused, or absent if no link that it is made of is present."""
+        """Why it cannot be created: refused, or absent if none of its lower devices is present."""
         reason = self._made_of_reason(key, virtual)
         if reason or virtual is None:
             return Problem("refused", reason or "neither a parent nor members are specified", key)
@@ -138,7 +138,7 @@ class _Judge:
         return Problem("refused", reason, key) if reason else None
 
     def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
-        """Why it may not be made of what it is to be made of."""
+        """Why it may not have its lower devices, members or ports."""
         wrong = link_kinds.fault(key, virtual)
         if wrong or virtual is None:
             return wrong
@@ -161,7 +161,7 @@ class _Judge:
         return None
 
     def _forbidden(self, key: LinkKey, lower: LinkKey) -> Optional[str]:
-        """Why it may not be made of this lower link."""
+        """Why it may not have this lower device."""
         request = self.requests.get(lower)
         reason = self._role_reason(lower)
         if reason is not None:
@@ -188,7 +188,7 @@ class _Judge:
         return f"{lower} has {macvlan} on top of it, so it cannot be in a bond or bridge"
 
     def _role_reason(self, lower: LinkKey) -> Optional[str]:
-        """Why nothing may be made of a link with this role."""
+        """Why a link with this role may not be a lower device."""
         role, device = self.roles.role(lower.mac), self.roles.device(lower.mac)
         if role == "management":
             reason = self.roles.reasons.get(lower.mac, "by its MAC address")
@@ -202,7 +202,7 @@ class _Judge:
         return None
 
     def _macvlan_on(self, lower: LinkKey) -> str:
-        """A macvlan on this link, present or asked for; empty if there is none.
+        """A macvlan on this link, present or requested; empty if there is none.
 
         The kernel refuses such a member.
         """
@@ -235,7 +235,7 @@ def vlan_reason(
 
 
 def own_mac(request: LinkRequest) -> str:
-    """The MAC that is asked for, empty if none is."""
+    """The MAC that is requested, empty if none is."""
     if request.virtual is None:
         return ""
     return request.virtual.option("mac")
@@ -290,7 +290,7 @@ def _held(
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
-    """Whether it is asked for and cannot be made; a VLAN on a NIC is judged elsewhere."""
+    """Whether it is requested but cannot be created; a VLAN on a NIC is judged elsewhere."""
     return bool(key.made) and key in requests and key.nic not in stacks.links
 
 
@@ -299,7 +299,7 @@ def _copies(
 ) -> frozenset[LinkKey]:
     """What we made with the MAC address of a management or ignored NIC, as versions up to 2.0 did.
 
-    They did not remember such a VLAN. It is ours if the document asks for exactly that VLAN.
+    They did not remember such a VLAN. It is ours if the document requests exactly that VLAN.
     """
     copies = set()
     for key, device in find_links(world, roles).items():

@@ -2,7 +2,7 @@
 
 What arrives on a member, or leaves through a socket bound to the VRF, is routed by the table of the
 VRF alone (vrf.rst of the kernel). So the routes of a member belong into this table, and it is
-nobody else's: neither the management link's nor that of policy routing.
+no one else's: neither the management link's nor that of policy routing.
 """
 
 # SPDX-License-Identifier: MIT

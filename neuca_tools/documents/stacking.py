@@ -26,7 +26,7 @@ def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
 
 
 def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """The requests, with the links that ask for a VRF (`vrf`) among the members of this VRF."""
+    """The requests, with the links that request a VRF (`vrf`) among the members of this VRF."""
     every = {request.key: request for request in requests}
     for request in tuple(every.values()):
         if not request.vrf:

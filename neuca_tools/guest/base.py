@@ -44,7 +44,7 @@ class Guest:
 
 
 class Feature(NamedTuple):
-    """Whether a feature is switched on, and whether a document asks for it."""
+    """Whether a feature is switched on, and whether a document requests it."""
 
     is_on: Callable[[Config], bool]
     asked: Callable[[Config, Document], bool]

@@ -148,7 +148,7 @@ def _asks(config: Config, document: Document) -> bool:
 
 
 def _has_records(directory: Path) -> bool:
-    """Whether a feature has something to remove once it is no longer asked for."""
+    """Whether a feature has something to remove once it is no longer requested."""
     return any(directory.glob(RECORDS))
 
 

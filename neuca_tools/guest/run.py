@@ -31,7 +31,7 @@ _LEVELS = {  # methods of a Logger
     "ok": "info",
 }
 
-# Each does what the document asks for and is not done yet, and yields findings as it goes. A
+# Each does what the document requests and is not done yet, and yields findings as it goes. A
 # NeucaError that it raises becomes a finding as well, to be tried again.
 Run = Callable[[Guest], Iterator[Finding]]
 RUNS: Mapping[str, Run] = {

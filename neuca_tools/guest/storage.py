@@ -1,6 +1,6 @@
 """Attaches and mounts the document's iSCSI disks, and formats blank ones if asked to.
 
-A record says which disks and which sessions are the agent's. A session that somebody else began is
+A record lists the disks and sessions that are the agent's. A session that another program began is
 never ended.
 """
 
@@ -146,7 +146,7 @@ def _target(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
 
 
 def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_ours: bool) -> None:
-    """Log in unless there is a session. A session that somebody else began stays theirs."""
+    """Log in unless there is a session. A session that another program began stays theirs."""
     begun = iscsi.session(target) is not None
     ours = not begun or was_ours
     attached = Attached(target.name, target.ip, target.port, storage.lun, ours, storage.mount_point)
@@ -178,7 +178,7 @@ def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, s
 
 
 def _mount_disk(storage: Storage, name: str) -> str:
-    """Mount a disk, with a new file system if it is blank and the document asks for one.
+    """Mount a disk, with a new file system if it is blank and the document requests one.
 
     Returns what has become of the disk, in words. Raises ApplyError.
     """
@@ -197,7 +197,7 @@ def _mount_disk(storage: Storage, name: str) -> str:
 
 
 def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
-    """The signatures on a disk, after making a file system if it is blank and one is asked for."""
+    """The signatures on a disk, after making a file system if it is blank and one is requested."""
     found = blockdev.signatures(node)
     if found or not storage.format or not storage.fs_type:
         return found
@@ -209,7 +209,7 @@ def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
 
 
 def _check_mountable(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
-    """Raises RefusedError if the disk must not be mounted where the document asks for it.
+    """Raises RefusedError if the disk must not be mounted where the document requests it.
 
     `found` are its signatures, `at` the places where it is mounted.
     """

@@ -20,7 +20,7 @@ def path(login: str, directory: Path = DIRECTORY) -> Path:
 
 
 def text(login: str) -> str:
-    """The rule for a user, which asks for no password since the user has none."""
+    """The rule for a user, which needs no password because the user has none."""
     return f"{MARK}{login} ALL=(ALL:ALL) NOPASSWD: ALL\n"
 
 

@@ -34,7 +34,7 @@ def has_run(directory: Path, script: Script) -> bool:
     try:
         body = read_bytes(path) or b""
     except OSError:
-        return False  # it cannot be the same script if nobody can tell
+        return False  # it cannot be the same script if no one can tell
     return _significant(body) == _significant(script.body.encode("utf-8", "surrogateescape"))
 
 

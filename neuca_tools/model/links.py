@@ -99,7 +99,7 @@ class LinkKey(tuple[Any, ...]):
     def position(self) -> tuple[str, int]:
         """What links are ordered by: MAC or name; a lower device comes before its VLANs.
 
-        As a sort key it is asked for once for each link, not for each comparison.
+        A sort computes it once for each link, not for each comparison.
         """
         return self.mac, self.vlan_id or 0
 

@@ -114,16 +114,16 @@ def _files(sides: Sides) -> Iterator[Operation]:
 
 
 def _marks(sides: Sides) -> Iterator[Operation]:
-    told = _told(sides.have, sides.want)
+    to_reload = _managers_to_reload(sides.have, sides.want)
     for key, found, wanted in sides.both():
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or found.managers.get(manager) != "managed":
                 continue
             if is_our_uuid(found.profile):
-                told.add(manager)  # it releases the NIC when it reads that the profile is gone
+                to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
             else:
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
-    yield from map(Tell, sorted(told))
+    yield from map(Tell, sorted(to_reload))
     for key, found, wanted in sides.both():
         if _is_inactive(found, wanted):
             target = Target(key, found.name or "", found.index)
@@ -154,14 +154,14 @@ def _clients(sides: Sides) -> Iterator[Operation]:
             yield StopClient(key, text, have[text])
 
 
-def _told(have: NetworkState, want: NetworkState) -> set[str]:
+def _managers_to_reload(have: NetworkState, want: NetworkState) -> set[str]:
     """The running managers with a file that changes, or that have to reload it in any case."""
-    told = set()
+    to_reload = set()
     for path, manager in want.tell.items():
         is_changed = have.files.get(path) != want.files.get(path)
         if path in have.tell and (is_changed or not have.tell[path]):
-            told.add(manager)
-    return told
+            to_reload.add(manager)
+    return to_reload
 
 
 def _renames(sides: Sides) -> Iterator[Operation]:
@@ -177,7 +177,7 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
     """Remove members and links; then lower MTUs, upper devices first; then take links down."""
-    yield from _taken_out(sides)
+    yield from _removed_members(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         yield DeleteLink(Target(key, sides.names.get(key, ""), sides.have.links[key].index))
     links = list(sides.both())
@@ -190,7 +190,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
-def _taken_out(sides: Sides) -> Iterator[Operation]:
+def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
     for key in sorted(sides.have.links, key=lambda key: key.position):
         master = sides.leaves(key)
@@ -198,7 +198,7 @@ def _taken_out(sides: Sides) -> Iterator[Operation]:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
 
 
-def _joined(sides: Sides, master: LinkKey) -> Iterator[Operation]:
+def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
     for key, found, _ in sides.both():
         if sides.joins(key) == master:
@@ -233,7 +233,7 @@ def _grow(sides: Sides) -> Iterator[Operation]:
         if not sides.is_present(key):
             yield _create(sides, key, wanted)
         if key.kind in MEMBERS:
-            yield from _joined(sides, key)
+            yield from _added_members(sides, key)
         settings = list(_queue_and_device(sides, key, found, wanted))
         modes = [one for one in settings if _sets_mtu(one)]
         yield from modes
@@ -336,14 +336,14 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         requested, wants_bare = set(wanted.addresses), set(wanted.bare)
-        for address in _asked(key, found, wanted, sides.owned, lost):
+        for address in _requested_addresses(key, found, wanted, sides.owned, lost):
             if address not in kept:
                 ours = address in requested
                 bare = address in (wants_bare if ours else found.bare)
                 yield AddAddress(sides.target(key), address, ours, bare)
 
 
-def _asked(
+def _requested_addresses(
     key: LinkKey, found: Link, wanted: Link, owned: Owned, lost: bool
 ) -> tuple[Address, ...]:
     """The addresses to assert.

@@ -95,7 +95,7 @@ class Sides:
     def leaves(self, key: LinkKey) -> Optional[LinkKey]:
         """The bond, bridge or VRF that the link is taken out of, if any.
 
-        A link that is asked for nowhere stays in one whose members are not all known.
+        A link that is requested nowhere stays in one whose members are not all known.
         """
         if key not in self._members:
             return None
@@ -158,7 +158,7 @@ class Sides:
         return follows and self.wanted(key).state == "down"
 
     def is_taken_down(self, key: LinkKey) -> bool:
-        """Whether a link that is up is asked to be down."""
+        """Whether a link that is up is requested to be down."""
         return self.found(key).state == "up" and self.wanted(key).state == "down"
 
 

@@ -131,7 +131,7 @@ def fetch(
     directory: Where,
     surroundings: Optional[Surroundings] = None,
 ) -> Intake:
-    """Ask the sources within `budget` seconds.
+    """Query the sources within `budget` seconds.
 
     Each part without a usable answer stays as in the last good document.
     """

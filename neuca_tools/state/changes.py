@@ -55,15 +55,15 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
     if record.applied != resolution.digests.get("", ""):
         scope |= {"", *resolution.loose}
     present = incarnations(resolution, world)
-    for mac in _asked(record, resolution):
+    for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
         if nic.unheard or nic.applied != digest or _appeared(nic, present.get(mac)):
             scope.add(mac)
     return frozenset(scope | _new_vlans(record, resolution, present))
 
 
-def _asked(record: Record, resolution: Resolution) -> set[str]:
-    """The NICs that a document asks for, or asked for when it was last applied as a whole."""
+def _requested_macs(record: Record, resolution: Resolution) -> set[str]:
+    """The NICs that a document requests, or requested when it was last applied as a whole."""
     macs = {mac for mac in resolution.digests if mac}
     if resolution.complete:
         macs |= {mac for mac, nic in record.nics.items() if nic.applied}

@@ -30,7 +30,7 @@ CHECKSUM = "checksum"
 SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
 GONE = b"null\n"  # a file that is to be removed, and cannot be
 PROBE = "room.neuca-new"  # `demand_room` writes and removes it
-BLOCK = 65536  # bytes that `demand_room` asks for
+BLOCK = 65536  # bytes that `demand_room` requests
 # errno(3): what a file system says that takes nothing for now
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 

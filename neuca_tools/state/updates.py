@@ -144,7 +144,7 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
 
 
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
-    """The recorded NICs, and the virtual links that are present or that the document asks for."""
+    """The recorded NICs, and the virtual links that are present or that the document requests."""
     roles = resolution.roles
     virtual = {mac for mac, role in roles.stacked_roles.items() if role == "dataplane"}
     virtual |= roles.stacked.keys()
@@ -154,7 +154,7 @@ def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str,
 
 
 def _name(mac: str, nic: NicRecord, resolution: Resolution) -> str:
-    """The first name seen, until a document asks for another name that can be given."""
+    """The first name seen, until a document requests another name that can be given."""
     key = LinkKey(mac)
     request, granted = resolution.requests.get(key), resolution.names.get(key, "")
     if request and request.name and granted == request.name:
@@ -184,7 +184,7 @@ def forget_restored(
 ) -> Record:
     """Drop addresses and links of ours that are gone, and original values in force again.
 
-    An original value stays while a document asks for the setting. What is ours on a NIC that is in
+    An original value stays while a document requests the setting. What is ours on a NIC that is in
     `world` but not in `have` stays as well: it is a port of a bridge, or ignored for the moment.
     """
     unseen: set[str] = set()
@@ -237,7 +237,7 @@ def _link_originals(
 def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
-    """The original values that are not in force on the link, or whose setting is asked for."""
+    """The original values that are not in force on the link, or whose setting is requested."""
     found, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
     attributes: dict[str, Any] = {}
     for name in ATTRIBUTES:
@@ -268,8 +268,8 @@ def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
-    """The original sysctls of the whole host that are asked for, or that are not in force."""
-    asked = set(resolution.tuning.sysctls) | set(forwarding.asked(resolution.router))
+    """The original sysctls of the whole host that are requested, or that are not in force."""
+    asked = set(resolution.tuning.sysctls) | set(forwarding.requested(resolution.router))
     for request in resolution.requests.values():
         asked |= {template for template, _ in request.sysctls if OWN not in template}
     return {

@@ -1,4 +1,4 @@
-"""How far the host is from its desired state, judged from the plan that a pass would carry out."""
+"""The status of the host: how it differs from its desired state, by the plan of the next pass."""
 
 # SPDX-License-Identifier: MIT
 
@@ -18,7 +18,7 @@ from neuca_tools.model.ports import forms
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell, WriteFile
 
-MOST_FILES = 3  # that are listed one by one
+MOST_FILES = 3  # so many are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
 NO_MANAGERS: Mapping[str, Mapping[str, str]] = {}
 MANAGERS = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
@@ -30,7 +30,7 @@ EXIT_CODES = {
 }
 _DRIFT: tuple[ProblemCode, str] = ("drift", "as requested")
 _PENDING: tuple[ProblemCode, str] = ("pending", "written yet")
-# Problem codes that leave the state "ok", because the administrator asked for it.
+# Problem codes that leave the state "ok", because the administrator wants it so.
 INFORMATION = frozenset({"ignored"})
 
 
@@ -103,8 +103,8 @@ def judge(
 ) -> Status:
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
-    What is left to do for the entries of the scope `unapplied` is pending, the rest is drift.
-    `managers` has what each running network manager reports for each interface.
+    What is left to do for the entries of the scope `unapplied` is pending; everything else is
+    drift. `managers` maps each running network manager to its report on each interface.
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
@@ -130,7 +130,7 @@ def judge(
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
-    """Whether it belongs to what was not applied yet. A manager reads its files for all NICs."""
+    """Whether it has not been applied yet. A manager reads its files for all NICs."""
     if isinstance(operation, Tell):
         return bool(unapplied)
     return not operation.handles.isdisjoint(unapplied)
@@ -168,9 +168,9 @@ def _last_pass(report: Optional[Report]) -> Optional[dict[str, Any]]:
 
 
 def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Status:
-    """The status of a host that cannot save its state for this `reason`; empty if it can.
+    """The status of a host that cannot save its state; `reason` says why, and is empty if it can.
 
-    `held` are the operations that wait, because none is carried out before the journal is on disk.
+    `held` are the operations that wait, because each needs the journal on disk first.
     """
     problems = status.data["problems"]
     files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
@@ -193,7 +193,7 @@ def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operati
 
 
 def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozenset[str]:
-    """The NICs that failed, and those rolled back with them, such as members of the same bond."""
+    """The failed NICs and those rolled back with them, such as members of the same bond."""
     before = None
     while failed != before:
         before = failed
@@ -203,7 +203,7 @@ def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozense
 
 
 def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
-    """A problem for each other link of a NIC that failed: its changes were rolled back too."""
+    """A problem for each other link of a failed NIC, whose changes were rolled back too."""
     first: dict[str, Problem] = {}
     for problem in failed:
         if problem.link:
@@ -230,7 +230,7 @@ def _files(left: Sequence[Operation], applied: bool) -> list[Problem]:
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
-    """The failures of the last pass that still matter: those where something is left to do."""
+    """The failures of the last pass that leave something to do."""
     if report is None:
         return []
     unfinished = {operation.domain for operation in left}
@@ -253,7 +253,7 @@ def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> li
 
 
 def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
-    """A problem for each of our links that a network manager manages as well."""
+    """A problem for each of our links that a network manager manages too."""
     problems = []
     for key, link in have.links.items():
         wanted = resolution.want.links.get(key)

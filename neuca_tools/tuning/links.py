@@ -53,7 +53,7 @@ def tune(
     for key in sorted(requests, key=lambda key: (key.vlan_id is not None, key)):
         if requests[key].state != "up" or key.nic not in devices or key.made:
             continue
-        for setting, asked in _asked(requests[key], layer):
+        for setting, asked in _missing_settings(requests[key], layer):
             limit = _Limit(int(asked.value))
             if setting == "mtu":
                 limit = _highest_mtu(key, layer, tuned, devices)
@@ -66,7 +66,7 @@ def tune(
     return Tuned(tuned, tuple(values))
 
 
-def _asked(request: LinkRequest, layer: Layer) -> Iterator[tuple[str, Asked]]:
+def _missing_settings(request: LinkRequest, layer: Layer) -> Iterator[tuple[str, Asked]]:
     """The settings of the profiles that the request lacks, with their values."""
     for setting, asked in (("mtu", layer.mtu), ("txqueuelen", layer.txqueuelen)):
         if asked is not None and getattr(request, setting) is None:

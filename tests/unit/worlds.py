@@ -167,7 +167,7 @@ class Agent:
     def wait(self, seconds):
         pass
 
-    def settle_renames(self):
+    def wait_for_renames(self):
         pass
 
     def save_record(self, record):

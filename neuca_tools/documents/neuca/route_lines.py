@@ -59,7 +59,7 @@ def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
 
 
 def identity(line: Line) -> Hashable:
-    """Equal for lines that ask for the same route: prefix, table, metric and type of service."""
+    """Equal for lines that request the same route: prefix, table, metric and type of service."""
     to = values.network(line.key)
     try:
         request, _ = route(line)

@@ -30,7 +30,7 @@ def cidr(text: str, netmask: Optional[str] = None) -> str:
 
 
 def prefix_length(part: Part) -> Optional[str]:
-    """The prefix length or netmask given beside an address or destination; None if none is."""
+    """The prefix length or netmask given next to an address or destination; None if none is."""
     netmask = part.text("netmask")
     return part.text("prefix") or netmask
 
