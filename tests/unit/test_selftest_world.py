@@ -311,6 +311,14 @@ def test_a_path_that_had_the_rate_for_half_a_second_does_not_hold_a_busy_host_ba
     assert told(sent(beside_others(lossy), 60, 101, 60, 102, 60, 100, 103, 60)) == ["D17"]
 
 
+def test_a_sender_that_waits_for_a_cpu_has_hardly_anything_in_flight():
+    late = {"rtt": 6_700, "min_rtt": 1_000, "snd_cwnd": 208, "snd_wnd": 890_000}
+    idle = replace(beside_others(flow([121, 120.8] * 5, unacked=1, **late)), expect=400e6)
+    assert told(idle) == ["D09"]
+    full = replace(beside_others(flow([121, 120.8] * 5, unacked=70, **late)), expect=400e6)
+    assert told(full) == ["D18"]
+
+
 def test_a_test_that_loses_more_than_a_faster_one_says_nothing_of_the_path():
     ladder = (
         udp_phase(3e6, 3e6, 2.7e6),

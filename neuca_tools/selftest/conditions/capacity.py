@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import is_bbr
+from neuca_tools.selftest.conditions.streams import is_bbr, is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
@@ -289,7 +289,7 @@ def _is_queued(look: Look) -> bool:
     """Whether packets waited on the path, and not merely for a receiver that was late."""
     if not _has_grown(look, QUEUED) or _is_only_a_pair(look):
         return False
-    return not _delays_only_itself(look)
+    return not _delays_only_itself(look) and not is_mostly_idle(look)
 
 
 def _has_grown(look: Look, times: float) -> bool:

@@ -10,6 +10,8 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule, Session, ends, for_each_host, links_of
+from neuca_tools.selftest.conditions.streams import is_mostly_idle
+from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.window import is_unbounded
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.load import Load
@@ -36,7 +38,7 @@ def cpu(look: Look) -> Optional[Hit]:
     if _got_nothing(look) or _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:
-        return _other_load(end, load)
+        return _waiting(look, end, load) or _other_load(end, load)
     if not load.is_full or not is_unbounded(look):
         return None
     full, suspect, confidence = load.full or 0, "", HIGH
@@ -61,6 +63,31 @@ def cpu(look: Look) -> Optional[Hit]:
 
 def _fullness(load: Load) -> tuple[bool, float, float]:
     return load.is_full, load.full or 0.0, load.busy or 0.0
+
+
+def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
+    """The sender has hardly anything in flight: it waits for a CPU that others fill.
+
+    By fair scheduling it would get half of it; a program of higher priority leaves it less.
+    """
+    if look.protocol != "tcp" or passed(look) is not False or not is_mostly_idle(look):
+        return None
+    if not is_unbounded(look):
+        return None
+    return Hit(
+        look.left,
+        f"other programs kept CPU {load.cpu} of the {end} busy, and left iperf "
+        f"{amounts.percent(load.own or 0)} of it: hardly anything was in flight, though the "
+        "windows had room",
+        (
+            fact(f"CPU {load.cpu} busy", load.busy),
+            fact("CPU of iperf", load.own),
+            fact("in flight, bytes", look.windows.in_flight),
+        ),
+        "stop them, give them a lower priority (renice), or test on another CPU",
+        end,
+        confidence=MEDIUM,
+    )
 
 
 def _other_load(end: str, load: Load) -> Hit:

@@ -186,7 +186,7 @@ def bloat(look: Look) -> Optional[Hit]:
 
 def _is_far_too_slow(look: Look) -> bool:
     """Whether the path has less than half of the rate that is expected of it: that comes first."""
-    return (look.rate or 0.0) < HALF * (look.evidence.expect or 0.0)
+    return look.rate is not None and look.rate < HALF * (look.evidence.expect or 0.0)
 
 
 def _idle_and_loaded(look: Look) -> Iterator[tuple[float, float]]:

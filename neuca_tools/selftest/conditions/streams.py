@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from neuca_tools.selftest.evidence.look import Look, steady_sockets
 
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
+ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
 FEW = 4  # packets in flight, see `is_crowded`
 
 
@@ -28,6 +29,18 @@ def is_crowded(look: Look) -> bool:
         return False
     share = look.rate * look.round_trip.shortest / 8 / streams
     return share < FEW * (look.windows.mss or DEFAULT_MSS)
+
+
+def is_mostly_idle(look: Look) -> bool:
+    """Whether hardly anything was in flight, though the windows had room for it.
+
+    A full path has at least as much in flight as an empty one holds in a round trip.
+    """
+    in_flight, rtt = look.windows.in_flight, look.round_trip.shortest
+    room = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
+    if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
+        return False
+    return in_flight < HALF * look.rate * rtt / 8
 
 
 def middle(values: Sequence[float]) -> float:
