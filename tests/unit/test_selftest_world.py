@@ -273,6 +273,15 @@ def test_what_several_streams_carry_says_nothing_of_the_other_direction():
     assert told(all_three) == ["D01", "D18"]
 
 
+def test_several_streams_that_fill_a_queue_are_not_policed():
+    one = replace(flow([4, 5] * 5, rtt=16_000, min_rtt=14_600, retrans=0.02), expect=26e6)
+    assert told(one) == ["D17"]
+    many = flow(
+        [6.3, 6.2] * 5, name="tcp-parallel", streams=8, rtt=35_000, min_rtt=14_600, retrans=0.14
+    )
+    assert told(replace(one, phases=(*one.phases, *many.phases)))[0] == "D18"
+
+
 def test_what_limits_next_is_known_where_several_streams_fill_the_path():
     window = {"rtt": 62_000, "min_rtt": 62_000, "rwnd": 0.9, "snd_wnd": 62_000, "unacked": 42}
     one = flow([8] * 10, **window)

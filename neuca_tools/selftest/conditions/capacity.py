@@ -28,6 +28,7 @@ from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 
+SEVERAL = "tcp-parallel"
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
@@ -64,17 +65,26 @@ def policed(session: Session) -> Optional[Hit]:
 def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
     hit = _policed_by_contrast(tcp, session)
-    if hit is None and not _loses_at_any_rate(session, tcp) and _looks_policed(tcp):
+    if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
         hit = _policed_by_tcp_alone(tcp)
     if hit is None:
         return None
     return replace(hit, direction=tcp.phase.direction)
 
 
-def _loses_at_any_rate(session: Session, tcp: Look) -> bool:
-    """Whether even the slowest datagrams in this direction are lost, so that no rate matters."""
+def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
+    """Whether even the slowest datagrams in this direction are lost, so that no rate matters.
+
+    Or whether several streams in this direction fill a queue, which a policer does not have.
+    """
     slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
-    return slowest is not None and is_losing(slowest)
+    if slowest is not None and is_losing(slowest):
+        return True
+    way = tcp.phase.direction
+    several = (
+        one for one in session.tcp if (one.phase.name, one.phase.direction) == (SEVERAL, way)
+    )
+    return any(path_capacity(one) is not None for one in several)
 
 
 def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
