@@ -153,7 +153,7 @@ def layer(
 
 def _faults(profiles: Sequence[Profile], usable: Sequence[Profile]) -> list[str]:
     unusable = [profile for profile in profiles if profile not in usable]
-    lacking = [f'profile "{profile.name}": it needs rate and rtt' for profile in unusable]
+    lacking = [f'profile "{profile.name}": it requires rate and rtt' for profile in unusable]
     return [*chain.from_iterable(profile.faults for profile in profiles), *lacking]
 
 

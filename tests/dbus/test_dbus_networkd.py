@@ -46,7 +46,7 @@ def test_absent():
             Networkd(bus).reload()
     assert (
         caught.value.text
-        == "asked systemd-networkd to read its files again: systemd-networkd is not running"
+        == "asked systemd-networkd to reload its files: systemd-networkd is not running"
     )
 
 
@@ -94,7 +94,7 @@ def test_its_files_are_read_again_or_the_refusal_told(private_bus):
     private_bus.play(NAME, faults=["refuse"])
     with Bus() as bus, pytest.raises(ManagerError) as caught:
         Networkd(bus).reload()
-    assert caught.value.text == "asked systemd-networkd to read its files again: no, not now"
+    assert caught.value.text == "asked systemd-networkd to reload its files: no, not now"
 
 
 def test_a_reload_may_take_longer_than_a_query(private_bus):

@@ -170,7 +170,7 @@ def test_a_bridge_over_a_vxlan_comes_and_goes_in_the_right_order(two):
         + "[bridge br7]\nmembers = vxlan vx7\naddresses = 10.7.0.1/24\n"
     )
     two.document(stack)
-    planned = [text for text in two.plan() if text.startswith(("create", "put"))]
+    planned = [text for text in two.plan() if text.startswith(("create", "add vx7"))]
     assert planned == [
         "create the VXLAN vx7 (id 7, local 172.16.0.1, port 4789, remote 172.16.0.2) on dp1 with MTU 1450",
         "create the bridge br7",
