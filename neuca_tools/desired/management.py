@@ -103,7 +103,7 @@ def nics_of(world: World, indexes: Iterable[int]) -> frozenset[str]:
 
 
 class _Chooser:
-    """The signs on the host, compared with what the document says."""
+    """Compares the signs on the host with the platform's document."""
 
     def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
         self.world, self.policy, self.record, self.said = world, policy, record, said
@@ -145,7 +145,7 @@ class _Chooser:
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt."""
-        declared, undecided = self._by_word()
+        declared, undecided = self._by_document()
         if declared or undecided:
             return {*declared}, declared, undecided
         chosen = self._first(route for route in self.relevant if route.protocol == RA)
@@ -155,11 +155,11 @@ class _Chooser:
 
     def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
-        if self._is_told() or (self.present & {*self.proven} and self._has_default(self.proven)):
+        if self._is_named() or (self.present & {*self.proven} and self._has_default(self.proven)):
             return frozenset()
         return frozenset(self.hinted - {*chosen})
 
-    def _is_told(self) -> bool:
+    def _is_named(self) -> bool:
         """Whether the configuration or the document names a management NIC that is present."""
         return bool(self.present & {*self.policy.management, *self.said.named})
 
@@ -169,12 +169,12 @@ class _Chooser:
         return any({*nics} & {*self._nics(route.index)} for route in defaults)
 
     def _with_the_default(self, chosen: Collection[str]) -> set[str]:
-        """The described NICs that carry the default route, if the chosen ones, such as one on an
-        isolated network with the metadata service, carry none: no request may take it away.
+        """The described NICs with the default route, if the chosen ones have none.
 
-        If nothing but the record shows the chosen ones, only NICs that are recorded with them.
+        The chosen ones may be on an isolated network with the metadata service; no request may take
+        away the default route. If only the record shows them, the others must be in it too.
         """
-        if not chosen or self._is_told():
+        if not chosen or self._is_named():
             return set()
         found = self._first([*self.four, *self.manual]) & self.said.described
         if not self.proven.keys() & chosen:
@@ -184,7 +184,7 @@ class _Chooser:
     def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
         """The NICs that may still get the default route of this host while nothing has one."""
         defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
-        if not chosen or defaults or self._is_told() or self.world.age >= ANSWERED:
+        if not chosen or defaults or self._is_named() or self.world.age >= ANSWERED:
             return frozenset()
         groups = (group for group in self._candidates() if not group.keys() & {*chosen})
         return frozenset(mac for group in groups for mac in group)
@@ -194,8 +194,8 @@ class _Chooser:
     def _metadata(self) -> frozenset[str]:
         """The NICs that carry the route to the metadata service, if the route proves anything.
 
-        Anybody on the link can advertise a route. A DHCP server is not believed on a NIC for which
-        the document has neither DHCP nor a gateway while it has them for other NICs.
+        Any host on the link can advertise a route. A route from DHCP is disregarded on a NIC for which
+        the document has neither DHCP nor a gateway if it has them for other NICs.
         """
         nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
@@ -215,9 +215,7 @@ class _Chooser:
         ]
 
     def _weak(self) -> set[str]:
-        """The NICs that only a DHCP server's route to the metadata service shows: before a document
-        is known, any server can be believed.
-        """
+        """The NICs that only a route from DHCP, which any server can send, shows."""
         found = {mac for mac, reason in self.proven.items() if reason == METADATA}
         ways = [route for route in self._ways_to_metadata() if route.to.prefixlen]
         if not ways or not all(map(automatic, ways)):
@@ -225,7 +223,7 @@ class _Chooser:
         return found - self._origin() - self._beyond_doubt().keys() - self._carriers(self.manual)
 
     def _origin(self) -> frozenset[str]:
-        """The NIC through which the metadata service of this instance has answered."""
+        """The NIC through which the metadata service of this instance has responded."""
         return frozenset({self.policy.origin.partition(".")[0]}) & self.present - self.dataplane
 
     def _proven(self) -> dict[str, str]:
@@ -276,9 +274,7 @@ class _Chooser:
     # --- choices ---
 
     def _by_routes(self) -> set[str]:
-        """The NICs of the strongest sign among routes: IPv4 before IPv6, and never an
-        advertisement.
-        """
+        """The NICs that the best route shows: IPv4 before IPv6, and no advertised route."""
         first = self._first(self.four)
         if first & self._carriers(route for route in self.four if not automatic(route)):
             return first
@@ -290,9 +286,7 @@ class _Chooser:
         )
 
     def _counts(self, route: Route) -> bool:
-        """Whether the route shows a management NIC; another NIC may have a stronger sign in its
-        family.
-        """
+        """Whether the route shows a management NIC, because its family has no stronger sign."""
         return not automatic(route) or route.to.version not in self.anchored
 
     def _first(self, routes: Iterable[Route]) -> set[str]:
@@ -315,10 +309,8 @@ class _Chooser:
         nics.sort(key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
         return {*nics[:1]}
 
-    def _by_word(self) -> tuple[dict[str, str], frozenset[str]]:
-        """The NICs of the only link that may be for management by the document; with several, those
-        to wait for.
-        """
+    def _by_document(self) -> tuple[dict[str, str], frozenset[str]]:
+        """The NICs of the document's only candidate; of several, those to wait for."""
         groups = self._candidates()
         if len(groups) == 1:
             return dict(groups[0]), frozenset()
@@ -337,10 +329,7 @@ class _Chooser:
     # --- results ---
 
     def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
-        """What the host and the configuration show.
-
-        Of the NICs described, only the chosen ones count.
-        """
+        """What the host and the configuration show; of the described NICs, only the chosen ones."""
         barred = self.said.described - {*chosen}
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
         carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
@@ -363,9 +352,7 @@ class _Chooser:
         return self._nics_by_index[index]
 
     def _families(self, mac: str, chosen: Collection[str]) -> tuple[int, ...]:
-        """The families in which an automatic default route makes the NIC management, now or when it
-        was recorded.
-        """
+        """The families whose automatic default route makes it management, now or as recorded."""
         routes = self.relevant
         if mac in chosen:
             routes = [route for route in self.best if automatic(route)]

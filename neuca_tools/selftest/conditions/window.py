@@ -56,10 +56,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 
 def is_lossy(look: Look) -> bool:
-    """Whether TCP loses packets, and not only because a full send buffer is sent in bursts.
-
-    What is lost because many streams share a short path says nothing about the path.
-    """
+    """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
     if look.left < NETWORK or (look.loss or 0) <= LOSSY or is_crowded(look):
         return False
     return sender_buffer(look) is None
@@ -280,9 +277,8 @@ def _is_small_buffer(look: Look, sockets: Sequence[Socket]) -> bool:
 def sender_buffer(look: Look) -> Optional[Hit]:
     """The send buffer is full.
 
-    The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate in
-    net/ipv4/tcp_output.c), which an application that writes in large pieces may prevent. What is
-    queued in each sample decides then.
+    The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate()), which an
+    application that writes large pieces may prevent. The samples of the queue decide then.
     """
     limited = look.windows.sndbuf_limited
     if look.protocol != "tcp" or limited is None or not look.rate:
