@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from neuca_tools.typed import TYPE_CHECKING, Any, Callable, Optional
 
 ABSENT: Any = object()
 FEW = 15  # instances

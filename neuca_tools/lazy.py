@@ -7,7 +7,7 @@ A command loads modules with some sixty patterns and uses few of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from neuca_tools.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hashlib import sha256

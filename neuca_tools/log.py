@@ -8,7 +8,8 @@ Most commands and most passes log nothing, nor does the daemon, whose children m
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Callable
+
+from neuca_tools.typed import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     import logging

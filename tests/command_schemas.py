@@ -12,7 +12,6 @@ import json
 import sys
 from functools import cache
 from pathlib import Path
-from typing import get_args
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "schema"
@@ -46,11 +45,12 @@ def record(optional=(), **properties):
 def _common():
     from neuca_tools.guest.base import STATES as GUEST
     from neuca_tools.model import ProblemCode
+    from neuca_tools.typed import arguments_of
 
     guest = set(GUEST)
     return {
         "state": among("ok", "pending", "degraded", "failed"),
-        "problem": record(code=among(*get_args(ProblemCode)), text=TEXT),
+        "problem": record(code=among(*arguments_of(ProblemCode)), text=TEXT),
         "guest": among(*sorted(map(str, guest | {"ok"}))),
     }
 

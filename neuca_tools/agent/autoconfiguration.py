@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
 from pathlib import Path
-from typing import Any, Callable, NoReturn
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
@@ -22,6 +21,7 @@ from neuca_tools.files import applying
 from neuca_tools.model import Route
 from neuca_tools.model.routing import Traits
 from neuca_tools.model.topology import DHCP
+from neuca_tools.typed import Any, Callable, NoReturn
 
 FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
 CALM = 3.0  # seconds between two changes, however many advertisements arrive

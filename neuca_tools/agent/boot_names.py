@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterable, Mapping
-from typing import Optional
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
@@ -39,6 +38,7 @@ from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
 from neuca_tools.state.records import load_record
+from neuca_tools.typed import Optional
 
 SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
 ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed

@@ -16,7 +16,6 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Optional
 
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev, udev_events
@@ -25,6 +24,7 @@ from neuca_tools.config import Config, load
 from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.log import log
+from neuca_tools.typed import Callable, Optional
 
 QUIET = 0.01  # seconds without an event before their job: one NIC causes several in a row
 DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow

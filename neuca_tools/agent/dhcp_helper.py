@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Optional
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
@@ -29,6 +28,7 @@ from neuca_tools.backends.dhcpclients import (
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
+from neuca_tools.typed import Any, Optional
 
 FILE = "NEUCA_DHCP"  # the variable with the path of the request
 ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")

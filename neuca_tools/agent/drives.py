@@ -14,7 +14,6 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.agent.unused_volumes import LOCK, PATIENCE, keep_reason
 from neuca_tools.backends import hostid
@@ -31,6 +30,7 @@ from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
 from neuca_tools.sources.file import read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
+from neuca_tools.typed import Optional
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.backends import hostid
@@ -25,6 +24,7 @@ from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
+from neuca_tools.typed import Optional
 
 PLACE = "set-aside"  # below the state directory
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Union
 
 from neuca_tools.agent import first_boot, names_table, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
@@ -33,6 +32,7 @@ from neuca_tools.lazy import pattern
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
+from neuca_tools.typed import Union
 
 # In the run directory: of a pass, of the daemon, of a run for the guest.
 LOCKS = ("lock", "neucad.lock", "guest.lock")

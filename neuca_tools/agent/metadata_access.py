@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Optional
 
 from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
@@ -21,6 +20,7 @@ from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.sources import SourceSpec, Surroundings, offers, uses_network
 from neuca_tools.state.active_document import last_good
 from neuca_tools.state.records import load_machine, load_record
+from neuca_tools.typed import Optional
 
 UNREADABLE = "no metadata is requested over the network, because its origin is unknown: {}"
 ABSENT = (

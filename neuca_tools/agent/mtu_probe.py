@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host as HostHandles
@@ -27,6 +26,7 @@ from neuca_tools.plan.operation import Target, Writer
 from neuca_tools.plan.operations import SetMtu
 from neuca_tools.state import intentions
 from neuca_tools.state.records import save_record
+from neuca_tools.typed import Optional
 
 # Bytes of overhead of an overlay network: none, VXLAN over IPv4 (RFC 7348), two such layers.
 TUNNELS = (0, 50, 100)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
@@ -15,6 +14,7 @@ from neuca_tools.model import Record
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell
 from neuca_tools.state import intentions, leftovers, updates
+from neuca_tools.typed import Optional
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
@@ -28,6 +27,7 @@ from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteS
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
+from neuca_tools.typed import Optional
 
 SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools import __version__
 from neuca_tools.agent import first_boot, trial_file
@@ -29,6 +28,7 @@ from neuca_tools.state.store import unsaved
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge, with_unsaved
 from neuca_tools.status.report import read_report
+from neuca_tools.typed import Optional
 
 
 def status_now(config: Config, intake: Intake) -> Status:

@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Callable
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.pass_report import log_pass, removed, report_of
@@ -32,6 +31,7 @@ from neuca_tools.state import store, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
+from neuca_tools.typed import Callable
 
 KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
 RESULT = "last-trial.json"  # in the run directory

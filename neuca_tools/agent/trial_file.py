@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
@@ -17,6 +16,7 @@ from neuca_tools.errors import RecordError
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import RECORD, TRIAL
+from neuca_tools.typed import Any, Optional
 
 
 def save(config: Config, intake: Intake, seconds: float, record: Mapping[str, Any]) -> None:

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.release import revert
 from neuca_tools.apply.decide import Decision
@@ -22,6 +20,7 @@ from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.tuning.choice import Choice
+from neuca_tools.typed import Optional
 
 KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 

@@ -18,7 +18,6 @@ import socket
 import time
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Callable, NoReturn, Optional
 
 from neuca_tools.agent import unused_volumes
 from neuca_tools.config import Config
@@ -31,6 +30,7 @@ from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
+from neuca_tools.typed import TYPE_CHECKING, Callable, NoReturn, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.status.judge import Report, Status

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Optional, cast
 
 from neuca_tools import __version__
 from neuca_tools.agent import trial_file
@@ -29,6 +28,7 @@ from neuca_tools.errors import (
     NeucaError,
 )
 from neuca_tools.files import locked, write_files
+from neuca_tools.typed import TYPE_CHECKING, Optional, cast
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+
+from neuca_tools.typed import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable
 
 from neuca_tools.errors import (
     EXIT_FAILED,
@@ -24,6 +23,7 @@ from neuca_tools.errors import (
     UsageError,
 )
 from neuca_tools.model.printable import plain_lines
+from neuca_tools.typed import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     import argparse

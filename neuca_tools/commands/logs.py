@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
-
 from neuca_tools.log import prepare_with
+from neuca_tools.typed import TYPE_CHECKING, Callable
 
 if TYPE_CHECKING:
     import logging

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
@@ -29,6 +28,7 @@ from neuca_tools.documents.privacy import link_kind, shown_key
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 from neuca_tools.sources import parse_source
+from neuca_tools.typed import Any, Callable
 
 SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")

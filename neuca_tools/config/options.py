@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Callable, Literal, Optional
 
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca import values
@@ -21,6 +20,7 @@ from neuca_tools.state.store import Place
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.choice import AUTO, NAME, Choice
+from neuca_tools.typed import Callable, Literal, Optional
 
 _LOOPBACK = IPv4Address("127.255.255.1")
 Severity = Literal["error", "warning", "note"]

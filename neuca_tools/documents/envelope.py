@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import DocumentError
 from neuca_tools.lazy import pattern
+from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from email.message import Message

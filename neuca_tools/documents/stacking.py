@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Callable
 
 from neuca_tools.dataclass import replace
 from neuca_tools.model import LinkRequest
 from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
+from neuca_tools.typed import Callable
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:

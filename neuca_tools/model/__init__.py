@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal, Optional
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model.addresses import Address as Address
@@ -31,6 +30,7 @@ from neuca_tools.model.routing import Route as Route
 from neuca_tools.model.routing import RouteRequest as RouteRequest
 from neuca_tools.model.routing import RouteState as RouteState
 from neuca_tools.model.rows import Item, Script, Storage, User
+from neuca_tools.typed import Literal, Optional
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]

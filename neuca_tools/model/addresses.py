@@ -12,7 +12,8 @@ from ipaddress import (
     IPv6Interface,
     IPv6Network,
 )
-from typing import Union
+
+from neuca_tools.typed import Union
 
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]

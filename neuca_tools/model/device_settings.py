@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field
+from neuca_tools.typed import Literal
 
 Refusal = Literal["not applicable", "unsupported"]
 

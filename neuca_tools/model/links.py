@@ -7,9 +7,8 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
-from typing import Any, Literal, Optional
-
 from neuca_tools.dataclass import NamedTuple, dataclass
+from neuca_tools.typed import Any, Literal, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
 _RANKS = {

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Optional, Union
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.lazy import pattern, sha256
+from neuca_tools.typed import Optional, Union
 
 INSTANCE = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _UUID = pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

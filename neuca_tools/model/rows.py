@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address
-from typing import ClassVar, Union
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field
+from neuca_tools.typed import ClassVar, Union
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
 from neuca_tools.sources.file import read_regular
+from neuca_tools.typed import Optional
 
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
 # The directories of an image that replace a volume (cloud-init's manual, "Config drive").

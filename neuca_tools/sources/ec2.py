@@ -12,7 +12,6 @@ import json
 import re
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from neuca_tools.dataclass import replace
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
@@ -30,6 +29,7 @@ from neuca_tools.sources.base import (
 )
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
+from neuca_tools.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response

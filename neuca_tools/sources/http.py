@@ -11,7 +11,6 @@ import socket
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.dataclass import dataclass, field
@@ -25,6 +24,7 @@ from neuca_tools.sources.http_answer import (
     read_head,
 )
 from neuca_tools.sources.url import Url
+from neuca_tools.typed import TYPE_CHECKING, Any, Optional, Union
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
@@ -25,6 +24,7 @@ from neuca_tools.sources.base import (
     SourceTimeoutError,
     Surroundings,
 )
+from neuca_tools.typed import Optional
 
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 _NO_VALUE = 1  # its exit status if the key is not set

@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Callable, Optional
 
 from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.documents.platform import instance, netplan
@@ -26,6 +25,7 @@ from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
+from neuca_tools.typed import Callable, Optional
 
 # The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
@@ -38,6 +37,7 @@ from neuca_tools.state.records import (
     save_machine,
 )
 from neuca_tools.state.store import Where
+from neuca_tools.typed import Callable, Optional
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
 CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer of an instance

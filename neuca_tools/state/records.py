@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
-from typing import Any, Optional, get_type_hints
 
 from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
@@ -37,6 +36,7 @@ from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.state.stored_routing import key_of
 from neuca_tools.tuning.choice import Choice
+from neuca_tools.typed import Any, Optional, hints
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 TRIAL = "trial.json"
@@ -347,8 +347,8 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    hints, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
-    plain = {name: fit(one, hints[name], name) for name, one in data.items() if name not in read}
+    known, read = hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
+    plain = {name: fit(one, known[name], name) for name, one in data.items() if name not in read}
     return Link(
         key=key_of(data["key"]),
         addresses=tuple(map(ip_interface, data["addresses"])),

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from neuca_tools.dataclass import is_dataclass
+from neuca_tools.typed import Any, Callable, Literal, TypeVar, Union, arguments_of, hints, origin_of
 
 T = TypeVar("T")
 Reader = Callable[[object, str], Any]
@@ -18,8 +18,7 @@ _READERS: dict[type, Mapping[str, Reader]] = {}  # annotations are read once for
 
 def _readers(kind: type) -> Mapping[str, Reader]:
     if kind not in _READERS:
-        hints = get_type_hints(kind)
-        _READERS[kind] = {name: _reader(hint) for name, hint in hints.items()}
+        _READERS[kind] = {name: _reader(hint) for name, hint in hints(kind).items()}
     return _READERS[kind]
 
 
@@ -43,9 +42,9 @@ def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what t
 
 
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - any annotation
-    make = _MAKERS.get(get_origin(hint))
+    make = _MAKERS.get(origin_of(hint))
     if make is not None:
-        return make(get_args(hint))
+        return make(arguments_of(hint))
 
     def read(value: object, name: str) -> object:
         if type(value) is hint:  # a bool is no int
@@ -59,11 +58,11 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401 - any annotation
     return read
 
 
-def _union(hints: tuple[Any, ...]) -> Reader:
-    readers = [_reader(hint) for hint in hints]
+def _union(kinds: tuple[Any, ...]) -> Reader:
+    readers = [_reader(kind) for kind in kinds]
 
     def read(value: object, name: str) -> object:
-        if type(value) in hints:
+        if type(value) in kinds:
             return value
         for one in readers:
             try:
@@ -84,23 +83,23 @@ def _literal(allowed: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _tuple(hints: tuple[Any, ...]) -> Reader:
-    readers = [_reader(hint) for hint in hints if hint is not Ellipsis]
+def _tuple(kinds: tuple[Any, ...]) -> Reader:
+    readers = [_reader(kind) for kind in kinds if kind is not Ellipsis]
 
     def read(value: object, name: str) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)):
             raise _wrong(name)
-        if hints[-1] is Ellipsis:
+        if kinds[-1] is Ellipsis:
             return tuple([readers[0](one, name) for one in value])
-        if len(value) != len(hints):
+        if len(value) != len(kinds):
             raise _wrong(name)
         return tuple([one(part, name) for one, part in zip(readers, value)])
 
     return read
 
 
-def _mapping(hints: tuple[Any, ...]) -> Reader:
-    key_of, value_of = map(_reader, hints)
+def _mapping(kinds: tuple[Any, ...]) -> Reader:
+    key_of, value_of = map(_reader, kinds)
 
     def read(value: object, name: str) -> dict[Any, Any]:
         if not isinstance(value, dict):

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Any, Optional
 
 from neuca_tools.dataclass import asdict, replace
 from neuca_tools.model import Hop, Host, LinkKey
 from neuca_tools.model.routing import PLAIN, Rule, Traits
 from neuca_tools.state.shapes import fit, made
+from neuca_tools.typed import Any, Optional
 
 
 def key_of(text: str) -> LinkKey:

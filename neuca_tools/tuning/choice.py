@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from neuca_tools.dataclass import dataclass
 from neuca_tools.lazy import pattern
+from neuca_tools.typed import Optional
 
 AUTO = "auto"
 NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")

@@ -11,13 +11,13 @@ import re
 from collections.abc import Collection, Hashable, Iterable
 from functools import lru_cache
 from itertools import dropwhile
-from typing import Callable, Literal, Optional
 
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
 from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
+from neuca_tools.typed import Callable, Literal, Optional
 
 MAX_LINES = 200000
 MAX_LINE = 65536

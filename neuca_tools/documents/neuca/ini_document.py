@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
-from typing import Callable, Optional, cast
 
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
@@ -24,6 +23,7 @@ from neuca_tools.documents.privacy import is_known_section, link_kind
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
 from neuca_tools.model.rows import Item
+from neuca_tools.typed import Callable, Optional, cast
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINKS = 4096

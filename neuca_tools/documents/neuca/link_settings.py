@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import partial
 from operator import eq
-from typing import Callable, Literal, Optional, Union
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.lazy import pattern
 from neuca_tools.model.rates import rate_text, rate_value
+from neuca_tools.typed import Callable, Literal, Optional, Union
 
 # CONFIG_NR_CPUS of the largest distribution kernels.
 MOST_CPUS = 8192

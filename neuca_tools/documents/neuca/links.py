@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Callable
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
@@ -16,6 +15,7 @@ from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
 from neuca_tools.model.routing import UNROUTED
+from neuca_tools.typed import Any, Callable
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"

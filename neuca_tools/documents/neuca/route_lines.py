@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import partial
-from typing import Any, Callable
 
 from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import link_kinds, values
@@ -15,6 +14,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
 from neuca_tools.model.routing import KINDS, MOST, Traits
+from neuca_tools.typed import Any, Callable
 
 MOST_NEXT_HOPS = 64
 SCOPES = ("global", "link", "host")

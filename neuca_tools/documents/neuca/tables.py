@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Callable, TypeVar
 
 from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import values
@@ -15,6 +14,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import Script, Storage, User
+from neuca_tools.typed import Callable, TypeVar
 
 _Row = TypeVar("_Row")
 _LOGIN = pattern(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")

@@ -8,7 +8,8 @@ Many guests have no such document, and most commands read none. The docstrings a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from neuca_tools.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neuca_tools.model import PlatformDocument
