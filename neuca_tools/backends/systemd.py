@@ -1,7 +1,7 @@
-"""Notifies systemd and logs to the journal.
+"""Notifies systemd, and reads and writes its journal.
 
 sd_notify(3) is implemented here because `Type=notify` must work without python3-systemd, which is
-used only for the protocol of the journal.
+used only to read the journal.
 """
 
 # SPDX-License-Identifier: MIT
@@ -48,15 +48,12 @@ def watchdog_interval() -> Optional[float]:
 
 
 def journal_handler() -> Optional[logging.Handler]:
-    """A handler for the journal; None without python3-systemd or if stderr goes elsewhere."""
+    """A handler for the journal; None if standard error goes elsewhere."""
     if not _stderr_is_journal():
         return None
-    try:
-        from systemd.journal import JournalHandler
-    except ImportError:
-        return None
-    handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER="neucad")
-    return handler
+    from neuca_tools.backends.journal import JournalHandler
+
+    return JournalHandler()
 
 
 def _stderr_is_journal() -> bool:
