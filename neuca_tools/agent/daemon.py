@@ -379,8 +379,7 @@ class Daemon:
 
     def _close(self, *ends: socket.socket) -> None:
         """Let a pass finish, for at most `worker.GRACE` seconds, and close everything."""
-        if self._worker and self._busy():
-            self._worker.wait()
+        if self._worker and self._busy() and self._worker.wait():
             self._end()
         self._retire()
         for end in (*ends, self._links, self._udev):

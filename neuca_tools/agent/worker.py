@@ -135,17 +135,23 @@ class Worker:
         """
         return self.passed and not self._said
 
-    def wait(self) -> None:
-        """Wait at most GRACE seconds for a pass to finish, but not for a job that only fetches."""
-        deadline = time.monotonic() + (GRACE if self._in_pass() else 0.0)
+    def wait(self) -> bool:
+        """Wait at most GRACE seconds for a pass to finish, but not for a job that only fetches.
+
+        Returns False for such a job under way, which nobody misses.
+        """
+        ended = self._read_until(time.monotonic())
+        if not ended and self._said.startswith(IN_PASS):
+            self._read_until(time.monotonic() + GRACE)
+            return True
+        return ended
+
+    def _read_until(self, deadline: float) -> bool:
+        """Read until the job has ended, at most until the deadline; return whether it has."""
         while select.select([self._socket], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if self.read():
-                return
-
-    def _in_pass(self) -> bool:
-        while select.select([self._socket], [], [], 0)[0] and not self.read():
-            pass
-        return self._said.startswith(IN_PASS)
+                return True
+        return False
 
     def outcome(self) -> Optional[Outcome]:
         """The report of the ended job, None if there is none; the child then waits for a job."""

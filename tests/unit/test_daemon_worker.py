@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from neuca_tools.agent.daemon import DEBOUNCE, QUIET, REST, UDEV_PATIENCE, Daemon, Plans
-from neuca_tools.agent.worker import Job, Outcome, Worker
+from neuca_tools.agent.worker import GRACE, Job, Outcome, Worker
 from neuca_tools.config import Config
 
 
@@ -182,3 +184,26 @@ def test_the_word_of_udev_ends_the_wait(daemon, clock):
     daemon._await_udev()  # the rename, as the kernel reports it
     clock.run(200.0)
     assert clock.passes == [101 + QUIET]
+
+
+# --- A stop while a child works -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "misses"),
+    [
+        (b"", False),  # a job that only fetches is under way
+        (b'{"ran": false}\n', True),
+        (b'pass\n{"ran": true}\n', True),
+    ],
+)
+def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, misses):
+    worker = object.__new__(Worker)
+    worker._socket, child = socket.socketpair()
+    worker._said = b""
+    with worker._socket, child:
+        child.sendall(said)
+        began = time.monotonic()
+        assert worker.wait() is misses
+        assert time.monotonic() - began < GRACE
+    assert worker._said == said
