@@ -328,6 +328,22 @@ def test_a_sender_that_waits_for_a_cpu_has_hardly_anything_in_flight():
     assert told(full) == ["D18"]
 
 
+def test_one_stream_of_a_busy_host_that_had_the_rate_is_not_limited_by_the_path():
+    one = sent(beside_others(flow([30, 70] * 5)), *[101] * 7)
+    many = flow([95, 96] * 5, name="tcp-parallel", streams=8)
+    assert told(replace(one, phases=(*one.phases, *many.phases))) == []
+    slow = beside_others(flow([30, 70] * 5))
+    assert told(replace(slow, phases=(*slow.phases, *many.phases))) == ["D26"]
+
+
+def test_a_test_that_did_not_end_beside_a_full_cpu_proves_no_loss():
+    lossy = flow([30, 70] * 5, rtt=30_000, min_rtt=10_000, retrans=0.05, cpus=(0.99,))
+    (phase,) = lossy.phases
+    assert "D05" in told(lossy)
+    late = replace(lossy, phases=(replace(phase, run=replace(phase.run, error="late")),))
+    assert "D05" not in told(late)
+
+
 def test_a_test_that_loses_more_than_a_faster_one_says_nothing_of_the_path():
     ladder = (
         udp_phase(3e6, 3e6, 2.7e6),

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit
 from neuca_tools.selftest.conditions.printed_path import given_rate
 from neuca_tools.selftest.conditions.session import Rule, Session
-from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER
+from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, reached_for_a_while
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Run
@@ -37,6 +37,7 @@ def per_flow(session: Session) -> Optional[Hit]:
         confidence=MEDIUM,
         fixed=many.rate,
         direction="forward",
+        severity=INFO if reached_for_a_while(one) else None,
     )
 
 

@@ -42,8 +42,10 @@ def loss_limited(look: Look) -> Optional[Hit]:
         return replace(hit, confidence=LOW, severity=INFO)
     if hit is None or not look.is_full:
         return hit
-    # A host that does not keep up loses packets too.
-    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW)
+    # A host that does not keep up loses packets too, and may not even end the test.
+    is_unfinished = bool(look.phase.run and look.phase.run.error)
+    severity = INFO if is_unfinished else None
+    return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
