@@ -70,8 +70,12 @@ def found(config: Config) -> dict[str, Any]:
 
 
 def is_running(trial: Mapping[str, Any]) -> bool:
-    """Whether the process of a trial that was found still exists."""
-    return bool(trial) and Path(f"/proc/{trial.get('pid')}").exists()
+    """Whether the process of a trial still runs; a zombie, which nobody waits for, does not."""
+    try:
+        state = Path(f"/proc/{trial.get('pid')}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
 
 
 def note(config: Config) -> Optional[str]:
