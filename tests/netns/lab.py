@@ -42,6 +42,15 @@ def mac(number):
     return f"02:00:00:00:01:{number:02x}"
 
 
+def has_ended(pid):
+    """Whether a process is gone, or only waits for a parent, which process 1 of some containers never does."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in ("Z", "X")
+
+
 class Done(NamedTuple):
     """What a program said, and its exit code."""
 

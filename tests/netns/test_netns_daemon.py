@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from lab import MANAGEMENT_MAC, mac
+from lab import MANAGEMENT_MAC, has_ended, mac
 from metadata import USER_DATA
 
 SOON = 60.0  # seconds on a busy machine; what is waited for otherwise takes five times as long
@@ -394,7 +394,7 @@ def test_a_child_that_waits_goes_with_a_daemon_that_is_killed(host):
     host.wait("there is a child", lambda: children(host))
     (child,) = children(host)
     host.daemon.close()
-    host.wait("it has gone", lambda: host.run("kill", "-0", child, check=False).code != 0)
+    host.wait("it has gone", lambda: has_ended(child))
 
 
 # --- the host itself ---

@@ -9,10 +9,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from lab import PATIENCE, mac
+from lab import PATIENCE, has_ended, mac
 
 EARLIER = f"""[interfaces]
 {mac(1)} = up:ipv4:10.1.0.1/24
@@ -163,7 +162,7 @@ def test_the_end_of_the_command_does_not_end_the_trial_or_keep_it(host):
     trial.process.wait(PATIENCE)
     assert is_on_trial(host)
     os.kill(pid, signal.SIGTERM)  # instead of waiting for the deadline
-    host.wait("the trial has ended", lambda: not Path(f"/proc/{pid}").exists())
+    host.wait("the trial has ended", lambda: has_ended(pid))
     assert state(host) == before
 
 

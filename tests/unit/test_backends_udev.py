@@ -127,6 +127,10 @@ def test_events_are_drained_and_an_overflow_is_told():
 
 def test_events_are_those_of_pyudev():
     pytest.importorskip("pyudev", reason="the Python module pyudev is not installed")
+    # sd_device_monitor_new(3): without udevd, libudev takes this for a container that is not to see the host's events.
+    mounts = Path("/proc/self/mounts").read_text()
+    if not Path("/run/udev/control").exists() and " /dev devtmpfs " not in mounts:
+        pytest.skip("no udevd runs and /dev is no devtmpfs: libudev listens to nothing here")
     told = told_in_a_namespace()
     assert told["pyudev"] == told["one"]
 
