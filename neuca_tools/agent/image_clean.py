@@ -149,12 +149,9 @@ def _logs(config: Config) -> list[Path]:
 def _marks(config: Config) -> list[Path]:
     """The files that mark NICs as ours, make a manager the DHCP client, or set sysctls."""
     directory = config.networkd_directory
-    clients = {
-        place / name
-        for place in (directory, config.networkmanager_profiles)
-        for name in names_in(place)
-        if dhcp_files.is_ours(name)
-    }
+    clients = set()
+    for place in (directory, config.networkmanager_profiles):
+        clients |= {place / name for name in names_in(place) if dhcp_files.is_ours(name)}
     return [
         *sorted(clients),
         config.networkmanager_directory / marks.NETWORKMANAGER_FILE,

@@ -91,16 +91,13 @@ def requested(
 
     It depends on the documents, the roles and the tables, not on which NICs are present.
     """
-    connected = {
-        address.network
-        for key, request in requests.items()
-        if roles.role_of(key) == "dataplane" and request.state != "user"
-        for address in request.addresses
-    }
-    led = {
+    networks = {
         route.to for route in routes if route.state == "present" and route.traits.table in tables
     }
-    return frozenset(connected | led)
+    for key, request in requests.items():
+        if roles.role_of(key) == "dataplane" and request.state != "user":
+            networks.update(address.network for address in request.addresses)
+    return frozenset(networks)
 
 
 def kept(

@@ -194,8 +194,8 @@ class _Chooser:
     def _metadata(self) -> frozenset[str]:
         """The NICs that carry the route to the metadata service, if the route proves anything.
 
-        Any host on the link can advertise a route. A route from DHCP is disregarded on a NIC for which
-        the document has neither DHCP nor a gateway if it has them for other NICs.
+        Any host on the link can advertise a route. A route from DHCP proves nothing on a NIC for
+        which the document has neither DHCP nor a gateway if it has them for other NICs.
         """
         nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()

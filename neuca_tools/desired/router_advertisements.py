@@ -53,13 +53,10 @@ def _own(index: int, world: World) -> set[object]:
 
 def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
     """What may be removed, including the autoconfigured addresses on the links in `quiet`."""
-    made = {
-        (key, address)
-        for key, link in have.links.items()
-        if key in quiet
-        for address in link.addresses
-        if (link.index, address) in world.autoconf
-    }
+    made = set()
+    for key in have.links.keys() & quiet:
+        link = have.links[key]
+        made |= {(key, one) for one in link.addresses if (link.index, one) in world.autoconf}
     return replace(owned, addresses=owned.addresses | made)
 
 

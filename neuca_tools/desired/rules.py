@@ -25,12 +25,8 @@ def resolve_rules(
     limits: Fence,
 ) -> tuple[dict[Rule, LinkKey], list[Problem]]:
     """The rules that can be set, with their links. Only we add routes to the `tables`."""
-    own = {
-        address.ip
-        for link in links.values()
-        if link.role == "dataplane"
-        for address in link.addresses
-    }
+    dataplane = (link for link in links.values() if link.role == "dataplane")
+    own = {address.ip for link in dataplane for address in link.addresses}
     rules: dict[Rule, LinkKey] = {}
     problems = []
     for request in requests:

@@ -143,13 +143,12 @@ def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iter
 
 
 def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkKey, Address]]:
-    return {
-        (key, address)
-        for key, link in have.links.items()
-        if _leaving(key, record)
-        for address in link.addresses
-        if (link.index, address) in world.leased
-    }
+    """The addresses with a lifetime on the links that a manager is leaving."""
+    found = set()
+    for key, link in have.links.items():
+        if _leaving(key, record):
+            found |= {(key, one) for one in link.addresses if (link.index, one) in world.leased}
+    return found
 
 
 def _leaving(key: LinkKey, record: Record) -> str:
