@@ -34,7 +34,7 @@ LIMITS = (
     Limit("it matches every NIC", (LINK, "members"), "matches every NIC"),
     Limit("it matches NICs by more than", (LINK, "members"), "matched by driver"),
     Limit(
-        "left to its user, with its addresses",
+        "left to the user, with its addresses",
         ("addresses", "routes", "mtu", "ipv6_mtu", "accept_ra", "dhcp4", "dhcp6", "wake", "mac"),
         "activation-mode",
     ),

@@ -16,11 +16,11 @@ from test_wild import MANUAL
 MAC = "52:54:00:00:00:01"
 # Keys without an effect that are not named, each with a sentence of neuca-platform-data(5).
 SILENT = {
-    "renderer": "renderer is not named, nor are DNS servers, a driver beside a MAC address",
-    "nameservers": "DNS is left to other programs, unless",
-    "dns_nameservers": "DNS is left to other programs, unless",
-    "dns_search": "DNS is left to other programs, unless",
-    "driver": "a driver beside a MAC address",
+    "renderer": "The warning does not list renderer, DNS servers, a driver next to a MAC address",
+    "nameservers": "DNS is left to other programs unless",
+    "dns_nameservers": "DNS is left to other programs unless",
+    "dns_search": "DNS is left to other programs unless",
+    "driver": "a driver next to a MAC address",
     "ipv4": "ipv4 or ipv6 of a subnet of version 1",
     "ipv6": "ipv4 or ipv6 of a subnet of version 1",
 }
