@@ -16,7 +16,7 @@ from guest import MANAGEMENT, Guest, mac, nics
 
 STATUS = "neuca status --json"
 # A manager that does not answer in time, and the calls that are not made after that.
-SLOW = re.compile(r"no answer (within|in time)")
+SLOW = re.compile(r"no response within|did not respond in time")
 DOCUMENT = f"""[interfaces]
 {mac(1)} = up:ipv4:172.16.0.1/24
 {mac(2)} = up:ipv6:fd00:16::1/64
