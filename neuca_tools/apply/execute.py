@@ -8,7 +8,6 @@ all others, whatever the plan says.
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -24,7 +23,7 @@ from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
 from neuca_tools.plan.client_operations import ClientOperation
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Activate, SetAttribute, Unmanage, WriteFile, WriteSysctl
@@ -32,19 +31,6 @@ from neuca_tools.plan.route_operations import AddRule, DeleteRule
 
 HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
 """Operations whose failure does not count as a failure of the NIC."""
-# How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
-# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
-# failures.
-DECLINES = (
-    errno.EOPNOTSUPP,
-    errno.EINVAL,
-    errno.ERANGE,
-    errno.ENOENT,
-    errno.EPERM,
-    errno.EACCES,
-    errno.EROFS,
-    errno.EIO,
-)
 
 
 class Failure(NamedTuple):

@@ -135,7 +135,8 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         """Set the MTU (`mtu`) and queue length (`txqueuelen`) of a link, in one request."""
-        self._change_link(link_changes.settings(index, **values))
+        mtu, packets = values.get("mtu"), values.get("txqueuelen")
+        self._change_link(link_changes.settings(index, mtu=mtu, txqueuelen=packets))
 
     def set_address_generation(self, index: int, mode: int) -> None:
         """Set addr_gen_mode (ip-sysctl.rst), whose sysctl is read-only in a sandbox."""

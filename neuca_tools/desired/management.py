@@ -13,13 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from neuca_tools.dataclass import dataclass, field
-from neuca_tools.model import (
-    UNRECORDED,
-    NicRecord,
-    Record,
-    Route,
-    World,
-)
+from neuca_tools.model import NicRecord, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     RA,
@@ -359,7 +353,7 @@ class _Chooser:
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
         if mac in self.weak:
             now |= {route.to.version for route in self._ways_to_metadata()}
-        before = self.record.nics.get(mac, UNRECORDED).doubtful
+        before = self.record.nics.get(mac, NicRecord()).doubtful
         return tuple(sorted(now | ({*before} - self.anchored)))
 
 

@@ -95,7 +95,7 @@ def gateways(
         own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
             index = found[key].index if key in found else 0
-            asked = {one.version: one for one in request.routing.gateways}
+            asked: dict[int, Host] = {one.version: one for one in request.routing.gateways}
             routed[key] = {**learned.get(key, {}), **announced.get(index, {}), **asked}
     return routed
 

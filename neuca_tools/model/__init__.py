@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
+from neuca_tools.dataclass import NamedTuple, dataclass, field
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
@@ -125,11 +124,6 @@ class LinkRequest:
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
-    @cached_property
-    def text(self) -> str:
-        """All that is requested, wherever it comes from; what digests are made of."""
-        return repr(replace(self, origins=()))
-
 
 class ManagementHint(NamedTuple):
     """Why a NIC may be a management NIC by a platform's document, or with `firm` is one."""
@@ -237,11 +231,11 @@ class World:
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
     interface to a state; `silent_managers` says why a manager gave no response. `profiles` are the
     UUIDs of the NetworkManager profiles in use, by interface; `unmanaged`: none of the managers
-    runs, as far as this process can contact them. `accept_ra` is the
-    setting of a new link (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router
-    advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
-    whose network gets no route by itself. `routes` are the unicast routes of the main table,
-    `tables` those of other tables and our routes of other types.
+    runs, as far as this process can contact them. `accept_ra` is the setting of a new link
+    (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router advertisements; `peers`
+    are the peer networks of point-to-point addresses, `bare` the addresses whose network gets no
+    route by itself. `routes` are the unicast routes of the main table, `tables` those of other
+    tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -348,9 +342,6 @@ class Original:
     device: Mapping[str, str] = field(default_factory=dict)
 
 
-UNCHANGED = Original()
-
-
 @dataclass(frozen=True)
 class NicRecord:
     """What is recorded of one NIC.
@@ -372,7 +363,7 @@ class NicRecord:
     unheard: bool = False
 
 
-UNRECORDED = NicRecord()
+UNCHANGED, UNRECORDED = Original(), NicRecord()
 
 
 @dataclass(frozen=True)
@@ -381,10 +372,9 @@ class Record:
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
-    what the agent last set. `probed` maps the MAC of a
-    NIC to the MTU that a peer acknowledged, 0 if none above the present one, -1 if there was no
-    response. `retry` are the sysctls that failed. `tables` maps a link to the number of its routing
-    table.
+    what the agent last set. `probed` maps the MAC of a NIC to the MTU that a peer acknowledged, 0
+    if none above the present one, -1 if there was no response. `retry` are the sysctls that failed.
+    `tables` maps a link to the number of its routing table.
     """
 
     boot_id: str = ""

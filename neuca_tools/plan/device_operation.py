@@ -7,11 +7,26 @@ There is one for each group, because many drivers reset the NIC for each change.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.device_settings import text
 from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer, was
+
+# How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
+# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
+# failures.
+DECLINES = (
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+    errno.ERANGE,
+    errno.ENOENT,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EROFS,
+    errno.EIO,
+)
 
 
 @dataclass(frozen=True)
