@@ -162,9 +162,8 @@ def udev_is_ours(config: Config) -> bool:
 
 def log_result(result: Result) -> None:
     """One line for each operation: the text that `neuca plan` prints, or why it failed."""
-    if not has_fields():
-        if result.done:  # all lines in one write
-            log.info("%s", "\n".join([operation.text for operation in result.done]))
+    if result.done and not has_fields():
+        log.info("%s", "\n".join([operation.text for operation in result.done]))  # in one write
     else:
         for operation in result.done:
             log.info("%s", operation.text, extra=about(messages.DONE, operation))
