@@ -1,15 +1,14 @@
 """What annotations use of `typing`, without its cost: a tenth of a start, half a MiB of the daemon.
 
 Type checkers see the library. At run time annotations are strings. The few that are evaluated, to
-read JSON by them (`hints`), only need to know what a form such as Optional was subscripted with.
+read JSON by them (`state.shapes`), only need to know what a form was subscripted with.
 """
 
 # SPDX-License-Identifier: MIT
-# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN204, PLC0414, RUF063
+# ruff: noqa: ANN001, ANN002, ANN003, ANN201, ANN204, PLC0414
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable as Callable
 
 TYPE_CHECKING = False
@@ -64,31 +63,7 @@ else:
     Union, Optional = _Union(), _Optional()
 
 
-def origin_of(hint: object) -> object:
-    """What was subscripted (Union, tuple), None for what was not: typing.get_origin().
-
-    The forms of the library, which other modules may use, count as those of this one.
-    """
-    origin = getattr(hint, "__origin__", None)
-    library: Any = sys.modules.get("typing")
-    if library and origin is library.Union:
-        return Union
-    if library and origin is library.Literal:
-        return Literal
-    return origin
-
-
 def arguments_of(hint: object) -> tuple[Any, ...]:
     """What it was subscripted with: typing.get_args()."""
     arguments: tuple[Any, ...] = getattr(hint, "__args__", ())
     return arguments
-
-
-def hints(kind: type) -> dict[str, Any]:
-    """The evaluated annotations of a class and its bases: typing.get_type_hints()."""
-    found: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        names = vars(sys.modules[base.__module__])
-        for name, text in base.__dict__.get("__annotations__", {}).items():
-            found[name] = eval(text, names) if isinstance(text, str) else text
-    return found

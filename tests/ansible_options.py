@@ -38,7 +38,7 @@ def options() -> dict[str, dict[str, dict[str, Any]]]:
     from neuca_tools.commands.selftest_options import SETTINGS
     from neuca_tools.config import Config
     from neuca_tools.config.options import MAC_LISTS, OPTIONS
-    from neuca_tools.typed import hints
+    from neuca_tools.state.shapes import hints
 
     fields = {where: name for where, (name, _) in OPTIONS.items()} | MAC_LISTS
     kinds, page = hints(Config), manual()
@@ -55,7 +55,8 @@ def options() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    from neuca_tools.typed import Literal, Union, arguments_of, origin_of
+    from neuca_tools.state.shapes import origin_of
+    from neuca_tools.typed import Literal, Union, arguments_of
 
     if origin_of(hint) is Union:
         (hint,) = set(arguments_of(hint)) - {type(None)}

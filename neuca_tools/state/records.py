@@ -32,11 +32,11 @@ from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
 from neuca_tools.state import stored_routing
-from neuca_tools.state.shapes import fit, made
+from neuca_tools.state.shapes import fit, hints, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.state.stored_routing import key_of
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.typed import Any, Optional, hints
+from neuca_tools.typed import Any, Optional
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 TRIAL = "trial.json"

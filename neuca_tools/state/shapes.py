@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from neuca_tools.dataclass import is_dataclass
-from neuca_tools.typed import Any, Callable, Literal, TypeVar, Union, arguments_of, hints, origin_of
+from neuca_tools.typed import Any, Callable, Literal, TypeVar, Union, arguments_of
 
 T = TypeVar("T")
 Reader = Callable[[object, str], Any]
@@ -20,6 +21,30 @@ def _readers(kind: type) -> Mapping[str, Reader]:
     if kind not in _READERS:
         _READERS[kind] = {name: _reader(hint) for name, hint in hints(kind).items()}
     return _READERS[kind]
+
+
+def hints(kind: type) -> dict[str, Any]:
+    """The evaluated annotations of a class and its bases: typing.get_type_hints()."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names = vars(sys.modules[base.__module__])
+        for name, text in base.__dict__.get("__annotations__", {}).items():  # noqa: RUF063
+            found[name] = eval(text, names) if isinstance(text, str) else text
+    return found
+
+
+def origin_of(hint: object) -> object:
+    """What was subscripted (Union, tuple), None for what was not: typing.get_origin().
+
+    The forms of the library, which other modules may use, count as those of this one.
+    """
+    origin = getattr(hint, "__origin__", None)
+    library: Any = sys.modules.get("typing")
+    if library and origin is library.Union:
+        return Union
+    if library and origin is library.Literal:
+        return Literal
+    return origin
 
 
 def made(kind: type[T], data: object) -> T:

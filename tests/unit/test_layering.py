@@ -85,8 +85,8 @@ REACHING = set(
     "open print input exec eval exists is_file is_dir is_symlink iterdir glob rglob stat lstat read_text read_bytes"
     " write_text write_bytes mkdir touch unlink rmdir cwd home now utcnow today".split()
 )
-# Methods for the fields of our own classes, as the library does, and their annotations.
-COMPILES = {"neuca_tools.dataclass": {"exec"}, "neuca_tools.typed": {"eval"}}
+# Methods for the fields of our own classes, as the library does.
+COMPILES = {"neuca_tools.dataclass": {"exec"}}
 PURE_LIBRARIES = {"yaml"}  # it makes events of a text, and meets nothing
 HOMES = {
     "pyroute2": "backends.netlink",

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pytest
 
 from neuca_tools.dataclass import NamedTuple
-from neuca_tools.state.shapes import fit, made
-from neuca_tools.typed import Literal, Optional, Union, arguments_of, cast, hints, origin_of
+from neuca_tools.state.shapes import fit, hints, made, origin_of
+from neuca_tools.typed import Literal, Optional, Union, arguments_of, cast
 
 
 class Base:
