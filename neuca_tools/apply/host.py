@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision, Policies, decide
@@ -68,8 +69,7 @@ class Host:
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        ages = udev_is_ours(config)
-        seen = look(wanted, self._netlink, self._managers(), config, ages, earlier)
+        seen = look(wanted, self._netlink, self._managers(), config, self._is_ours, earlier)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
@@ -110,12 +110,17 @@ class Host:
 
     def wait_for_renames(self) -> None:
         """Wait until udev has processed the renames."""
-        if udev_is_ours(self.config):
+        if self._is_ours:
             udev.settle(RENAMED)
+
+    @cached_property
+    def _is_ours(self) -> bool:
+        """As `udev_is_ours`, which takes time with many interfaces."""
+        return udev_is_ours(self.config)
 
     def _managers(self) -> Managers:
         """Both managers; they are not contacted unless they belong to this network namespace."""
-        config, is_ours = self.config, udev_is_ours(self.config)
+        config, is_ours = self.config, self._is_ours
         units = Units(self._bus) if is_ours and runs_units(config.run_directory) else None
         clients = Clients(config.run_directory / PLACE, config.dhcp_helper, units)
         return Managers(self._bus, is_ours, config.networkmanager_profiles, clients)
