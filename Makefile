@@ -100,7 +100,7 @@ bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the sam
 
 bench-peers: ## time and processor time of networks with up to 256 VLANs, compared with other network managers (QEMU)
 	@tests/setup.sh machine
-	@tests/bench/peers
+	@tests/bench/peers $(ARGS)
 
 bench-tuning: ## what tuning does for throughput, loss and neighbours, in an emulated guest
 	@tests/setup.sh machine

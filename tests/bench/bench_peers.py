@@ -1,7 +1,9 @@
 """One network, configured in a guest by each program that a user may choose for it: the files, the command, what is counted.
 
-The guest's clock counts instructions, one for each nanosecond (see bench_boot). A measurement begins with NICs that are down and
-without addresses, and with the program's files in place. The time of each change is that of the kernel's message about it.
+The guest's clock counts instructions, one for each nanosecond (see bench_boot). Each program and number of VLANs has a guest of
+its own. A measurement begins with NICs that are down and without addresses, and with the program's files in place; the rules that
+the other programs' packages have for udev are masked. The first one in a guest is cold: the program has not run since the boot, and
+nothing of the disk is in memory. Those after it are warm. The time of each change is that of the kernel's message about it.
 """
 
 # SPDX-License-Identifier: MIT
@@ -10,19 +12,23 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
 import images
-from bench_boot import COUNTED, PATIENCE, Unmeasured, changed
+from bench_boot import COUNTED, Unmeasured, changed
 from bench_host import address
 from guest import MANAGEMENT, Guest, mac, nics
 from steps import bare
 
 NICS = 4
 LATER = 5  # seconds of the guest, in which what a program puts off still counts
+READY = "ready"  # the name of the saved state
+LIMIT = 7200.0  # seconds of this machine, for one step; the bound of a measurement is one of the guest's clock
 PROFILES = "/etc/NetworkManager/system-connections"
 Files = dict[str, str]  # path to text
 UP = {"UP", "LOWER_UP"}
@@ -31,18 +37,24 @@ PREPARE = f"""set -e
 ip link set eth0 up
 ip address add 169.254.169.16/24 dev eth0
 ip route add default via 169.254.169.2
+chmod -x /etc/NetworkManager/dispatcher.d/cloud-init*
 mkdir -p /etc/neuca/config.d /etc/NetworkManager/conf.d /etc/cloud/cloud.cfg.d
 printf '[metadata]\\nsources = file:/root/document\\n[network]\\nmanagement-macs = {MANAGEMENT}\\n' > /etc/neuca/config.d/bench.conf
 printf '[main]\\nno-auto-default=*\\n[keyfile]\\nunmanaged-devices=interface-name:eth0\\n' > /etc/NetworkManager/conf.d/bench.conf
 printf 'datasource_list: [NoCloud]\\nsystem_info: {{network: {{renderers: [netplan]}}}}\\n' > /etc/cloud/cloud.cfg.d/95_bench.cfg
+sync
+echo 3 > /proc/sys/vm/drop_caches
 """
-CLEAN = f"""systemctl stop NetworkManager.service systemd-networkd.socket systemd-networkd.service
+CLEAN = f"""systemctl stop NetworkManager.service systemd-networkd.socket systemd-networkd.service 2>&1
 ip -br link show type vlan | sed 's/[@ ].*//; s/^/link delete /' | ip -batch -
 for number in $(seq {NICS}); do ip address flush dev eth$number; ip link set eth$number down; done
 rm -rf /etc/systemd/network /run/systemd/network /run/systemd/netif /etc/netplan /run/network /etc/network/interfaces*
 rm -rf {PROFILES} /run/NetworkManager /var/lib/NetworkManager /etc/NetworkManager/conf.d/*neuca*
-rm -rf /var/lib/cloud /run/cloud-init /var/lib/neuca /run/neuca /etc/udev/rules.d /root/document
-mkdir -p /run/network /run/systemd/network /etc/netplan /etc/udev/rules.d
+rm -rf /var/lib/cloud /run/cloud-init /var/lib/neuca /run/neuca /etc/udev/rules.d /run/udev/rules.d /root/document
+mkdir -p /run/network /run/systemd/network /etc/netplan /etc/udev/rules.d /run/udev/rules.d
+for package in OTHERS; do
+    for rules in $(dpkg -L $package | grep '/udev/rules.d/.*rules$'); do ln -s /dev/null /run/udev/rules.d/${{rules##*/}}; done
+done
 systemctl daemon-reload; udevadm control --reload; udevadm settle; sync"""
 # NetworkManager wants its profiles for root alone; networkd reads its files as another user.
 WRITE = f"""python3 -c 'import json, pathlib, sys
@@ -50,12 +62,15 @@ for path, text in json.load(sys.stdin).items():
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).write_text(text)'
 chmod --quiet 0600 {PROFILES}/*; sync; sleep 2"""
+# What is not modified leaves memory: the next program reads itself from the disk.
+CHILL = "echo 3 > /proc/sys/vm/drop_caches; sleep 1"
+# The first stamp only has the commands in it loaded. `timeout` ends a command at the bound, but not what it has started.
 MEASURE = """began=$(stat -c %s /run/lab-monitor)
 stamp() { echo "$EPOCHREALTIME $(cut -d ' ' -f 1 /proc/uptime) $(sed -n '1s/^cpu *//p' /proc/stat)"; }
+stamp; stamp
+timeout --kill-after=5 BOUND COMMAND > /run/said 2>&1
 stamp
-COMMAND > /run/said 2>&1
-stamp
-for second in $(seq 120); do
+while [ "$SECONDS" -lt BOUND ]; do
     [ "$(ip -4 -oneline address show up | grep -c ' eth[1-9]')" -lt WANTED ] || break
     sleep 1
 done
@@ -87,9 +102,10 @@ class Cost(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A program: its files for a network, and the command that configures it."""
+    """A program: its package, its files for a network, and the command that configures it."""
 
     title: str
+    packages: tuple[str, ...]
     files: Callable[[list[Link]], Files]
     command: str
 
@@ -166,39 +182,75 @@ def _interfaces(links: list[Link]) -> Files:
 
 
 PEERS = (
-    Peer("neucad --once", _document, "neucad --once"),
-    Peer("systemd-networkd", _networkd, "systemctl start systemd-networkd.service"),
-    Peer("NetworkManager", _keyfiles, "systemctl start NetworkManager.service"),
-    Peer("netplan, networkd", _netplan, "netplan apply"),
-    Peer("ifupdown", _interfaces, "ifup -a"),
-    Peer("cloud-init, netplan", _seed, "{ cloud-init init --local && netplan apply; }"),
+    Peer("neucad", ("neuca-guest-tools",), _document, "neucad --once"),
+    Peer("systemd-networkd", ("systemd",), _networkd, "systemctl start systemd-networkd.service"),
+    Peer(
+        "NetworkManager", ("network-manager",), _keyfiles, "systemctl start NetworkManager.service"
+    ),
+    Peer("netplan", ("netplan.io",), _netplan, "netplan apply"),
+    Peer("ifupdown", ("ifupdown",), _interfaces, "ifup -a"),
+    Peer(
+        "cloud-init",
+        ("cloud-init", "netplan.io"),
+        _seed,
+        "sh -c 'cloud-init init --local && netplan apply'",
+    ),
 )
 
 
-def guest(folder: Path) -> Guest:
-    """A guest with all of these programs, booted, in which none has run."""
+def prepare(cache: Path) -> Path:
+    """The disk of a guest with all of these programs, booted, in which none has run; made if the cache has none."""
     image = images.image("P")
-    one = Guest(changed(image, image.recipe.arguments, COUNTED), folder, nics(NICS))
-    try:
-        one.boot(PATIENCE)
-        one.check("systemctl is-system-running --wait || true", PATIENCE)
-        one.check(PREPARE)
-    except BaseException:
-        one.close()  # QEMU would outlive us
-        raise
+    ready = cache / f"{image.folder.name}.qcow2"
+    if not ready.exists():
+        with tempfile.TemporaryDirectory(prefix="neuca-bench-peers-", dir="/var/tmp") as folder:
+            one = Guest(
+                changed(image, image.recipe.arguments, COUNTED), Path(folder) / "guest", nics(NICS)
+            )
+            try:
+                one.boot(LIMIT)
+                one.check("systemctl is-system-running --wait || true", LIMIT)
+                one.check(PREPARE, LIMIT)
+                one.save(READY)
+            finally:
+                one.close()  # QEMU would outlive us
+            shutil.move(one.disk, ready)
+    return ready
+
+
+def guest(ready: Path, folder: Path) -> Guest:
+    """One more guest in the state that was saved."""
+    image = images.image("P")
+    one = Guest(
+        changed(image, image.recipe.arguments, (*COUNTED, "-loadvm", READY)), folder, nics(NICS)
+    )
+    shutil.copy(ready, one.disk)
+    one.power_on()
     return one
 
 
-def measure(guest: Guest, peer: Peer, links: list[Link]) -> Cost:
-    """Configure the links with this program alone. Raises Unmeasured if they are not all as requested in the end."""
-    guest.check(CLEAN, PATIENCE)
-    guest.check(WRITE, PATIENCE, json.dumps(peer.files(links)).encode())
+def version(guest: Guest, peer: Peer) -> str:
+    return guest.check(f"dpkg-query -W -f '${{Version}}' {peer.packages[0]}")
+
+
+def measure(guest: Guest, peer: Peer, links: list[Link], bound: int, cold: bool) -> Cost:
+    """Configure the links with this program alone, within `bound` seconds of the guest.
+
+    Raises Unmeasured if they are not all as requested by then.
+    """
+    others = {name for other in PEERS for name in other.packages} - {*peer.packages, "systemd"}
+    guest.check(CLEAN.replace("OTHERS", " ".join(sorted(others))), LIMIT)
+    guest.check(WRITE, LIMIT, json.dumps(peer.files(links)).encode())
+    if cold:
+        guest.check(CHILL, LIMIT)
     script = MEASURE.replace("COMMAND", peer.command).replace("WANTED", str(len(links)))
-    said = guest.check(script.replace("LATER", str(LATER)), PATIENCE)
-    wrong = _wrong(links, json.loads(guest.check("ip -j -d address", PATIENCE)))
+    said = guest.check(script.replace("LATER", str(LATER)).replace("BOUND", str(bound)), LIMIT)
+    wrong = _wrong(links, json.loads(guest.check("ip -j -d address", LIMIT)))
     if wrong:
-        said = guest.check("tail -20 /run/said")
-        raise Unmeasured(f"{peer.title}: {', '.join(wrong[:5])}\n{said}")
+        reason = (
+            f"{len(wrong)} of {len(links)} links are not there after {bound} s, such as {wrong[0]}"
+        )
+        raise Unmeasured(f"{reason}\n{guest.check('tail -n 20 /run/said')}")
     return _cost(links, said)
 
 
@@ -217,7 +269,7 @@ def _wrong(links: list[Link], found: list[dict]) -> list[str]:
 
 
 def _cost(links: list[Link], said: str) -> Cost:
-    began, returned, ended = (list(map(float, line.split())) for line in said.splitlines()[:3])
+    began, returned, ended = (list(map(float, line.split())) for line in said.splitlines()[1:4])
     # From the third on: user, nice, system, idle and iowait, in hundredths of a second; the last two are exact.
     idle = sum(ended[5:7]) - sum(began[5:7])
     there = max(returned[0], _complete(links, said))

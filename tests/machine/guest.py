@@ -131,6 +131,11 @@ class Guest:
         assert self._machine is None, "slots change while the machine is off"
         self.nics = [replace(nic, slot=slot) for nic, slot in zip(self.nics, slots, strict=True)]
 
+    def save(self, name: str) -> None:
+        """Save the state of the machine on its disk, for `-loadvm`."""
+        said = self._machine.execute("human-monitor-command", **{"command-line": f"savevm {name}"})
+        assert not said, f"savevm: {said}"
+
     def close(self) -> None:
         self.power_cut()
         self.cloud.close()
