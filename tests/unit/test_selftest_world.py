@@ -75,6 +75,14 @@ def test_loss_of_many_streams_on_a_short_path_is_their_own():
     assert not set(told(replace(few, phases=(many,)))) & {"D05", "D17"}
 
 
+@pytest.mark.parametrize(("unacked", "named"), [(430, False), (1100, True)])
+def test_a_send_buffer_is_too_small_if_what_is_in_flight_fills_it(unacked, named):
+    """What a paced sender has queued and not sent yet needs no larger one."""
+    full = {"sndbuf": 4_000_000, "wmem_queued": 3_900_000, "snd_wnd": 9_000_000}
+    one = flow([17, 19] * 5, rtt=153_000, min_rtt=153_000, unacked=unacked, snd_cwnd=1400, **full)
+    assert ("D03" in told(one)) is named
+
+
 @pytest.mark.parametrize(
     ("algorithm", "loss", "named"), [("reno", 0.02, True), ("bbr", 0.02, False), ("bbr", 0.2, True)]
 )

@@ -20,15 +20,15 @@ from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets
 RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
 # Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
 RECEIVER_LIMITED = 0.4
-# The same for a paced sender, whose congestion window has to be larger (facts, appendix B); 0.28
-# was measured with BBR.
+# The same for a paced sender with a larger congestion window (facts, appendix B); BBR had 0.28.
 SOMEWHAT, LARGER = 0.15, 1.2
 HELD = 0.8  # of the lost time
-PACED = 0.75  # of snd_wnd in flight, where a paced sender waiting as well
+PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
 SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
 AT_WINDOW = 0.9  # of snd_wnd in flight
 # Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
 WRITABLE = 2 / 3
+SENT = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
 MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
 SLOW_READER = 0.5  # of the receive buffer full (D02)
 # Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
@@ -36,8 +36,7 @@ SLOW_READER = 0.5  # of the receive buffer full (D02)
 WAITS = 0.002
 # Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
 HOARDS = 0.1
-# Of what the buffer allows in a round trip: 0.4 to 0.7 was measured with those small buffers,
-# 0.02 with a slow reader.
+# Of what the buffer allows in a round trip: 0.4 to 0.7 with those buffers, 0.02 with a slow reader.
 EXPLAINED = 0.25
 IDLE = 0.5  # of the time with nothing in flight (D04)
 LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
@@ -219,10 +218,9 @@ def _is_waited_for(look: Look, sockets: Sequence[Socket], limited: float) -> boo
 
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
-    limited = look.windows.rwnd_limited
+    limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
     if look.protocol != "tcp" or limited is None:
         return None
-    sockets = _reading_sockets(look)
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
@@ -334,6 +332,9 @@ def _sockets_with_queue(look: Look) -> list[Socket]:
 
 
 def _is_buffer_full(socket: Socket) -> bool:
+    """Whether it is full of what was sent: what waits for its turn needs no larger one."""
+    if socket.in_flight is not None and socket.in_flight < SENT * (socket.sndbuf or 0):
+        return False
     return (socket.wmem_queued or 0) >= WRITABLE * (socket.sndbuf or 0)
 
 
