@@ -188,17 +188,17 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    inside = [
-        (key, link, number(requests[link.master].virtual))
-        for key, link in links.items()
-        if link.master and link.master.kind == KIND and link.addresses
-    ]
+    inside = _members_with_addresses(links)
     if not inside:
         return (), ()
     present = {address.ip for addresses in world.addresses.values() for address in addresses}
-    for key, link, table in sorted(inside, key=lambda found: found[0].order):
-        for gateway in requests[key].routing.gateways:
-            hop = Hop(EVERYTHING[gateway.version], key, gateway, ROUTE_METRIC, traits=Traits(table))
+    for link in inside:
+        request = requests[link.key]
+        table = number(requests[link.master].virtual) if link.master else 0
+        for gateway in request.routing.gateways:
+            hop = Hop(
+                EVERYTHING[gateway.version], link.key, gateway, ROUTE_METRIC, traits=Traits(table)
+            )
             if gateway in present:
                 text = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:
@@ -207,8 +207,14 @@ def default_routes(
                 hops.update((one.identity, one) for one in _near(link, gateway, table))
                 hops[hop.identity] = hop
                 continue
-            notes.append(Note("gateway", "not applicable", text, key))
+            notes.append(Note("gateway", "not applicable", text, link.key))
     return tuple(hops.values()), tuple(notes)
+
+
+def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
+    """The members of VRFs that have addresses, in the order of their keys."""
+    members = [one for one in links.values() if one.master and one.master.kind == KIND]
+    return sorted((one for one in members if one.addresses), key=lambda one: one.key.order)
 
 
 def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:

@@ -49,20 +49,23 @@ def overflow(look: Look) -> Optional[Hit]:
     round trip (RFC 5681, section 3.1), and on a long path most tests end before it fills the path
     again. There is neither a queue nor a loss then.
     """
-    expect = look.evidence.expect
-    if look.protocol != "tcp" or not expect or passed(look) is not False or printed(look):
-        return None
-    if not is_unbounded(look) or not overflows(look):
+    if not _is_below_threshold(look) or not is_unbounded(look) or not overflows(look):
         return None
     is_early = not is_lossy(look)
     if is_early and not _is_held_by_its_window(look):
         return None
     found = losses(look)[:1] if is_early else losses(look)
     rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
-    if max(rates) >= THROUGHPUT * expect:
+    if max(rates) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     return _hit(look, found, max(look.rate or 0.0, rates[0] if is_early else 0.0), is_early)
+
+
+def _is_below_threshold(look: Look) -> bool:
+    """Whether a rate was expected of this test of TCP, and not reached; with a trace."""
+    is_tested = look.protocol == "tcp" and bool(look.evidence.expect) and not printed(look)
+    return is_tested and passed(look) is False
 
 
 def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:

@@ -167,14 +167,11 @@ def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
     }
     diagnoses = {(row.client, row.server): row.diagnosis for row in every if row.diagnosis}
     findings = [_finding(rows, one, again[one.symptom], diagnoses) for one in found.suspects]
-    order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
-    # An address that two hosts have explains why one of them gets no connection.
-    findings.sort(key=lambda one: (order.index(one.state), one.kind != DUPLICATE, -one.score))
     explained = {test for one in found.suspects for test in one.tests}
     failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
-    bad = {one.test for of_it in seen.values() for one in of_it if one.bad}
+    bad = _bad_tests(seen)
     return Verdict(
-        tuple(findings),
+        tuple(sorted(findings, key=_rank)),
         len(rows),
         sum(map(len, plan.tests)),
         _silent_hosts(plan, rows),
@@ -182,6 +179,19 @@ def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
         disturbed=sum(row.disturbed is True for row in rows),
         unexplained=len((bad | failed) - explained),
     )
+
+
+def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
+    return {one.test for of_it in seen.values() for one in of_it if one.bad}
+
+
+def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
+    """What comes first in a report: the confirmed, then those with the highest score.
+
+    An address that two hosts have explains why one of them gets no connection.
+    """
+    order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
+    return order.index(finding.state), finding.kind != DUPLICATE, -finding.score
 
 
 def _silent_hosts(plan: MeshPlan, rows: Sequence[Row]) -> tuple[str, ...]:
