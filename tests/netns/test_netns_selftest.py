@@ -166,7 +166,7 @@ def test_the_other_end_by_ssh(ends):
     done = ends.test("--ssh", "nowhere", *TCP)
     assert (done.code, done.err) == (
         1,
-        'neuca-selftest: start neuca-selftest on "nowhere" by ssh: it ended with 255\n',
+        'neuca-selftest: start neuca-selftest on "nowhere" by ssh: it exited with 255\n',
     )
 
 

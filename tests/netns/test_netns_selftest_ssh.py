@@ -81,7 +81,7 @@ def test_a_server_whose_host_key_is_another_is_not_talked_to(ends, ssh):
     done = ends.test("--ssh", "far", *TCP)
     assert (done.code, done.err.splitlines()[-1]) == (
         1,
-        'neuca-selftest: start neuca-selftest on "far" by ssh: it ended with 255',
+        'neuca-selftest: start neuca-selftest on "far" by ssh: it exited with 255',
     )
     assert "Host key verification failed" in done.err
     assert ends.listening() == {PORT}
@@ -93,7 +93,7 @@ def test_a_key_that_is_not_known_there_is_refused_without_a_question(ends, ssh):
     done = ends.test("--ssh", "far", *TCP)
     assert (done.code, done.err.splitlines()[-1]) == (
         1,
-        'neuca-selftest: start neuca-selftest on "far" by ssh: it ended with 255',
+        'neuca-selftest: start neuca-selftest on "far" by ssh: it exited with 255',
     )
     assert "Permission denied (publickey)" in done.err
 
@@ -105,7 +105,7 @@ def test_a_host_without_neuca_selftest_says_so(ends):
     assert (done.code, done.err.splitlines()[-2:]) == (
         1,
         [
-            'neuca-selftest: start neuca-selftest on "far" by ssh: it ended with 127',
+            'neuca-selftest: start neuca-selftest on "far" by ssh: it exited with 127',
             "       install neuca-guest-tools there",
         ],
     )
