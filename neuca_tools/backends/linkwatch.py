@@ -150,8 +150,11 @@ class LinkWatch(Watch):
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
             protocol = body[PROTOCOL_AT]
             return protocol == RTPROT_DHCP or (kind == RTM_DELROUTE and protocol == ROUTE_PROTOCOL)
-        if kind not in (RTM_NEWLINK, RTM_DELLINK):
-            return addresses or self._routed
+        if kind in (RTM_NEWLINK, RTM_DELLINK):
+            return self._link_matters(kind, body, addresses)
+        return addresses or self._routed
+
+    def _link_matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         family, _, index, _, _ = INFO.unpack_from(body)
         if family != AF_UNSPEC:
             return False

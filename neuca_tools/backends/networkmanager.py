@@ -95,10 +95,8 @@ class NetworkManager(Manager):
         Other profiles are not loaded again: one whose file is gone would be taken out of use, which
         could be that of the management NIC. Raises ManagerError.
         """
-        stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
-        known = {Path(str(one.get("Filename", ""))) for one in stored}
-        wanted = {place / name for name in names}
-        wanted |= {path for path in known if path.parent == place and is_ours(path.name)}
+        known = {path.name for path in self._profile_files() if path.parent == place}
+        wanted = {place / name for name in {*names, *filter(is_ours, known)}}
         if not wanted:
             return
         _, failed = self._ask(
@@ -112,6 +110,11 @@ class NetworkManager(Manager):
         refused = sorted(str(path) for path in failed if Path(path).name in names)
         if refused:
             raise ManagerError(f"NetworkManager does not load {', '.join(refused)}")
+
+    def _profile_files(self) -> set[Path]:
+        """The files of the profiles that NetworkManager has loaded. Raises ManagerError."""
+        stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
+        return {Path(str(one.get("Filename", ""))) for one in stored}
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""

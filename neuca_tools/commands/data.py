@@ -34,7 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
     if arguments.command == "get-public-ip":
         return _print_or_fail(_public_ip(config))
-    intake = stored_document(config)
+    return _print_from(stored_document(config), arguments)
+
+
+def _print_from(intake: Intake, arguments: argparse.Namespace) -> int:
     if arguments.command == "user-data":
         return _print_lines([intake.stored.text.rstrip("\n")] if intake.stored else [])
     data = intake.document or Document()

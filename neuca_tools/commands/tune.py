@@ -35,9 +35,9 @@ Value = TypeVar("Value")
 
 def run(arguments: argparse.Namespace) -> int:
     config = configuration(arguments)
-    action = (
-        "plan" if (arguments.action, arguments.dry_run) == ("apply", True) else arguments.action
-    )
+    action = arguments.action
+    if action == "apply" and arguments.dry_run:
+        action = "plan"
     if action in ("apply", "revert"):
         require_root(f"tune {action}")
     if action == "revert":
@@ -54,17 +54,25 @@ def run(arguments: argparse.Namespace) -> int:
         to_stderr(log_level(arguments))
         return _apply(arguments, config, intake, choice, link)
     if action == "plan":
-        operations = Tuning(link).operations(survey)
-        problems = survey.resolution.tuning.problems
-        text = render.plan(operations, problems, {}, uses_color(arguments))
-        data = render_json.plan_json(operations)
-        data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
-        show(data, arguments.json, lambda _: text)
+        _show_plan(arguments, survey, link)
     else:
-        data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
-        data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
-        show(data, arguments.json, partial(render.tuning, color=uses_color(arguments)))
+        _show_audit(arguments, survey, link)
     return report_faults(intake, config) or (EXIT_INVALID if faults else EXIT_OK)
+
+
+def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
+    operations = Tuning(link).operations(survey)
+    problems = survey.resolution.tuning.problems
+    text = render.plan(operations, problems, {}, uses_color(arguments))
+    data = render_json.plan_json(operations)
+    data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
+    show(data, arguments.json, lambda _: text)
+
+
+def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
+    data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
+    data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
+    show(data, arguments.json, partial(render.tuning, color=uses_color(arguments)))
 
 
 def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:

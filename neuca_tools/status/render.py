@@ -207,14 +207,18 @@ def explain(data: Mapping[str, Any]) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
     rows = [["SETTING", "REQUESTED", "CURRENT", "SOURCE", "OVERRIDES", "ORIGINAL"]]
     names = [row["found"] or row["asked"] for row in data["settings"] if row["setting"] == "name"]
+    link = next(iter(names), None) or OWN
     for row in data["settings"]:
         values = [row[name] for name in ("asked", "found", "from", "overrode", "original")]
-        cells = ["-" if value in (None, "") else str(value) for value in values]
-        rows.append([_setting(row["setting"], next(iter(names), None) or OWN), *cells])
+        rows.append([_setting(row["setting"], link), *map(_cell, values)])
     lines = [f"{data['link']}: {data['role']}, because {data['reason']}", *table(rows)]
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += [_note(note) for note in data["notes"]]
     return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    return "-" if value in (None, "") else str(value)
 
 
 def _setting(setting: str, link: str) -> str:

@@ -184,24 +184,33 @@ def _take_one(draft: Draft, line: Line) -> None:
         return
     # Policy routing has no part in a VRF, whose table is its own.
     routed = {} if kind == "vrf" else routing_keys.READERS
-    if line.key in routed:
-        routing = routed[line.key](line.value)
-        shown, both = routing_keys.shown(routing)[line.key], draft.get("routing") or UNROUTED
-        draft.give(line, "routing", routing.over(both), setting=line.key, shown=shown)
-        return
-    if line.key in automatic_keys.FIELDS:
-        wish, shown = automatic_keys.read(draft.key, line.key, line.value)
-        both = automatic_keys.over(wish, draft.get("automatic"))
-        draft.give(line, "automatic", both, setting=line.key, shown=shown)
-        return
     own = link_kinds.names(kind)
-    if line.key in own or (line.key == "name" and kind in KINDS):
+    if line.key in routed:
+        _take_routing(draft, line)
+    elif line.key in automatic_keys.FIELDS:
+        _take_automatic(draft, line)
+    elif line.key in own or (line.key == "name" and kind in KINDS):
         _take_virtual(draft, line)
-        return
-    # No VRF is in another one.
-    if line.key not in _READERS or line.key == kind:
+    elif line.key in _READERS and line.key != kind:  # no VRF is in another one
+        _take_setting(draft, line)
+    else:
         known = {"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind}
         raise UnusableError(f"unknown key; known are {', '.join(sorted(known))} and sysctl.KEY")
+
+
+def _take_routing(draft: Draft, line: Line) -> None:
+    routing = routing_keys.READERS[line.key](line.value)
+    shown, both = routing_keys.shown(routing)[line.key], draft.get("routing") or UNROUTED
+    draft.give(line, "routing", routing.over(both), setting=line.key, shown=shown)
+
+
+def _take_automatic(draft: Draft, line: Line) -> None:
+    wish, shown = automatic_keys.read(draft.key, line.key, line.value)
+    both = automatic_keys.over(wish, draft.get("automatic"))
+    draft.give(line, "automatic", both, setting=line.key, shown=shown)
+
+
+def _take_setting(draft: Draft, line: Line) -> None:
     found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
         draft.give(line, line.key, found)

@@ -13,7 +13,7 @@ most tests are bad, as with one bad link between two groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import log
 from typing import Optional
 
@@ -225,18 +225,24 @@ def localise(plan: MeshPlan, rows: Sequence[Row]) -> Found:
     explained: set[int] = set()
     shared: set[str] = set()
     for symptom in SYMPTOMS:
-        left = [
-            one
-            for one in seen[symptom]
-            if not (one.bad and one.test in explained)
-            and shared.isdisjoint((one.sender.host, one.receiver.host))
-        ]
-        found = cover(symptom, left, size)
+        found = cover(symptom, _left(seen[symptom], explained, shared), size)
         parts.append(found)
         explained.update(*(suspect.tests for suspect in found.suspects))
         if symptom == IDENTITY:
             shared.update(*(suspect.entity.names for suspect in found.suspects))
     return _joined(parts)
+
+
+def _left(
+    every: Sequence[Observation], explained: Collection[int], shared: Collection[str]
+) -> list[Observation]:
+    """Those not of a bad test in `explained`, and not of a host in `shared`."""
+    unexplained = (one for one in every if not (one.bad and one.test in explained))
+    return [
+        one
+        for one in unexplained
+        if one.sender.host not in shared and one.receiver.host not in shared
+    ]
 
 
 def _joined(parts: Sequence[Found]) -> Found:
