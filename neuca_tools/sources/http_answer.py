@@ -16,6 +16,7 @@ from neuca_tools.typed import BinaryIO, Optional
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_FIELDS = 100  # header or trailer lines
+_MOST_DIGITS = 40  # of a length
 _HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
 
 
@@ -44,14 +45,23 @@ def read_head(stream: BinaryIO) -> Head:
     """
     while True:
         status = _status(_line(stream))
-        headers = _fields(stream)
+        headers, is_complete = _fields(stream)
+        if not is_complete:
+            raise MalformedError
         if status == 101 or not 100 <= status < 200:
             return Head(status, headers)
 
 
 def _line(stream: BinaryIO) -> bytes:
+    """A line with its end; empty at the end of the stream. Raises MalformedError.
+
+    A line without an end may be the beginning of a longer one. A carriage return within a line is
+    invalid (RFC 9112, section 2.2): some readers end the line there.
+    """
     line = stream.readline(_LONGEST_LINE + 1)
-    if len(line) > _LONGEST_LINE:
+    if not line:
+        return line
+    if len(line) > _LONGEST_LINE or not line.endswith(b"\n") or b"\r" in line[:-2]:
         raise MalformedError
     return line
 
@@ -68,14 +78,14 @@ def _status(line: bytes) -> int:
     return int(code)
 
 
-def _fields(stream: BinaryIO) -> dict[str, str]:
-    """Header or trailer lines until an empty one or the end of the stream."""
+def _fields(stream: BinaryIO) -> tuple[dict[str, str], bool]:
+    """Header or trailer lines, and whether an empty one ends them instead of the stream."""
     found: dict[str, str] = {}
     last = ""
     for _ in range(_MOST_FIELDS + 1):
         line = _line(stream)
         if line in (b"\r\n", b"\n", b""):
-            return found
+            return found, bool(line)
         text = line.decode("iso-8859-1")
         if text[0] in " \t" and last:  # the former way to continue a line (RFC 9112, 5.2)
             found[last] += f" {text.strip()}"
@@ -93,10 +103,10 @@ def read_body(stream: BinaryIO, headers: Mapping[str, str]) -> bytes:
 
     Raises MalformedError, UnusableError, OSError.
     """
-    coding = headers.get("transfer-encoding", "")
-    if coding.lower() == "chunked":
-        return _chunks(stream)
-    if coding:
+    coding = headers.get("transfer-encoding")
+    if coding is not None:
+        if coding.lower() == "chunked":
+            return _chunks(stream)
         raise UnusableError(f"Transfer-Encoding is {coding[:40]!r}")
     length = _length(headers)
     if length is None:
@@ -114,9 +124,9 @@ def _length(headers: Mapping[str, str]) -> Optional[int]:
     text = headers.get("content-length")
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise UnusableError(f"Content-Length is {text[:40]!r}")
-    return int(text[:40])
+    return int(text)
 
 
 def _demand_room(length: int) -> None:
@@ -125,7 +135,10 @@ def _demand_room(length: int) -> None:
 
 
 def _chunks(stream: BinaryIO) -> bytes:
-    """A body in chunks; their extensions and the trailers are ignored (RFC 9112, section 7.1)."""
+    """A body in chunks; their extensions and the trailers are ignored (RFC 9112, section 7.1).
+
+    With the last chunk the body is complete, even if the trailers are not (section 8).
+    """
     body = bytearray()
     while True:
         size = _line(stream).partition(b";")[0].strip().decode("iso-8859-1")
