@@ -203,4 +203,6 @@ def _decoded(body: bytes, encoding: str) -> bytes:
         raise UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
     if not unpacker.eof:
         raise UnusableError("its gzip is damaged (it stops early)")
+    if unpacker.unused_data:
+        raise UnusableError("its gzip is damaged (it is followed by other data)")
     return data

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import io
 import os
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.sources.base import BODY_LIMIT
+from neuca_tools.sources.http import _decoded
 from neuca_tools.sources.http_answer import MalformedError, UnusableError, read_body, read_head
 
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "200"))
@@ -169,6 +171,13 @@ AMBIGUOUS = [
 @pytest.mark.parametrize("fields", AMBIGUOUS)
 def test_a_head_that_readers_understand_differently_is_refused(fields):
     assert ours(OK + fields + b"\r\nabc") is None
+
+
+def test_two_members_of_gzip_are_not_taken_for_the_first_one():
+    with pytest.raises(
+        UnusableError, match=r"^its gzip is damaged \(it is followed by other data\)$"
+    ):
+        _decoded(gzip.compress(b"a") + gzip.compress(b"b"), "gzip")
 
 
 class Endless(io.RawIOBase):
