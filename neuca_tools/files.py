@@ -37,7 +37,13 @@ def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        return os.read(descriptor, min(os.fstat(descriptor).st_size, most))
+        size = min(os.fstat(descriptor).st_size, most)
+        content = os.read(descriptor, size)
+        if content and len(content) == size:
+            return content
+        # The size of a file in /proc is 0, and some file systems return less than they have.
+        with open(descriptor, "rb", closefd=False) as stream:
+            return content + stream.read(most - len(content))
     finally:
         os.close(descriptor)
 

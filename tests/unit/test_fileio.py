@@ -39,6 +39,15 @@ def test_an_absent_file_is_none_and_an_error_is_not(tmp_path):
         read_bytes(tmp_path / "loop")
 
 
+def test_a_file_without_a_size_is_read(tmp_path):
+    """As all in /proc are; an image capture reads the mounts there."""
+    mounts = read_bytes("/proc/self/mountinfo")
+    assert b" / / " in mounts
+    assert read_bytes("/proc/self/mountinfo", 9) == mounts[:9]
+    (tmp_path / "empty").touch()
+    assert read_bytes(tmp_path / "empty") == b""
+
+
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
