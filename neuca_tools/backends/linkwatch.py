@@ -31,6 +31,7 @@ RTPROT_DHCP = 16  # linux/rtnetlink.h
 PROTOCOL_AT = 5  # offset of rtm_protocol in struct rtmsg
 HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
+_KERNEL = 0  # its port
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
 LARGEST = 1 << 16  # bytes of one datagram
 _NOT_READY = 0x48  # IFA_F_TENTATIVE, IFA_F_DADFAILED (linux/if_addr.h)
@@ -97,10 +98,12 @@ class Watch(AbstractContextManager["Watch"]):
             pass
 
     def _datagrams(self) -> Iterator[Optional[bytes]]:
-        """The datagrams received so far; None for an overflow (ENOBUFS, netlink(7))."""
+        """The datagrams of the kernel so far; None for an overflow (ENOBUFS, netlink(7))."""
         while True:
             try:
-                yield self._socket.recv(LARGEST)
+                data, (port, _) = self._socket.recvfrom(LARGEST)
+                if port == _KERNEL:
+                    yield data
             except BlockingIOError:
                 return
             except OSError as error:

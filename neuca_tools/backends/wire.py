@@ -121,6 +121,8 @@ class Socket(AbstractContextManager["Socket"]):
         if strict:
             with suppress(OSError):
                 self._socket.setsockopt(_SOL_NETLINK, _STRICT, 1)
+        # Then the kernel refuses messages of other processes (netlink_getsockbyportid()).
+        self._socket.connect((0, 0))
         self._sequence = 0
         self._buffer = bytearray(_ROOM)
 

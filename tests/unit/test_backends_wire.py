@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 import socket
 import struct
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 
 import pytest
@@ -15,7 +16,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from neuca_tools.backends import link_changes, outlook, routing, wire
+from neuca_tools.backends import link_changes, linkwatch, outlook, routing, wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.routing import Rule, SeenRule
 
@@ -290,6 +291,28 @@ def test_a_dump_that_is_always_interrupted_is_an_error():
     ends = [packed(DONE, bytes(4), DUMP_INTERRUPTED, number) for number in range(1, 6)]
     with Answers(ends) as kernel, pytest.raises(OSError, match="they changed 5 times meanwhile"):
         kernel.dump(18, bytes(16))
+
+
+def forged(receiver, message):
+    """Send a message to a netlink socket, as the kernel lets root and nobody else do."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as sender:
+        sender.sendto(message, (receiver.getsockname()[0], 0))
+
+
+def test_another_process_cannot_answer_for_the_kernel():
+    with wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        with pytest.raises(OSError, match=r"refused|not permitted"):
+            forged(kernel._socket, packed(DONE, bytes(4)))
+        assert kernel.dump(outlook.GET_LINK, outlook.LINK.pack(0, 0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("kind", [linkwatch.RTM_NEWLINK, linkwatch.RTM_DELROUTE])
+def test_another_process_cannot_report_a_change_for_the_kernel(kind):
+    with linkwatch.LinkWatch() as watch:
+        with suppress(PermissionError):
+            forged(watch._socket, packed(kind, b""))
+        watch.drain()
+        assert not watch.stirred
 
 
 def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
