@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from neuca_tools.dataclass import replace
 from neuca_tools.lazy import pattern
@@ -14,7 +14,8 @@ from neuca_tools.model import Fault
 
 LONGEST = 80  # characters of a word that is compared
 _UNKNOWN = pattern(r'^(unknown [^;"]*(?:"([^"]*)")?); known are (.*)$', re.DOTALL)
-_MEANT = pattern(r'^unknown .*; did you mean "([^"]*)"\?$', re.DOTALL)
+_NO_WORD = pattern(r'^"([^"]*)" is not ((?:"[^"]*",? ?)+ or "[^"]*")$')
+_MEANT = pattern(r'^.*; did you mean "([^"]*)"\?$', re.DOTALL)
 
 
 def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
@@ -36,13 +37,30 @@ def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
     return folded[alike[0]] if alike else ""
 
 
+def closest_name(name: str, known: Iterable[str]) -> str:
+    """The known name or value that is most like this one and has the same numbers in it.
+
+    >>> closest_name("eht0", ["eth0", "eth1"]), closest_name("eth2", ["eth0", "eth1"])
+    ('eth0', '')
+    """
+    numbers = re.findall("[0-9]+", name)
+    return closest(name, [one for one in known if re.findall("[0-9]+", one) == numbers])
+
+
 def spelt(fault: Fault) -> Fault:
     """A fault that lists the known words, with the one that is probably meant instead of them."""
     found = _UNKNOWN.match(fault.reason)
-    meant = closest(found[2] or fault.key, re.split(r", | and ", found[3])) if found else ""
-    if not found or not meant:
+    if found:
+        said, meant = found[1], closest(found[2] or fault.key, re.split(r", | and ", found[3]))
+    else:
+        found = _NO_WORD.match(fault.reason)
+        if not found:
+            return fault
+        said = f'unknown value "{found[1]}"'
+        meant = closest_name(found[1], re.findall('"([^"]*)"', found[2]))
+    if not meant:
         return fault
-    return replace(fault, reason=f'{found[1]}; did you mean "{meant}"?')
+    return replace(fault, reason=f'{said}; did you mean "{meant}"?')
 
 
 def meant_by(fault: Fault) -> str:

@@ -129,6 +129,157 @@ def test_swapped_letters_are_an_error_in_the_shortest_key_too():
     assert errors(routes.replace("dhpc4", "dhcp4")) == [(11, "via")]
 
 
+MISSPELT_VALUES = """[interface 02:00:00:00:00:01]
+state = dwon
+dhcp4 = treu
+[bond bond0]
+mode = active-backpu
+members = 02:00:00:00:00:01
+[interfaces]
+020000000002 = up:ipv5:10.0.0.1/24
+"""
+
+
+def test_a_misspelt_value_has_its_spelling_and_any_other_the_known_ones():
+    assert errors(MISSPELT_VALUES) == [(2, "down"), (3, ""), (5, "active-backup"), (8, "")]
+    texts = [one.text for one in check(MISSPELT_VALUES.encode()).findings]
+    assert (
+        '[bond bond0] "mode" = "active-backpu":'
+        ' unknown value "active-backpu"; did you mean "active-backup"?'
+    ) in texts
+    assert '[interface 02:00:00:00:00:01] "dhcp4" = "treu": "treu" is not "yes" or "no"' in texts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "version: 2\ntunnels:\n  t:\n    id: 5\n    mode: vxaln\n",
+            [(5, "vxlan")],
+        ),
+        (
+            (
+                "version: 1\nconfig:\n"
+                "  - {type: physical, name: a, mac_address: '02:00:00:00:00:01',"
+                " subnets: [{type: dhpc}]}\n"
+                "  - {type: phsyical, name: b, mac_address: '02:00:00:00:00:02'}\n"
+            ),
+            [(3, "dhcp"), (4, "physical")],
+        ),
+        (
+            (
+                '{"links": [\n{"id": "a", "type": "vlna",'
+                ' "ethernet_mac_address": "02:00:00:00:00:01"}\n],\n'
+                '"networks": [{"id": "n", "link": "a", "type": "ipv4_dchp"}]}\n'
+            ),
+            [(2, "vlan"), (4, "ipv4_dhcp")],
+        ),
+        # Right, although only other programs can use it.
+        ("version: 2\ntunnels:\n  t:\n    mode: wireguard\n", []),
+    ],
+)
+def test_a_misspelt_kind_or_mode_is_an_error(text, expected):
+    assert errors(text) == expected
+
+
+def test_a_misspelt_key_is_one_finding_and_its_value_is_checked():
+    text = (
+        "version: 2\nethernet:\n  eth0:\n    match: {macaddress: '02:00:00:00:00:01'}\n"
+        "    adresses: [10.0.0.1/24]\nvlans:\n  v5:\n    id: 5\n    lnik: eth0\n"
+        "    adresses:\n      - 10.0.0.300/24\n"
+    )
+    assert found(text)[1] == [
+        (2, "error", "ethernets"),
+        (5, "error", "addresses"),
+        (9, "error", "link"),
+        (10, "error", "addresses"),
+        (11, "error", ""),
+    ]
+
+
+def test_of_two_spellings_of_a_key_the_correct_one_counts():
+    text = (
+        "version: 2\nethernets:\n  eth0:\n    match: {macaddress: '02:00:00:00:00:01'}\n"
+        "    adresses: [nonsense]\n    addresses: [10.0.0.1/24]\n"
+    )
+    assert found(text)[1] == [(5, "error", "addresses")]
+
+
+UNKNOWN_LINKS = """version: 2
+ethernets:
+  eth0:
+    match: {macaddress: "02:00:00:00:00:01"}
+bonds:
+  bond0:
+    interfaces:
+      - eth0
+      - eth1
+vlans:
+  v5: {id: 5, link: bodn0}
+  v6: {id: 6, link: a-name-that-no-nic-can-have}
+"""
+
+
+def test_a_link_that_is_not_described_has_to_be_a_nic_of_the_host():
+    checked = check(UNKNOWN_LINKS.encode())
+    reason = "the document describes no such link, so the host must have a NIC of this name"
+    assert [(one.line, one.severity, one.text) for one in checked.findings] == [
+        (9, "warning", f'"bonds.bond0.interfaces" = "eth1": {reason}'),
+        (11, "error", f'"vlans.v5.link" = "bodn0": {reason}; did you mean "bond0"?'),
+        (
+            12,
+            "error",
+            (
+                '"vlans.v6.link" = "a-name-that-no-nic-can-have": "a-name-that-no-nic-can-have" is'
+                " longer than the 15 bytes of an interface name"
+            ),
+        ),
+    ]
+
+
+def test_links_of_version_1_are_looked_up_by_their_names():
+    text = (
+        "network:\n  version: 1\n  config:\n"
+        "    - {type: physical, name: eth0, mac_address: '02:00:00:00:00:01'}\n"
+        "    - {type: bond, name: bond0, bond_interfaces: [eth0]}\n"
+        "    - {type: vlan, name: v, vlan_link: bond0, vlan_id: 5}\n"
+        "    - {type: vlan, name: w, vlan_link: eth7, vlan_id: 5}\n"
+    )
+    assert found(text)[1] == [(7, "warning", "")]
+
+
+def test_an_id_of_network_data_is_the_name_of_no_nic():
+    text = (
+        '{"links": [{"id": "port0", "type": "phy", "ethernet_mac_address": "02:00:00:00:00:01"},\n'
+        '{"id": "v", "type": "vlan", "vlan_id": 5, "vlan_link": "prot0"},\n'
+        '{"id": "w", "type": "vlan", "vlan_id": 6, "vlan_link": "other"}], "networks": []}\n'
+    )
+    assert found(text)[1] == [(2, "error", "port0"), (3, "error", "")]
+
+
+def test_a_virtual_link_that_no_section_describes_is_left_to_the_platforms_document():
+    nic = "02:00:00:00:00:01"
+    text = (
+        f"[bond bond0]\nmode = active-backup\nmembers = {nic}\n[vlan bond bond0.5]\n"
+        "[vlan bond bodn0.5]\n[vlan bond bond4.5]\n[bridge br0]\nmembers = bond bond0.7\n"
+        f"[vlan {nic}.7]\n"
+    )
+    tail = "unless the platform's document provides it"
+    checked = check(text.encode())
+    assert [(one.line, one.severity, one.text) for one in checked.findings] == [
+        (
+            5,
+            "error",
+            (
+                f"[vlan bond bodn0.5]: it requires the section [bond bodn0], {tail};"
+                ' did you mean "bond bond0"?'
+            ),
+        ),
+        (6, "warning", f"[vlan bond bond4.5]: it requires the section [bond bond4], {tail}"),
+        (7, "warning", f"[bridge br0]: it requires the section [vlan bond bond0.7], {tail}"),
+    ]
+
+
 def test_no_key_is_taken_for_the_one_that_it_is_in():
     text = "version: 2\nethernets:\n  eth1:\n    match: {mac: '02:00:00:00:00:01'}\n"
     assert errors(text) == []

@@ -147,6 +147,12 @@ def parse(text: str) -> PlatformDocument:
     return whole
 
 
+def interpreted(name: str, tree: dict[str, Tree]) -> PlatformDocument:
+    """Interpret one document that has been parsed, without what would not be kept of it."""
+    kept = _KINDS[name].kept(tree)
+    return _KINDS[name].read(Part(kept if isinstance(kept, dict) else {}, name))
+
+
 def _trees(text: str) -> dict[str, dict[str, Tree]]:
     trees = from_json(text.encode("utf-8", "replace"), "the platform's document")
     if not isinstance(trees, dict):

@@ -8,11 +8,15 @@ Sources: the reference of netplan 1.1 (netplan-yaml(5)), the schema of cloud-ini
 
 from __future__ import annotations
 
-# The keys below these are names that users choose.
-NAMED = frozenset(
+# The keys below these are the names of links.
+LINKS = frozenset(
     "ethernets bonds bridges tunnels vlans vrfs wifis modems dummy-devices virtual-ethernets"
-    " nm-devices path-cost port-priority bridge_pathcost bridge_portprio access-points"
-    " external-ids other-config passthrough".split()
+    " nm-devices".split()
+)
+# The keys below these are names that users choose.
+NAMED = LINKS | frozenset(
+    "path-cost port-priority bridge_pathcost bridge_portprio access-points external-ids"
+    " other-config passthrough".split()
 )
 NETPLAN = frozenset(
     "network nameservers dhcp4-overrides dhcp6-overrides config"
@@ -35,3 +39,16 @@ NETPLAN = frozenset(
     " wakeonwlan".split()
 )
 OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
+# Words of the formats for kinds of links, subnets, networks and routes, and for modes.
+WORDS = {
+    "network-config": frozenset(
+        "physical infiniband bond bridge vlan route nameserver loopback static static4 static6 dhcp"
+        " dhcp4 dhcp6 ipv6_dhcpv6-stateful ipv6_dhcpv6-stateless ipv6_slaac manual ipip gre sit"
+        " isatap vti ip6ip6 ipip6 ip6gre vti6 wireguard gretap ip6gretap vxlan".split()
+    ),
+    "network_data.json": frozenset(
+        "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
+        " hostdev_physical ib_hostdev infiniband bond vlan ipv4 ipv6 static static6 dhcp ipv4_dhcp"
+        " ipv6_dhcp ipv6_slaac ipv6_dhcpv6-stateful ipv6_dhcpv6-stateless manual dns".split()
+    ),
+}

@@ -1,0 +1,197 @@
+"""Check a platform's document offline: keys, words and names of links that appear to be misspelt.
+
+Its reader checks everything else, after misspelt keys have been corrected: one mistake is one
+finding, and the value of a misspelt key is checked too.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from neuca_tools.dataclass import NamedTuple, replace
+from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, suggested
+from neuca_tools.documents.neuca.values import clip
+from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack
+from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, lines_of
+from neuca_tools.documents.spelling import closest, closest_name, meant_by, spelt
+from neuca_tools.errors import DocumentError
+from neuca_tools.model import Fault
+
+# Keys whose values name links of the same document.
+_NAMING = frozenset(
+    "link interfaces vlan_link bond_interfaces bridge_interfaces bond_links".split()
+)
+# Keys whose values are words of the format.
+_WORDY = ("type", "mode")
+
+
+class _Entry(NamedTuple):
+    """A key of the document, with its path and its value."""
+
+    path: str
+    key: str
+    value: Tree
+
+
+def check(data: bytes, kind: str) -> Iterator[Finding]:
+    """The findings in a document of this kind. Raises DocumentError if it cannot be parsed."""
+    load = from_json if kind == openstack.NAME else from_yaml
+    tree = load(data, kind)
+    if not isinstance(tree, dict):
+        raise DocumentError(f"cannot read {kind}: it is not an object")
+    lines = lines_of(data)
+    misspelt = dict(_misspelt(tree, *_known(kind)))
+    for path, meant in misspelt.items():
+        text = suggested(f'"{clip(path)}": unknown key', meant)
+        yield Finding(_line(lines, path), "error", text, meant)
+    corrector = _Corrector(misspelt, lines)
+    corrected = corrector.corrected(tree, "", "")
+    if isinstance(corrected, dict) and corrected:
+        yield from _findings(corrected, kind, corrector.lines)
+
+
+def _known(kind: str) -> tuple[frozenset[str], float]:
+    """The known keys, and how alike an unknown one has to be: clouds add keys of their own."""
+    if kind == openstack.NAME:
+        return openstack.KEYS | foreign_keys.OPENSTACK, 0.8
+    return netplan.KEYS | foreign_keys.NETPLAN | foreign_keys.NAMED, 0.7
+
+
+def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
+    """The path of each key that looks like a known one, and that one."""
+    unknown = (entry for entry in _entries(tree) if entry.key not in known)
+    for entry in islice(unknown, MOST_SPELLINGS):
+        meant = closest(entry.key, known - {_parent(entry.path)}, cutoff)
+        if meant:
+            yield entry.path, meant
+
+
+def _parent(path: str) -> str:
+    """The key above the last one of a path, which is never what the last one means."""
+    return path.rpartition(".")[0].rpartition(".")[2].partition("[")[0]
+
+
+def _entries(tree: Tree) -> Iterator[_Entry]:
+    """Every key, without those that are names which the author chose."""
+    waiting: list[tuple[Tree, str, bool]] = [(tree, "", False)]
+    while waiting:
+        item, path, named = waiting.pop()
+        if isinstance(item, list):
+            waiting += [(one, f"{path}[{number}]", False) for number, one in enumerate(item)]
+        elif isinstance(item, dict):
+            entries = [_Entry(_below(path, key), key, value) for key, value in item.items()]
+            if not named:
+                yield from entries
+            for one in entries:
+                waiting.append((one.value, one.path, not named and one.key in foreign_keys.NAMED))
+
+
+def _below(path: str, key: str) -> str:
+    return f"{path}.{key}".lstrip(".")
+
+
+class _Corrector:
+    """Corrects the misspelt keys of a tree; `lines` has the line of each path after that."""
+
+    def __init__(self, misspelt: Mapping[str, str], lines: Mapping[str, int]) -> None:
+        self._misspelt = misspelt
+        self._lines = lines
+        self.lines: dict[str, int] = {}
+
+    def corrected(self, tree: Tree, path: str, new: str) -> Tree:
+        """The tree at `path`, which is at `new` afterwards."""
+        if path in self._lines:
+            self.lines[new] = self._lines[path]
+        if isinstance(tree, list):
+            every = enumerate(tree)
+            return [self.corrected(one, f"{path}[{at}]", f"{new}[{at}]") for at, one in every]
+        if not isinstance(tree, dict):
+            return tree
+        found: dict[str, Tree] = {}
+        for key, value in tree.items():
+            below = _below(path, key)
+            name = self._misspelt.get(below, key)
+            # Of two spellings of a key, the correct one counts.
+            if name == key or name not in tree:
+                found[name] = self.corrected(value, below, _below(new, name))
+        return found
+
+
+def _findings(tree: dict[str, Tree], kind: str, lines: Mapping[str, int]) -> Iterator[Finding]:
+    """What the reader says about the document, and links that are named but not described."""
+    unknown = {(path, clip(name)): (item, meant) for path, item, name, meant in _unknown(tree)}
+    for fault in combined.interpreted(kind, tree).faults:
+        _, meant = unknown.pop((fault.key, fault.value), ("", ""))
+        fault = _spelt(fault, kind, meant)
+        text = _without_document(fault, kind)
+        yield Finding(_line(lines, fault.key), fault.severity, text, meant_by(fault))
+    if kind == openstack.NAME:
+        return  # its links have ids, which are not names of NICs; the reader says so
+    for (path, name), (item, meant) in unknown.items():
+        reason = "the document describes no such link, so the host must have a NIC of this name"
+        text = suggested(f'"{clip(path)}" = "{name}": {reason}', meant)
+        yield Finding(_line(lines, item), "error" if meant else "warning", text, meant)
+
+
+def _spelt(fault: Fault, kind: str, meant: str) -> Fault:
+    """The fault with what its value probably means, which makes it an error."""
+    fault = spelt(fault)
+    if meant_by(fault):
+        return fault
+    if fault.key.rpartition(".")[2] in _WORDY:
+        meant = closest_name(fault.value, foreign_keys.WORDS[kind])
+    if not meant:
+        return fault
+    return replace(fault, reason=suggested(fault.reason, meant), severity="error")
+
+
+def _without_document(fault: Fault, kind: str) -> str:
+    """The text of a fault without the name of the document."""
+    return fault.text[len(kind) :].strip() if fault.text.startswith(kind) else fault.text
+
+
+def _line(lines: Mapping[str, int], path: str) -> int:
+    """The line of a path, or of the nearest thing around it that has one; 0 if unknown."""
+    while path and path not in lines:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return lines.get(path, 0)
+
+
+# --- names of links -------------------------------------------------------------------------------
+
+
+def _unknown(tree: dict[str, Tree]) -> Iterator[tuple[str, str, str, str]]:
+    """Each link that is named but not described: path, path of the item, name, probable name."""
+    described = frozenset(_described(tree))
+    named = (one for entry in _entries(tree) if entry.key in _NAMING for one in _names(entry))
+    unknown = ((path, item, name) for path, item, name in named if name not in described)
+    for path, item, name in islice(unknown, MOST_SPELLINGS):
+        yield path, item, name, closest_name(name, described)
+
+
+def _described(tree: dict[str, Tree]) -> Iterator[str]:
+    """The names and ids of all links of the document."""
+    inner = tree.get("network")
+    top = inner if isinstance(inner, dict) else tree
+    for key in foreign_keys.LINKS:
+        found = top.get(key)
+        if isinstance(found, dict):
+            yield from found
+    for key in ("config", "links"):
+        listed = top.get(key)
+        for link in listed if isinstance(listed, list) else ():
+            if isinstance(link, dict):
+                yield from (str(link[word]) for word in ("id", "name") if word in link)
+
+
+def _names(entry: _Entry) -> Iterator[tuple[str, str, str]]:
+    """Path, path of the item and name, of each link that the value of a key names."""
+    if isinstance(entry.value, str):
+        yield entry.path, entry.path, entry.value
+    elif isinstance(entry.value, list):
+        for number, one in enumerate(entry.value):
+            if isinstance(one, str):
+                yield entry.path, f"{entry.path}[{number}]", one

@@ -1,0 +1,29 @@
+"""What a check finds in a document."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Literal
+
+from neuca_tools.dataclass import dataclass
+
+Severity = Literal["error", "warning"]
+MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault. `line` is 0 if it has no line; `meant` is the probable spelling, if any."""
+
+    line: int
+    severity: Severity
+    text: str
+    meant: str = ""
+
+
+def suggested(text: str, meant: str) -> str:
+    """The text with the probable spelling, if there is one."""
+    if not meant:
+        return text
+    return f'{text}; did you mean "{meant}"?'
