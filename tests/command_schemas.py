@@ -257,7 +257,7 @@ def observed():
         version={"const": 1},
         links=many(link),
         routes=many(record(**ROUTE, interface=maybe(TEXT), protocol=INTEGER)),
-        rules=many(record(rule=TEXT, protocol=INTEGER)),
+        rules=many(record(family=among("ipv4", "ipv6"), rule=TEXT, protocol=INTEGER)),
         metadata_interface=maybe(TEXT),
     )
 

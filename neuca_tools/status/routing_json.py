@@ -63,7 +63,10 @@ def observed_routes(world: World, names: Mapping[int, str]) -> list[dict[str, An
 
 def observed_rules(world: World) -> list[dict[str, Any]]:
     """The routing rules of the kernel."""
-    return [{"rule": seen.rule.text, "protocol": seen.protocol} for seen in world.rules]
+    return [
+        {"family": f"ipv{seen.rule.family}", "rule": seen.rule.text, "protocol": seen.protocol}
+        for seen in world.rules
+    ]
 
 
 def requested_rules(rules: Iterable[RuleRequest]) -> list[str]:

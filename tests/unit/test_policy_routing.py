@@ -427,6 +427,14 @@ def test_explain_has_the_gateway_and_the_table():
     assert render_json.desired_json(decision.resolution)["rules"] == THREE_RULES
 
 
+def test_equal_rules_of_both_families_are_told_apart():
+    rules = tuple(SeenRule(Rule(family, 0, 255), 2) for family in (4, 6))
+    assert render_json.observed_json(seen(rules=rules))["rules"] == [
+        {"family": family, "rule": "0: from all lookup 255", "protocol": 2}
+        for family in ("ipv4", "ipv6")
+    ]
+
+
 # --- limits -----------------------------------------------------------------------------------------
 
 
