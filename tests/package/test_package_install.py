@@ -8,10 +8,12 @@ import hashlib
 import os
 import re
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 from packages import ENVIRONMENT, INSTALL, ROOT, run
+from packaging.version import Version
 
 as_root = pytest.mark.skipif(
     os.getuid() != 0, reason="these tests do not run as root, and have no other user to become"
@@ -51,6 +53,21 @@ def test_snapshots_sort_by_their_time_and_before_the_release(repository):
     assert version(repository) == "2.0.0"
     for older, newer in ((first, second), (second, "2.0.0"), ("1.7-1", first)):
         run("dpkg", "--compare-versions", older, "lt", newer)
+
+
+def test_the_wheel_of_a_snapshot_has_its_version_in_pythons_notation(repository, tmp_path):
+    run(repository / "packaging" / "build-python", tmp_path / "out")
+    (wheel,) = (tmp_path / "out").glob("*.whl")
+    (sdist,) = (tmp_path / "out").glob("*.tar.gz")
+    found = re.fullmatch(r"neuca_guest_tools-(.*)-py3-none-any\.whl", wheel.name)[1]
+    date, commit = re.fullmatch(r"2\.0\.0~git([0-9]+)\.(.*)", version(repository)).groups()
+    assert found == f"2.0.0.dev{date}+git{commit}"
+    assert sdist.name.endswith(f"-{found}.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"neuca_guest_tools-{found}.dist-info/METADATA").decode()
+    assert f"\nVersion: {found}\n" in metadata
+    later = f"2.0.0.dev{int(date) + 1}+git0000000"
+    assert Version("1.7") < Version(found) < Version(later) < Version("2.0.0a1") < Version("2.0.0")
 
 
 @pytest.mark.long
