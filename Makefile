@@ -118,7 +118,7 @@ fuzz: ## a fuzz campaign over every reader of untrusted input; not part of `make
 	@tests/setup.sh unit
 	@nice -n 19 $(PYTHON) tests/fuzz/campaign.py --documents $(DOCUMENTS) --seed $(SEED) --processes $(PROCESSES) $(ARGS)
 
-# Where Python looks for packages below PREFIX; empty if it does so nowhere.
+# The Python package is installed where Python looks for packages below PREFIX, or in PREFIX/lib/neuca-guest-tools.
 PREFIX    ?= /usr/local
 DESTDIR   ?=
 PURGE     ?=
