@@ -29,7 +29,7 @@ def listener(enter, address, port):
 
 
 class Metadata:
-    """`mode` is ok, hang, 500, 404 or garbage; `tokens`: False for a service of version 1; `tree`: more paths, without tokens."""
+    """`mode` is ok, hang, 500, 404, garbage or cut (within the headers); `tokens`: False for a service of version 1; `tree`: more paths, without tokens."""
 
     def __init__(self, listening, document):
         self.document, self.mode, self.tokens = document, "ok", True
@@ -103,6 +103,9 @@ def _handler(service):
                     self.command, self.path, self.headers.get("X-aws-ec2-metadata-token")
                 )
             try:
+                if service.mode == "cut":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Le")
+                    return
                 self.send_response(status)
                 for line in more:
                     self.send_header(*line.split(": ", 1))

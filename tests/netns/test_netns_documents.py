@@ -107,7 +107,7 @@ def served(pair):
     return pair
 
 
-@pytest.mark.parametrize("mode", ["404", "500", "garbage", "hang", *FOREIGN])
+@pytest.mark.parametrize("mode", ["404", "500", "cut", "garbage", "hang", *FOREIGN])
 def test_without_a_usable_answer_the_last_good_document_stays_in_force(served, mode):
     before = state(served)
     if mode in FOREIGN:
@@ -135,7 +135,7 @@ def test_a_dead_service_at_boot_leaves_the_last_good_document(served):
     assert state(served)[0] == ("dp1", {"172.16.1.1/24"}, 1500, True)
 
 
-@pytest.mark.parametrize("mode", ["500", "hang"])
+@pytest.mark.parametrize("mode", ["500", "cut", "hang"])
 def test_no_document_and_no_answer_is_not_done_yet(pair, mode):
     pair.management()
     pair.service(GOOD).mode = mode
