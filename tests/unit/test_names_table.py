@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -92,10 +93,11 @@ class Host:
     def table(self, content: bytes) -> None:
         (self.places.state / "names").write_bytes(content)
 
-    def boot(self) -> str:
+    def boot(self, shell: tuple[str, ...] = (), **environment: str) -> str:
         """The arguments with which Python was started, empty if it was not."""
         (self / "python").unlink(missing_ok=True)
-        subprocess.run([self / "restore-names"], check=True, timeout=60, env={})
+        program = [*shell, self / "restore-names"]
+        subprocess.run(program, check=True, timeout=60, env=environment)
         return (self / "python").read_text().strip() if (self / "python").exists() else ""
 
 
@@ -160,6 +162,63 @@ def test_a_table_that_a_power_cut_has_shortened_counts_for_nothing(host):
     for length in range(0, len(whole) - 1, 7):
         host.table = whole[:length]
         assert host.boot() == "--names", length
+
+
+DAMAGE = {
+    "other line ends": lambda table: table.replace(b"\n", b"\r\n"),
+    "megabytes more": lambda table: table + b"x" * 10_000_000,
+    "another table after it": lambda table: table + table,
+    "binary zeros": lambda table: bytes(len(table)),
+    "binary zeros at its end": lambda table: table[:-40] + bytes(40),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_table_that_is_damaged_counts_for_nothing(host, damage):
+    host.table = DAMAGE[damage](host.table)
+    assert host.boot() == "--names"
+
+
+@pytest.mark.parametrize("target", ["/", "names", "absent", "/proc/self/environ"])
+def test_a_link_in_place_of_the_table_counts_for_nothing(host, target):
+    (host / "var/lib/neuca/names").unlink()
+    (host / "var/lib/neuca/names").symlink_to(target)
+    assert host.boot() == "--names"
+
+
+ODD = ("*", "?", "[a]", "$(x)", "`x`", "a;b", "-n", "%s", "a\\b", "~", '"', "'", "\u00e9")
+
+
+def test_names_that_mean_something_to_a_shell_are_names(host):
+    nics = {**NICS, **{name: mac(20 + number) for number, name in enumerate(ODD)}}
+    for name in ODD:
+        host.plug(name, nics[name])
+        assert host.boot() == "--names"
+    host.table = table_of(host.places.decisive_files(), [*nics.items()])
+    assert host.boot() == ""
+
+
+SHELLS = [
+    shell
+    for shell in (("dash",), ("bash",), ("bash", "--posix"), ("busybox", "sh"))
+    if shutil.which(shell[0])
+]
+ENVIRONMENT = {
+    "IFS": "0:e",
+    "LC_ALL": "tr_TR.UTF-8",
+    "PATH": "/nowhere",
+    "table": "/dev/null",
+    "nic": "x",
+    "CDPATH": "/",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+def test_every_shell_decides_alike_whatever_its_environment(host, shell):
+    shell = (shutil.which(shell[0]), *shell[1:])
+    assert host.boot(shell, **ENVIRONMENT) == ""
+    host.plug("eth3", mac(3))
+    assert host.boot(shell, **ENVIRONMENT) == "--names"
 
 
 def test_what_udev_is_still_doing_is_waited_for(host):
