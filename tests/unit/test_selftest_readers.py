@@ -588,6 +588,63 @@ def test_summaries_of_several_runs_are_several_runs(between):
     assert [run.flows[0].sent.rate for run in read_all(text.encode())] == [503e6, 252e6]
 
 
+def test_totals_below_headers_of_their_own_are_those_of_several_runs():
+    """Of one stream: iperf 2 prints nothing but this line, and iperf3 before 3.7 of datagrams."""
+    header = "[ ID] Interval       Transfer     Bandwidth\n"
+    rows = [f"[  3]  0.0-10.0 sec   {size} MBytes   {rate} Mbits/sec\n" for size, rate in RUNS]
+    assert [run.flows[0].rate for run in read_all(header.join(["", *rows]).encode())] == [
+        210e6,
+        530e6,
+    ]
+    rows = [row.replace("sec\n", "sec  0.04 ms  9000/30000 (30%)\n") for row in rows]
+    text = header.join(["iperf3 -u -c x\n", *rows])
+    assert [run.flows[0].sent.rate for run in read_all(text.encode())] == [210e6, 530e6]
+
+
+RUNS = ((250, 210), (632, 530))
+
+
+def test_the_totals_of_a_receiver_of_datagrams_are_what_arrived():
+    """An old server's last line, which says nothing of its end."""
+    rows = [f"[  5] {at}.00-{at + 1}.00 sec 6.20 MBytes 52.0 Mbits/sec" for at in range(3)]
+    rows.append("[  5]   0.00-3.05   sec  18.9 MBytes  52.0 Mbits/sec")
+    text = "".join(f"{row}  0.050 ms  1000/3000 (33%)\n" for row in rows)
+    (run,) = read_all(f"Accepted connection from 10.0.0.1, port 41000\n{text}".encode())
+    assert (run.flows[0].rate, run.flows[0].received.lost) == (52e6, 1000)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text.encode("utf-16"),  # PowerShell's > of Windows
+        lambda text: json.dumps({"changed": True, "stdout": text}).encode(),
+        lambda text: text.replace("\n", " ").encode(),
+        lambda text: text.replace("  ", "&nbsp; ").encode(),
+        lambda text: "\n".join(f"iperf3-1 iperf3 {line}" for line in text.split("\n")).encode(),
+        lambda text: text.replace("sender", "").replace("receiver", "").encode(),
+    ],
+    ids=["UTF-16", "in JSON", "without newlines", "entities", "prefixes", "cut on the right"],
+)
+def test_what_programs_do_to_a_text_is_undone(spoil):
+    (plain,) = read_all(WHOLE.encode())
+    (run,) = read_all(spoil(WHOLE))
+    assert run.flows == plain.flows
+    assert len(run.flows[0].intervals) == 3
+
+
+WHOLE = """Connecting to host 10.0.0.2, port 5201
+[  5] local 10.0.0.1 port 41000 connected to 10.0.0.2 port 5201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.00   sec  25.0 MBytes   210 Mbits/sec    2    380 KBytes
+[  5]   1.00-2.00   sec  24.0 MBytes   201 Mbits/sec    0    412 KBytes
+[  5]   2.00-3.00   sec  26.0 MBytes   218 Mbits/sec    1   1.02 MBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-3.00   sec  75.0 MBytes   210 Mbits/sec    3             sender
+[  5]   0.00-3.04   sec  74.0 MBytes   204 Mbits/sec                  receiver
+"""
+
+
 def test_a_udp_test_after_a_tcp_test_is_another_run():
     udp = (
         "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n"

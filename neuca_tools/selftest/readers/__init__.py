@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable
 from typing import Optional
@@ -33,6 +34,9 @@ ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # Results that are a string of another document, such as "server_output_text".
 ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
+# Two rows in one line, and where the next one begins: newlines that a web page lost.
+SEVERAL = re.compile(r"sec\b[^\n]{0,200}?\][ \d.]{1,20}-[ \d.]{1,20}sec\b")
+NEXT = re.compile(r"(?<=[^\s-]) {1,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)")
 # A row whose last words a mail program put on a line of their own.
 WRAPPED = re.compile(
     r"\n[> |]{0,20}(sender|receiver|port \d{1,5}(?: connected [^\n]{1,80})?"
@@ -58,6 +62,7 @@ def read_all(content: bytes) -> list[Run]:
         found = objects(document)
         if found or not _has_rows(document):
             return [read_iperf3_json(one) for one in found] or [read_iperf3_json(document)]
+        document = _unescaped(document)
     form = _form(document)
     if form is None:
         return [_read(document)]
@@ -67,10 +72,22 @@ def read_all(content: bytes) -> list[Run]:
 def _text(content: bytes) -> Optional[str]:
     if len(content) > LARGEST:
         return None
-    document = content.decode("utf-8", "replace").replace("\r\n", "\n").lstrip("\ufeff")
-    if ESCAPED.search(document) and not JSON.search(document):
-        document = document.replace("\\n", "\n")
-    return WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
+    document = _decoded(content).replace("\r\n", "\n").replace("&nbsp;", " ").lstrip("\ufeff")
+    if not JSON.search(document):
+        document = _unescaped(document)
+    document = WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
+    return NEXT.sub("\n", document) if SEVERAL.search(document) else document
+
+
+def _decoded(content: bytes) -> str:
+    """UTF-8, or UTF-16 as PowerShell's redirection writes it."""
+    is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if is_wide else "utf-8", "replace")
+
+
+def _unescaped(document: str) -> str:
+    """The lines of results that are a string of another document, each on its own."""
+    return document.replace("\\n", "\n") if ESCAPED.search(document) else document
 
 
 def _too_large() -> Run:

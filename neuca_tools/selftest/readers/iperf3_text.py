@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.selftest.evidence.run import Flow, Run, Total
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total, known_rates
 from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, counted, gather, total_of
 from neuca_tools.selftest.readers.lines import (
     NO_RESULTS,
@@ -31,6 +32,7 @@ HEAD = 10_000
 SMALLEST, LARGEST, ALIKE = 16, 65_507, 1.05
 _ERROR = re.compile(r"iperf3: (?:error - )?(.*)")
 MOST_ERRORS = 5
+LONGER = 1.5  # times the usual interval: a line of totals
 _FAILED = re.compile(r"iperf3: error - (.*)")  # among results, other lines are warnings or prose
 _VERSION = re.compile(r"iperf (3\.[\w.+-]{1,20})")
 # Retransmits, congestion window, and on macOS the round trip. Apple's own iperf3 -V also prints the
@@ -156,10 +158,18 @@ def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
     old = _old_udp_summary(rows) if udp and not summary else set()
     lines = [(row, _parse_rest(row, udp)) for row in rows]
     sent, received = _total(lines, SENDER), _total(lines, RECEIVER)
+    firsts, seconds = ((), ()) if old else _unsigned(rows)
+    if firsts and not sent.rate:
+        sent = total_of([line for line in lines if line[0] in firsts])
+    if seconds and not received.rate:
+        received = total_of([line for line in lines if line[0] in seconds])
+    totals = {*summary, *old, *firsts, *seconds}
+    intervals = gather([line for line in lines if line[0] not in totals])
     if old:
         sent = total_of([line for line in lines if line[0] in old])
         received = arrived(sent, sent.lost, sent.datagrams)
-    intervals = gather([line for line in lines if line[0] not in summary | old])
+        if _is_of_receiver(sent, intervals):
+            sent, received = Total(), sent
     sent, received = (counted(one, intervals) for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
 
@@ -172,11 +182,32 @@ def _total(lines: list[Line], end: str) -> Total:
     return total_of([line for line in lines if line[0].rest.endswith(end)])
 
 
+def _unsigned(rows: list[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
+    """The totals of each stream, if the text lost whose they are: the sender's come first."""
+    last = max(row.end for row in rows)
+    usual = median(row.end - row.start for row in rows)
+    whole_run = [
+        row
+        for row in rows
+        if row.start == 0 and row.end >= last - usual and row.end > LONGER * usual
+    ]
+    first_of = {row.id: row for row in reversed(whole_run)}
+    unsigned = [row for row in whole_run if not _is_summary(row)]
+    firsts = [row for row in unsigned if row is first_of[row.id]]
+    return firsts, [row for row in unsigned if row is not first_of[row.id]]
+
+
 def _old_udp_summary(rows: list[Row]) -> set[Row]:
     """Before iperf3 3.7, a UDP run ended with one line of totals, with the receiver's losses."""
     last = max((row.end for row in rows), default=0.0)
     whole = [row for row in rows if row.start == 0 and row.end == last]
     return {row for row in whole if parse_losses(row.rest)}
+
+
+def _is_of_receiver(whole_run: Total, intervals: Sequence[Interval]) -> bool:
+    """Whether a line of totals is of what arrived, as are the intervals of a receiver."""
+    rates = known_rates(one for one in intervals if one.lost is not None)
+    return bool(rates) and (whole_run.rate or 0.0) <= ALIKE * sum(rates) / len(rates)
 
 
 def _parse_rest(row: Row, udp: bool) -> Rest:

@@ -41,7 +41,7 @@ _CONNECTED = re.compile(
     r"\s+local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})"
 )
 _LOSSES = re.compile(r"([\d.]{1,12}) ms\s+(-?\d{1,18})/\s*(\d{1,18})")
-_COMMAND = re.compile(r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-.*)")
+_COMMAND = re.compile(r"(?:^|[\s/#$>'\"`(])iperf3?(?:[-.][\w.]{1,20})? +(-\S.*)")
 # The long spelling of an option whose value counts here, values attached as in "-P4", and flags
 # that share a hyphen, of which the last may take a value.
 _LONG = {"--bandwidth": "-b", "--bitrate": "-b", "--parallel": "-P", "--time": "-t"}

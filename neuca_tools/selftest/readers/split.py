@@ -17,6 +17,7 @@ from neuca_tools.selftest.readers.lines import (
     Row,
     parse_command,
     parse_connection,
+    parse_losses,
     parse_row,
 )
 from neuca_tools.selftest.readers.values import known
@@ -28,6 +29,7 @@ _HEADER = re.compile(
 )
 _COLUMNS = re.compile(r"\[ ID\].{0,20}Interval")
 TOTALS = ("sender", "receiver")
+ALONE = 2.0  # seconds: a shorter run may have one interval, whose row its totals repeat
 
 
 class _Results:
@@ -38,6 +40,8 @@ class _Results:
         self.totals: dict[str, Row] = {}
         self.ports: set[int] = set()
         self.streams: set[str] = set()  # that have a connection
+        self.latest: dict[str, Row] = {}  # of each stream
+        self.is_headed = False  # by a header after the latest row
 
     def add_connection(self, stream: str, connection: Connection) -> None:
         self.streams.add(stream)
@@ -48,15 +52,17 @@ class _Results:
             self.last[_key(row)] = max(row.end, self.last.get(_key(row), 0.0))
         if row.rest.endswith(TOTALS):
             self.totals[_key(row) + row.rest[-6:]] = row
+        self.latest[_key(row)], self.is_headed = row, False
 
     def ends_at(self, line: str, row: Optional[Row]) -> bool:
         """Whether the results of another run begin with this line."""
         if not self.last:
             return False
         if row is not None:
-            return self._is_restarted(row)
-        if self.totals and _COLUMNS.search(line):
-            return True
+            return self._is_restarted(row) or self._is_repeated(row)
+        if _COLUMNS.search(line):
+            self.is_headed = True
+            return bool(self.totals)
         return bool(_HEADER.search(line) or parse_command(line))
 
     def ends_with(self, opened: tuple[str, Connection], after: Iterable[str]) -> bool:
@@ -77,6 +83,15 @@ class _Results:
             return total != row and row.bytes > 0  # the same line again is a copy
         # A line with totals starts at 0 as well, but lasts as long as the run.
         return row.start == 0 and row.end < self.last.get(_key(row), 0.0) - 1
+
+    def _is_repeated(self, row: Row) -> bool:
+        """Whether this row, below its own header, covers the same time as the one before it."""
+        latest = self.latest.get(_key(row))
+        if latest is None or not self.is_headed or row.start or latest.start or row.end <= ALONE:
+            return False
+        is_as_long = abs(row.end - latest.end) < 1 and row.bytes != latest.bytes
+        # The report of the other end follows with what it lost.
+        return is_as_long and bool(parse_losses(row.rest)) == bool(parse_losses(latest.rest))
 
 
 def texts(document: str) -> list[str]:
