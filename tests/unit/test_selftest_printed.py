@@ -270,6 +270,24 @@ def scattered(losses, sent=2140) -> str:
     return "\n".join(["Accepted connection from 198.51.100.7, port 41000", *rows, ""])
 
 
+def means(*rows) -> str:
+    """The last lines alone: seconds, Mbit/s, retransmits or None, and which end counted."""
+    lines = ["[ ID] Interval           Transfer     Bitrate         Retr"]
+    for name, seconds, rate, again, end in rows:
+        count = "" if again is None else again
+        lines.append(_row(0, seconds, rate, f"{count}   {end}").replace("[  5]", f"[{name:>3}]"))
+    return "\n".join(lines) + "\n"
+
+
+PAIR = (("5", 10, 50.3, 14, "sender"), ("5", 10.05, 47.8, None, "receiver"))
+MANY = [
+    (name, 10, rate, again, end)
+    for name, rate, again in (("5", 42, 310), ("7", 31, 260), ("9", 55, 390), ("11", 37, 280))
+    for end in ("sender", "receiver")
+]
+# -w 8M: twice as much is written at once, and -b is reached until then.
+FILLING = [140, 139, 141, 104, 94.2, 94.1, 94.2, 94.1, 94.2, 94.1]
+
 VEGAS = [92.1, 88.1, 87.6, 90.2, 75.3, 93.8, 60.2, 93.3, 71.0, 93.8] * 4
 # The condition that must come first, and a run.
 CAUSES = {
@@ -617,6 +635,30 @@ CAUSES = {
         "D09",
         SMALL_DATAGRAMS,
     ),
+    "a shaper of 50 Mbit/s, of which only the totals of both ends are known": (
+        "D18",
+        means(*PAIR),
+    ),
+    "many streams that lose a hundredth together, of which only the totals are known": (
+        "D18",
+        means(*MANY),
+    ),
+    "a policer: windows that so many losses by chance would not leave": (
+        "D17",
+        text(
+            [31, 14.2, 17.1, 13.6, 15.9, 14.8, 16.6, 13.9],
+            [14.1, 22.6, 24.0, 21.2, 28.3, 19.8, 25.5, 24.0],
+            [190, 121, 149, 118, 139, 130, 144, 122],
+        ),
+    ),
+    "a link that stops for good, as a receiver saw it": (
+        "D05",
+        text([512, 509, 514, 511, 510, 513, 508, 77, 0, 0, 0, 0], command="-c x -R", summary=False),
+    ),
+    "datagrams that a bucket of tokens lets pass for a second": (
+        "D18",
+        udp([71, 38, 35, 36, 39, 34, 37], [71, 80, 80, 80, 80, 80, 80], WAN, size=8192),
+    ),
     "blocks of a slow limiter, one more or less": (
         "D18",
         text(
@@ -642,6 +684,16 @@ PARTIAL = """
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
 HEALTHY = {
+    "100 Mbit/s behind a send buffer that -w made large": text(
+        FILLING, [900 + 400 * at for at in range(10)], command="-c 10.20.0.9 -w 8M -b 140M"
+    ),
+    "a radio that takes some seconds to find its rate, with a large -w": text(
+        [88, 97, 121, 149, 201, 204, 199, 203, 206, 202], command="-c x -w 64M", ends=("x", "y")
+    ),
+    "100 Mbit/s, of which the receiver's time is the sender's": means(
+        ("4", 10, 95.3, 0, "sender"), ("4", 10, 95.2, None, "receiver")
+    ),
+    "a receiver that the client left after two seconds": text([94, 93, 0, 0, 0], summary=False),
     "a rate in a local network that nothing varies, but its window": text(
         [581, 601, 586, 591, 607, 599, 589, 586, 591, 596],
         [386, 389, 471, 574, 665, 742, 813, 877, 936, 993],

@@ -17,6 +17,8 @@ from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.overflow import OVERFLOW
 from neuca_tools.selftest.conditions.path import PATH_SESSION
+from neuca_tools.selftest.conditions.printed_datagrams import PRINTED_DATAGRAMS
+from neuca_tools.selftest.conditions.printed_drops import PRINTED_DROPS
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
 from neuca_tools.selftest.conditions.printed_options import PRINTED_OPTIONS
 from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
@@ -41,6 +43,8 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *PRINTED_HOSTS,
     *PRINTED_WINDOW,
     *PRINTED_PATH,
+    *PRINTED_DATAGRAMS,
+    *PRINTED_DROPS,
     *PRINTED_OPTIONS,
     *PRINTED_STOPS,
 )

@@ -12,6 +12,7 @@ from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
+from neuca_tools.selftest.evidence.settled import send_buffer
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
@@ -36,9 +37,8 @@ TIMEOUTS = 8  # intervals, of which one may have a timeout
 MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two intervals may differ
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
-# The kernel's own default, tcp_wmem[2] (tcp(7)): what a sender may have written but not yet sent.
-SEND_BUFFER = 4 * 2**20
-RECEIVE_BUFFER = 6 * 2**20  # the same of tcp_rmem[2]
+# The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
+RECEIVE_BUFFER = 6 * 2**20
 HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
 LOSSY = 0.001
 # 1.22 is sqrt(3/2) of Mathis et al. (1997) for a receiver that acknowledges each segment; CUBIC's
@@ -95,7 +95,7 @@ def _exceeds(one: Printed, speed: float) -> bool:
     excess = sum(
         max(0.0, each.rate - speed) * each.seconds / 8 for each in one.late if each.rate is not None
     )
-    return max(excess, burst(one, one.rate)) > send_buffer(one)
+    return max(excess, burst(one, one.rate)) > send_buffer(one.run)
 
 
 def burst(one: Printed, rate: float) -> float:
@@ -105,24 +105,23 @@ def burst(one: Printed, rate: float) -> float:
     return one.every[0].bytes - rate * one.every[0].seconds / 8
 
 
-def send_buffer(one: Printed) -> float:
-    """Bytes that the first interval may count as sent without any having left the host."""
-    # The kernel doubles what -w asks for (SO_SNDBUF in socket(7)).
-    return one.streams * max(SEND_BUFFER, 2 * (one.run.buffer or 0))
-
-
 def buffers(one: Printed) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
-    return 2 * (send_buffer(one) + one.streams * RECEIVE_BUFFER)
+    return 2 * (send_buffer(one.run) + one.streams * RECEIVE_BUFFER)
 
 
 def cap_of(rate: float) -> Optional[float]:
     """The nominal rate in bit/s that a provider may have limited this rate to."""
-    if rate <= 0:
-        return None
-    decade = math.pow(10, math.floor(math.log10(rate)))
-    nominal = (step * decade for step in CAPS)
+    nominal = nominal_rates(rate)
     return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
+
+
+def nominal_rates(rate: float) -> list[float]:
+    """The rates in bit/s that providers sell, of the decade of this one."""
+    if rate <= 0:
+        return []
+    decade = math.pow(10, math.floor(math.log10(rate)))
+    return [step * decade for step in CAPS]
 
 
 def highest_of(cap: float) -> float:
@@ -132,13 +131,21 @@ def highest_of(cap: float) -> float:
 
 def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits or one.is_inside or is_limited(one):
+    if not one.retransmits or one.is_inside or is_limited(one) or is_shared(one):
         return False
     speed = link_filled(one)
     # Many streams that fill a fast link lose what exceeds it.
     if _is_heavy(one) and (speed is None or speed < FAST or one.streams < MANY):
         return True
     return speed is None and (is_window_left_by_loss(one) or _is_window_bound(one))
+
+
+def is_shared(one: Printed) -> bool:
+    """Whether many streams lose much, and nothing else is known: together they fill something.
+
+    Each of n streams has 1/n of what the path holds, and so meets n * n times the loss of one.
+    """
+    return one.spread is None and one.streams >= MANY and one.share >= HEAVY
 
 
 def _is_window_bound(one: Printed) -> bool:

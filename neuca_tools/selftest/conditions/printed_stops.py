@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -12,10 +13,12 @@ from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
-from neuca_tools.selftest.evidence.run import Flow, Interval
+from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 SILENT = 0.5  # of the run
+# Intervals before it at least, and of their median rate each of them: not a radio that fades.
+UNTIL, EVEN = 5, 0.5
 
 
 def stalled(look: Look) -> Optional[Hit]:
@@ -70,17 +73,36 @@ def silenced(look: Look) -> Optional[Hit]:
         return None
     known = [one for one in flow.intervals if one.bytes is not None]
     silent = _silent(known)
-    if len(known) < len(silent) + 2 or len(silent) < SILENT * len(known) or not _is_tried(silent):
+    said = _silence(known[: len(known) - len(silent)], silent)
+    if said is None:
         return None
     return Hit(
         1.0,
-        f"after {amounts.time(silent[0].start)} nothing more was delivered, however often it was "
-        "retransmitted: from then on, the path loses everything",
+        f"after {amounts.time(silent[0].start)} nothing more {said}: from then on, the path loses "
+        "everything",
         (fact("cwnd at the end", silent[-1].cwnd), fact("intervals without data", len(silent))),
         "check the link at that time: dmesg and ethtool -S of both hosts and of devices between",
         confidence=MEDIUM,
         severity=FAULT,
     )
+
+
+def _silence(before: Sequence[Interval], silent: Sequence[Interval]) -> Optional[str]:
+    """In words, if the run ended in silence, as its sender or its receiver counted it."""
+    if all(one.retransmits is None and one.cwnd is None for one in (*before, *silent)):
+        return "arrived" if _is_cut_off(before, silent) else None
+    is_long = len(silent) >= SILENT * (len(before) + len(silent))
+    if len(before) < 2 or not is_long or not _is_tried(silent):
+        return None
+    return "was delivered, however often it was retransmitted"
+
+
+def _is_cut_off(before: Sequence[Interval], silent: Sequence[Interval]) -> bool:
+    """Whether an even rate stopped for good."""
+    rates = known_rates(before[:-1])  # the last one has a part of it
+    if len(silent) < BACKED_OFF or len(rates) < UNTIL:
+        return False
+    return min(rates) >= EVEN * median(rates)
 
 
 def _silent(known: Sequence[Interval]) -> Sequence[Interval]:

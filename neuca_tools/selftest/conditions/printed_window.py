@@ -33,6 +33,7 @@ from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import UNSHAPED, Printed
 
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
+SATELLITE = 1.0  # seconds: no path is longer; a geostationary satellite takes 0.6
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 STAYS = 5  # intervals
@@ -73,7 +74,8 @@ def _is_stated(one: Printed, asked: float) -> bool:
         return False
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-        lowest, highest = LAN_RTT, LONGEST
+        # A window that is known not to grow may be much smaller than what was asked for.
+        lowest, highest = LAN_RTT, LONGEST if one.cwnds else SATELLITE
         if one.is_local_network:
             lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
         if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:

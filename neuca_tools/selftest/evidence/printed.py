@@ -25,6 +25,7 @@ from neuca_tools.selftest.evidence.run import (
     is_same_subnet,
     known_rates,
 )
+from neuca_tools.selftest.evidence.settled import risen, sent, whole
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 QUEUES = 1.3  # times the window at first
@@ -44,8 +45,6 @@ UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
 FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
-RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
-TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
 
@@ -325,7 +324,7 @@ def printed(look: Look) -> Optional[Printed]:
     run, flow = look.phase.run, look.flow
     if run is None or flow is None or look.phase.sender or look.phase.receiver or not look.rate:
         return None
-    every = _whole(flow.intervals)
+    every = whole(flow.intervals)
     late = _after_slow_start(look, every)
     rates, rate = known_rates(late), look.rate
     if rates and look.protocol == "tcp":
@@ -341,20 +340,9 @@ def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval
     """Of a short test all but the first interval, although slow start may be part of it."""
     steady = set(look.throughput.steady)
     late = tuple(one for one in every if one in steady)
-    return _risen(late) if len(late) > 2 else every[1:] or every
-
-
-def _risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
-    """Without the first intervals, up to half of them, if each is faster than the one before.
-
-    Where loss or a long round trip ended slow start early, it takes TCP longer to fill the path.
-    """
-    half = len(late) // 2
-    usual = median(known_rates(late[half:]) or [0.0])
-    first = next((at for at, one in enumerate(late) if (one.rate or 0) >= RISEN * usual), 0)
-    rates = [one.rate or 0.0 for one in late[: first + 1]]
-    is_rising = rates[0] < RISES_FROM * usual and rates == sorted(rates)
-    return late[first:] if first <= half and is_rising else late
+    if len(late) <= 2:
+        return every[1:] or every
+    return risen(sent(late, look.phase.run) if look.phase.run else late)
 
 
 def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
@@ -369,13 +357,6 @@ def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
 def _size(flow: Flow, every: Sequence[Interval]) -> float:
     """Bytes that were sent; infinite if that is not known."""
     return max(flow.sent.bytes or 0, sum(one.bytes or 0 for one in every)) or math.inf
-
-
-def _whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
-    """Without a last one that is much shorter than the others."""
-    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
-        return tuple(intervals)
-    return tuple(intervals[:-1])
 
 
 def version_of(run: Run) -> tuple[int, ...]:

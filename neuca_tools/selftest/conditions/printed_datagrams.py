@@ -1,0 +1,178 @@
+"""D18, D19: datagrams that a path drops, where iperf's own figures are all that is known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, pstdev
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.printed import STEADY
+from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
+from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.udp import (
+    VERY_FEW,
+    WHOLE,
+    is_gentle,
+    is_losing,
+    is_one_of_several,
+    payload,
+)
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
+
+OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
+# A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
+OF_SHAPER = (OF_LINE_UDP[0], 0.98)
+LOST = 0.02  # of the datagrams
+EVEN_ARRIVAL = 0.1  # coefficient of variation of what arrives after a burst
+FEW = 100_000  # datagrams in a second: fewer than any host receives
+# Of few datagrams: more is lost than by chance, and less than if nothing got through.
+MUCH, MOST = 0.05, 0.9
+NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
+SURELY = 20  # datagrams
+DISPERSION = (0.4, 4.0)  # variance over mean
+DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+SMALL = 512  # bytes of a datagram
+
+
+def constant_arrival(look: Look) -> Optional[Hit]:
+    """UDP: the same rate arrives all the time, however much is lost."""
+    one = _udp_printed(look)
+    if one is None or (look.loss or 0) < LOST or not is_losing(look):
+        return None
+    late = _after_burst(one)
+    rates = known_rates(late) or one.arrivals
+    arrived = mean(rates) if len(rates) >= 3 else one.rate
+    if not _are_few(look, arrived):
+        return None
+    if not late and not _is_level(rates) and not _fills_line(arrived, OF_SHAPER):
+        return None
+    when = "after a first second without loss" if late else "all the time"
+    return Hit(
+        0.8,
+        f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.loss or 0)} "
+        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        (fact("received, bit/s", round(arrived)), fact("lost / datagrams", look.loss)),
+        "offer less than that (-b); compare it with the rate that was ordered or scheduled",
+        confidence=MEDIUM,
+    )
+
+
+def _after_burst(one: Printed) -> Sequence[Interval]:
+    """The intervals with loss, if there was none in a faster first one: what a bucket held passed.
+
+    A receiver that is too slow loses from the start. Empty if that is not so.
+    """
+    known = [each for each in one.every if each.lost is not None and each.datagrams and each.rate]
+    if len(known) < 1 + STEADY_REST:
+        return ()
+    first, *late = known
+    rates = known_rates(late)
+    is_even = pstdev(rates) <= EVEN_ARRIVAL * mean(rates)
+    if first.lost or not is_even or (first.rate or 0.0) < ARRIVED * mean(rates):
+        return ()
+    is_lossy = all((each.lost or 0) >= LOST * (each.datagrams or 0) for each in late)
+    return late if is_lossy else ()
+
+
+def _udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None
+
+
+def _is_level(rates: Sequence[float]) -> bool:
+    return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
+
+
+def slow_path(look: Look) -> Optional[Hit]:
+    """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
+    one = _udp_printed(look)
+    loss, size = look.loss or 0.0, payload(look)
+    if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
+        return None
+    if not is_gentle(look) or is_one_of_several(look):
+        return None
+    return Hit(
+        0.76,
+        f"only {amounts.rate(one.rate)} arrive, and {amounts.percent(loss)} of the datagrams are "
+        "lost, although they are few and unfragmented: the path is slower than what was offered",
+        (fact("received, bit/s", round(one.rate)), fact("lost / datagrams", look.loss)),
+        "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
+        "it is loss at any rate (cable, radio)",
+        confidence=MEDIUM,
+        severity=FAULT,  # even if as much arrived as is enough of what was offered
+    )
+
+
+def scattered(look: Look) -> Optional[Hit]:
+    """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
+    one, flow = _udp_printed(look), look.flow
+    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
+        return None
+    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(flow):
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.percent(look.loss or 0)} of the datagrams are lost, in every interval about as "
+        "many as by chance: the path loses at random, which slows TCP down more",
+        (fact("lost / datagrams", look.loss),),
+        "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
+        confidence=MEDIUM,
+    )
+
+
+def _is_chance(flow: Flow) -> bool:
+    """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
+
+    A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
+    """
+    losses = [each.lost for each in flow.intervals if each.lost is not None and not each.omitted]
+    if len(losses) < 5 or min(losses) == 0 or sum(losses) < SURELY:
+        return False
+    lowest, highest = DISPERSION
+    return lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
+
+
+def line_of_datagrams(look: Look) -> Optional[Hit]:
+    """UDP: more was asked for than the link carries."""
+    one = _udp_printed(look)
+    sent = look.flow.sent.rate if look.flow else None
+    if one is None or not sent or not look.asked or look.asked < sent / OF_LINE_UDP[0]:
+        return None
+    if not _fills_line(sent):
+        return None
+    return Hit(
+        1.0,
+        f"-b requested {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
+        "over this Ethernet",
+        (fact("sent, bit/s", round(sent)), fact("-b", round(look.asked))),
+        "ask for less (-b), or use a faster link",
+        confidence=MEDIUM,
+    )
+
+
+def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
+    lowest, highest = part
+    return any(lowest <= rate / speed <= highest for speed in SPEEDS)
+
+
+def _are_few(look: Look, arrived: float) -> bool:
+    """Whether any host could have received these datagrams, so that the path lost the others.
+
+    Small ones are sent to see how many a host takes, and a small host takes few.
+    """
+    size = payload(look) or DATAGRAM
+    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)
+
+
+PRINTED_DATAGRAMS = (
+    Rule("D18", "path capacity reached", LIMIT, constant_arrival),
+    Rule("D18", "path capacity reached", LIMIT, slow_path),
+    Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
+    Rule("D19", "random loss", FAULT, scattered),
+)

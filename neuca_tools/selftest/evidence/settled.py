@@ -1,0 +1,60 @@
+"""Which intervals of a run tell its lasting rate, where only iperf's own figures are known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, median, pstdev
+
+from neuca_tools.selftest.evidence.run import Interval, Run, known_rates
+
+RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
+TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+# Of the intervals after the send buffer was full: how many at least, and how much they vary.
+FILLED, PLATEAU = 4, 0.03
+# Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
+SEND_BUFFER = 4 * 2**20
+
+
+def whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Without a last one that is much shorter than the others."""
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+        return tuple(intervals)
+    return tuple(intervals[:-1])
+
+
+def risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Without the first intervals, up to half of them, if each is faster than the one before.
+
+    Where loss or a long round trip ended slow start early, it takes TCP longer to fill the path.
+    """
+    half = len(late) // 2
+    usual = median(known_rates(late[half:]) or [0.0])
+    first = next((at for at, one in enumerate(late) if (one.rate or 0) >= RISEN * usual), 0)
+    rates = [one.rate or 0.0 for one in late[: first + 1]]
+    is_rising = rates[0] < RISES_FROM * usual and rates == sorted(rates)
+    return late[first:] if first <= half and is_rising else late
+
+
+def sent(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
+    """Without the first intervals, if what they exceed the even rate after them by is buffered.
+
+    A sender counts what waits in a send buffer of -w: until that is full, it is as fast as -b or
+    the host allow.
+    """
+    if not run.buffer or all(one.cwnd is None and one.retransmits is None for one in late):
+        return late
+    for first in range(1, len(late) // 2 + 1):
+        rest = known_rates(late[first:])
+        if len(rest) < FILLED or pstdev(rest) >= PLATEAU * mean(rest):
+            continue
+        excess = [((one.rate or 0.0) - mean(rest)) * one.seconds / 8 for one in late[:first]]
+        return late[first:] if min(excess) > 0 and sum(excess) <= send_buffer(run) else late
+    return late
+
+
+def send_buffer(run: Run) -> float:
+    """Bytes that the first intervals may count as sent without any having left the host."""
+    # The kernel doubles what -w asks for (SO_SNDBUF in socket(7)).
+    return max(1, run.streams or 1) * max(SEND_BUFFER, 2 * (run.buffer or 0))
