@@ -279,6 +279,23 @@ def means(*rows) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pinged(content: str, milliseconds: int, peer=WAN[1]) -> str:
+    """The same with the ping that was pasted above it."""
+    return (
+        f"--- {peer} ping statistics ---\n4 packets transmitted, 4 received, 0% packet loss\n"
+        f"rtt min/avg/max/mdev = {milliseconds}.112/{milliseconds}.904/{milliseconds + 2}.3/0.7 ms\n"
+        + content
+    )
+
+
+# 3.2 MB in each round trip of 128 ms: half of the usual tcp_rmem.
+EVEN_WINDOW = "\n".join(
+    [
+        f"[  3] local {WAN[0]} port 41000 connected with {WAN[1]} port 5001",
+        *(f"[  3] {at:4.1f}-{at + 1:4.1f} sec  23.8 MBytes   200 Mbits/sec" for at in range(8)),
+        "",
+    ]
+)
 PAIR = (("5", 10, 50.3, 14, "sender"), ("5", 10.05, 47.8, None, "receiver"))
 MANY = [
     (name, 10, rate, again, end)
@@ -651,6 +668,15 @@ CAUSES = {
             [190, 121, 149, 118, 139, 130, 144, 122],
         ),
     ),
+    "the usual receive window at the round trip of a ping": ("D01", pinged(EVEN_WINDOW, 128)),
+    "the same without that ping, or with one of another host": (
+        "D18",
+        pinged(EVEN_WINDOW.replace("200 Mb", "203 Mb"), 128, "192.0.2.9"),
+    ),
+    "few datagrams of which most are lost, as the receiver's total shows": (
+        "D18",
+        means(("5", 10.2, 9.1, "0.8 ms  31000/39000 (79%)", "receiver")),
+    ),
     "a link that stops for good, as a receiver saw it": (
         "D05",
         text([512, 509, 514, 511, 510, 513, 508, 77, 0, 0, 0, 0], command="-c x -R", summary=False),
@@ -683,6 +709,13 @@ PARTIAL = """
 [SUM][TX-C]   0.00-10.00  sec  7.44 GBytes  6.38 Gbits/sec    0   sender
 [  9][RX-C]   0.00-10.00  sec  3.48 GBytes  2.99 Gbits/sec    1   sender
 """
+BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
+    [2480] * 4, [760] * 4, summary=False
+).replace(
+    "[ ID]",
+    "[  5] local 10.20.0.9 port 5201 connected to 10.20.0.8 port 41000\n[ ID]",
+)
+BOTH_ENDS += "".join(f"{_row(at, at + 1, 2470, '')}\n" for at in range(4))
 HEALTHY = {
     "100 Mbit/s behind a send buffer that -w made large": text(
         FILLING, [900 + 400 * at for at in range(10)], command="-c 10.20.0.9 -w 8M -b 140M"
@@ -693,6 +726,11 @@ HEALTHY = {
     "100 Mbit/s, of which the receiver's time is the sender's": means(
         ("4", 10, 95.3, 0, "sender"), ("4", 10, 95.2, None, "receiver")
     ),
+    "a radio, as its receiver saw it": text(
+        [24.1, 23.8, 23.3, 24.6, 24.4, 24.0, 23.9, 24.5, 24.7, 24.2], total=0
+    ).replace(LAN[0], "x"),
+    "2.5 Gbit/s with jumbo frames in a local network": text([2474] * 6, [760] * 6),
+    "the log of both ends of 2.5 Gbit/s with jumbo frames": BOTH_ENDS,
     "a receiver that the client left after two seconds": text([94, 93, 0, 0, 0], summary=False),
     "a rate in a local network that nothing varies, but its window": text(
         [581, 601, 586, 591, 607, 599, 589, 586, 591, 596],

@@ -61,10 +61,10 @@ def link_filled(one: Printed) -> Optional[float]:
             continue
         is_even = _is_even(one) and not _exceeds(one, speed)
         carried = (one.rate, one.rate - one.queued)
-        if is_even and any(_fills(rate, speed, one.mss) for rate in carried):
+        if is_even and any(_fills(rate, speed, one) for rate in carried):
             return speed
         best = max(one.rates, default=0.0)
-        if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one.mss):
+        if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one):
             return speed
     return None
 
@@ -79,15 +79,22 @@ def _is_even(one: Printed) -> bool:
     return one.spread < STEADY + BLOCK / size
 
 
-def _fills(rate: float, speed: float, mss: int) -> bool:
+def _fills(rate: float, speed: float, one: Printed) -> bool:
     lowest, highest = OF_LINE
     if speed >= FAST_LINE:
         return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
     if lowest <= rate / speed <= highest:
         return True
     lowest, highest = OF_JUMBO
+    return _may_be_jumbo(one, speed) and lowest <= rate / speed <= highest
+
+
+def _may_be_jumbo(one: Printed, speed: float) -> bool:
+    """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
+    if one.run.mss is None:
+        return one.is_local_network and one.spread is not None
     # MTU 9000 on a rare link is rarer than a limit of that rate.
-    return mss > JUMBO and speed not in RARE and lowest <= rate / speed <= highest
+    return one.run.mss > JUMBO and speed not in RARE
 
 
 def _exceeds(one: Printed, speed: float) -> bool:

@@ -53,9 +53,9 @@ AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
 SLOW = 1e9  # bit/s: every host of today can send and receive faster
-# Of its rate, for TCP: 0.956 with timestamps and 0.964 without, of 1514 bytes at MTU 1500. Ethernet
-# carries 0.949 at most, of 1538; a thousandth more than that is no rounding.
-OF_FRAMES = (0.9505, 0.966)
+# Of its rate, for TCP: 0.956 with timestamps and 0.964 without, of 1514 bytes at MTU 1500, as
+# printed. Ethernet carries 0.949 at most, of 1538 bytes.
+OF_FRAMES = (0.954, 0.966)
 
 
 def given_rate(look: Look) -> Optional[Hit]:
@@ -290,11 +290,18 @@ def _share_of_steadiness(one: Printed) -> float:
     if is_of_a_host(one):
         return 0.0
     enough = 3 if one.is_queueing or one.is_overshot else 4
-    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough and one.rate < SLOW:
+    # What arrives behind a limiter varies less than what a radio carries, and not by blocks.
+    is_even = not _is_of_receiver(one) or (one.spread or 0.0) < VERY_STEADY
+    if is_constant(one, VERY_STEADY) and is_even and len(one.rates) >= enough and one.rate < SLOW:
         return 0.75
     if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0
-    return 0.7 if is_constant(one) and one.late[0].seconds <= USUAL else 0.0
+    return 0.7 if is_even and is_constant(one) and one.late[0].seconds <= USUAL else 0.0
+
+
+def _is_of_receiver(one: Printed) -> bool:
+    """Whether the rows are those of a receiver, beside the sender's total."""
+    return one.retransmits is not None and all(each.retransmits is None for each in one.every)
 
 
 def _is_near_line(rate: float) -> bool:

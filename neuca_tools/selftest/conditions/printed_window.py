@@ -44,6 +44,8 @@ BBR = "bbr"  # keeps as much in flight as the path holds, of a window of twice t
 # Bytes: what Linux lets a receiver advertise of 6 MiB (tcp_rmem): half of it (tcp(7)),
 # and since 6.6 up to a seventh more, by how full its buffers are.
 USUAL_WINDOW = (2.9e6, 3.7e6)
+# Bytes: the largest window without scaling (RFC 7323), which blocks of some hosts do not fill.
+UNSCALED = (0.9 * 65_535, 65_536)
 BESIDE_CAP = 0.8  # where the rate is one that providers sell as well
 SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
@@ -114,6 +116,32 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
     )
 
 
+def usual_window(look: Look) -> Optional[Hit]:
+    """At the round trip of a ping, a rate that nothing varies is a window of a usual size."""
+    one = tcp_printed(look)
+    if one is None or one.trips or not one.rtt or one.rtt < LONG or as_asked(look):
+        return None
+    flight = one.rate * one.rtt / 8
+    is_usual = _is_usual(flight / one.streams) or _is_unscaled(flight / one.streams)
+    if not is_usual or not is_constant(one) or one.retransmits or link_filled(one) is not None:
+        return None
+    return Hit(
+        0.92,
+        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(one.rtt)}, as "
+        "much as a window of the usual size allows: that of the receiver, most likely",
+        (fact("rate × rtt, bytes", round(flight)), fact("rtt", one.rtt)),
+        "raise the maximum of net.ipv4.tcp_rmem on the receiver to twice the wanted rate times the "
+        "round trip",
+        "both",
+        confidence=MEDIUM,
+    )
+
+
+def _is_unscaled(window: float) -> bool:
+    lowest, highest = UNSCALED
+    return lowest <= window <= highest
+
+
 def _has_constant_flight(one: Printed) -> bool:
     """Whether each round trip carries the same, without a queue, below the congestion window.
 
@@ -179,4 +207,5 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
 PRINTED_WINDOW = (
     Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
     Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
+    Rule("D01", "receive or send buffer too small", LIMIT, usual_window),
 )

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
@@ -24,7 +24,7 @@ from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
 from neuca_tools.selftest.evidence.printed import printed
-from neuca_tools.selftest.evidence.run import Flow
+from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
 SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
@@ -213,7 +213,8 @@ def payload(look: Look) -> float:
 def _received_payload(flow: Flow) -> float:
     """The same by a receiver's rows: the bytes that arrived, and the datagrams that were sent."""
     size, arrived = 0.0, 0
-    for one in flow.intervals:
+    rows: tuple[Union[Interval, Total], ...] = (*flow.intervals, flow.received)
+    for one in rows:
         if one.bytes and one.datagrams:
             size += one.bytes
             arrived += one.datagrams - (one.lost or 0)

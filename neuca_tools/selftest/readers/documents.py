@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Optional
 
@@ -19,6 +20,13 @@ from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
 OURS = "phases"  # a key of evidence that iperf3's JSON does not have
+
+# The statistics of a ping: of Linux, BSD and macOS in milliseconds, and of Windows.
+_PING = re.compile(
+    r"(?:--- |Ping statistics for )(?P<host>[\w.:%-]{1,80}?)(?: (?:ping )?statistics|:\s).{0,400}?"
+    r"(?:min/avg/max\S{0,10} = (?P<unix>\d{1,6}(?:\.\d{1,6})?)/|Minimum = (?P<windows>\d{1,6})ms)",
+    re.DOTALL,
+)
 
 
 def evidence_of(
@@ -51,7 +59,20 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
     phases = [phase for run in results for phase in _phases(run)]
     first, *others = phases
-    return Evidence(phases=(replace(first, raw=raw), *others))
+    return Evidence(phases=(replace(first, raw=raw), *others), rtt=pinged(raw, results))
+
+
+def pinged(text: str, runs: list[Run]) -> Optional[float]:
+    """Seconds: the shortest round trip of a ping that was pasted as well, if it is of the peer."""
+    found = [one for one in _PING.finditer(text) if _is_of_peer(one["host"], runs)]
+    if not found:
+        return None
+    return min(float(one["unix"] or one["windows"]) for one in found) / 1000 or None
+
+
+def _is_of_peer(host: str, runs: list[Run]) -> bool:
+    peers = {run.peer for run in runs} | {one.remote for run in runs for one in run.connections}
+    return host in peers
 
 
 def _turned(runs: list[Run]) -> list[Run]:

@@ -131,7 +131,12 @@ def _notes(text: Text, document: str) -> Iterator[str]:
 def _streams(text: Text) -> Optional[int]:
     """With --bidir, each stream has two connections; without these lines, the rows tell."""
     both = any(row.role for row in text.rows)
-    connections = len(text.distinct_connections) or len(text.ids)
+    # Of a log of both ends, each connection is there twice.
+    ends = {
+        frozenset(((one.local, one.local_port), (one.remote, one.remote_port)))
+        for one in text.distinct_connections
+    }
+    connections = len(ends) or len(text.ids)
     return connections // (1 + both) or None
 
 
