@@ -30,7 +30,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
 )
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import UNSHAPED, Printed
+from neuca_tools.selftest.evidence.printed import ROUNDED, UNSHAPED, Printed
 
 LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
 SATELLITE = 1.0  # seconds: no path is longer; a geostationary satellite takes 0.6
@@ -174,7 +174,20 @@ def _settled(one: Printed) -> Printed:
 
 def is_window(one: Printed) -> bool:
     """Whether a window explains a constant rate, or may explain it."""
-    return one.is_unused or _has_constant_flight(one) or is_window_left_by_loss(one)
+    is_idle = one.is_unused or _is_mostly_level(one)
+    return is_idle or _has_constant_flight(one) or is_window_left_by_loss(one)
+
+
+def _is_mostly_level(one: Printed) -> bool:
+    """Whether the congestion window seldom changes without any loss: it is not what limits.
+
+    Behind a limiter it would grow until a queue overflows (RFC 7661: only if it is used).
+    """
+    cwnds = [each.cwnd for each in one.every if each.cwnd]
+    if one.retransmits or len(cwnds) < STAYS:
+        return False
+    level = sum(abs(now - before) <= ROUNDED * before for before, now in zip(cwnds, cwnds[1:]))
+    return 4 * level >= 3 * (len(cwnds) - 1)
 
 
 def queue_in_subnet(one: Printed) -> Optional[Hit]:
