@@ -729,6 +729,9 @@ HEALTHY = {
     "a radio, as its receiver saw it": text(
         [24.1, 23.8, 23.3, 24.6, 24.4, 24.0, 23.9, 24.5, 24.7, 24.2], total=0
     ).replace(LAN[0], "x"),
+    "a driver that is as fast as it can, whose window seldom grows": text(
+        [311, 318, 309, 315, 320, 312, 316, 313, 317, 311], [260] * 7 + [390] * 3
+    ).replace("  local", "  was"),
     "2.5 Gbit/s with jumbo frames in a local network": text([2474] * 6, [760] * 6),
     "the log of both ends of 2.5 Gbit/s with jumbo frames": BOTH_ENDS,
     "a receiver that the client left after two seconds": text([94, 93, 0, 0, 0], summary=False),
@@ -937,6 +940,16 @@ def test_nothing_is_raised_for_a_healthy_run(name):
         )
     )
     assert causes(content) == [], told(content).findings
+
+
+def test_the_ping_of_windows_is_used_too():
+    ping = (
+        f"Ping statistics for {WAN[1]}:\r\n    Packets: Sent = 4, Received = 4, Lost = 0 (0% loss),"
+        "\r\nApproximate round trip times in milli-seconds:\r\n    Minimum = 128ms, Maximum = "
+        "131ms, Average = 129ms\r\n"
+    )
+    assert causes(ping + EVEN_WINDOW)[0] == "D01"
+    assert causes(ping.replace("ms,", "s,") + EVEN_WINDOW.replace("200 Mb", "203 Mb")) == ["D18"]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ ROW_OF_IPERF3 = re.compile(r"\]\s+\d+\.\d\d-\d+\.\d\d\s{2,3}sec")
 NOISE = re.compile("\x1b\\[[0-9;?]{0,20}[A-Za-z]|=\n|(?:=20){1,100}(?=\n|$)")
 # Results that are a string of another document, such as "server_output_text".
 ESCAPED = re.compile(r"sec\b[^\n]{0,200}\\n")
+LONG = 100  # characters of a line: two rows have more
 # Two rows in one line, and where the next one begins: newlines that a web page lost.
 SEVERAL = re.compile(r"sec\b[^\n]{0,200}?\][ \d.]{1,20}-[ \d.]{1,20}sec\b")
 NEXT = re.compile(r"(?<=[^\s-]) {1,20}(?=\[ {0,5}(?:\d{1,9}|SUM|ID)\]|- - - )|(?<=- -) {1,5}(?=\[)")
@@ -76,7 +77,8 @@ def _text(content: bytes) -> Optional[str]:
     if not JSON.search(document):
         document = _unescaped(document)
     document = WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
-    return NEXT.sub("\n", document) if SEVERAL.search(document) else document
+    is_joined = max(map(len, document.split("\n"))) > LONG and SEVERAL.search(document)
+    return NEXT.sub("\n", document) if is_joined else document
 
 
 def _decoded(content: bytes) -> str:

@@ -41,9 +41,9 @@ def _usual_length(lines: Sequence[Line]) -> float:
 def _interval(group: list[Line]) -> Interval:
     """Amounts of the [SUM] line, which are rounded only once; windows of the streams' lines."""
     sums = [line for line in group if line[0].id == "SUM"]
-    # Two rows of one stream are those of both ends, of which a sender's says more.
-    rows = sorted(group, key=lambda line: line[1].retransmits is not None)
-    streams = list({line[0].id: line for line in rows if line[0].id != "SUM"}.values())
+    streams = [line for line in group if line[0].id != "SUM"]
+    if len(streams) > 1:
+        streams = _of_one_end(streams)
     counted = sums[:1] or streams
     row, amounts = counted[0][0], total_of(counted)
     return Interval(
@@ -59,6 +59,12 @@ def _interval(group: list[Line]) -> Interval:
         jitter=amounts.jitter,
         omitted=OMITTED in row.rest,
     )
+
+
+def _of_one_end(streams: list[Line]) -> list[Line]:
+    """Two rows of one stream are those of both ends, of which a sender's says more."""
+    rows = sorted(streams, key=lambda line: line[1].retransmits is not None)
+    return list({line[0].id: line for line in rows}.values())
 
 
 def total_of(lines: Sequence[Line]) -> Total:

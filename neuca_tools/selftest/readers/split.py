@@ -52,7 +52,8 @@ class _Results:
             self.last[_key(row)] = max(row.end, self.last.get(_key(row), 0.0))
         if row.rest.endswith(TOTALS):
             self.totals[_key(row) + row.rest[-6:]] = row
-        self.latest[_key(row)], self.is_headed = row, False
+        self.latest[_key(row)] = row
+        self.is_headed = False
 
     def ends_at(self, line: str, row: Optional[Row]) -> bool:
         """Whether the results of another run begin with this line."""
@@ -86,8 +87,10 @@ class _Results:
 
     def _is_repeated(self, row: Row) -> bool:
         """Whether this row, below its own header, covers the same time as the one before it."""
+        if not self.is_headed or row.start or row.end <= ALONE:
+            return False
         latest = self.latest.get(_key(row))
-        if latest is None or not self.is_headed or row.start or latest.start or row.end <= ALONE:
+        if latest is None or latest.start:
             return False
         is_as_long = abs(row.end - latest.end) < 1 and row.bytes != latest.bytes
         # The report of the other end follows with what it lost.
