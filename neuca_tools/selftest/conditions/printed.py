@@ -138,13 +138,18 @@ def highest_of(cap: float) -> float:
 
 def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits or one.is_inside or is_limited(one) or is_shared(one):
+    if not one.retransmits or one.is_inside or _is_of_a_limiter(one):
         return False
     speed = link_filled(one)
     # Many streams that fill a fast link lose what exceeds it.
     if _is_heavy(one) and (speed is None or speed < FAST or one.streams < MANY):
         return True
     return speed is None and (is_window_left_by_loss(one) or _is_window_bound(one))
+
+
+def _is_of_a_limiter(one: Printed) -> bool:
+    """Whether something limits the rate, and drops the rest."""
+    return is_limited(one) or is_shared(one)
 
 
 def is_shared(one: Printed) -> bool:

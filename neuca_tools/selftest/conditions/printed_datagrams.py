@@ -49,9 +49,8 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     late = _after_burst(one)
     rates = known_rates(late) or one.arrivals
     arrived = mean(rates) if len(rates) >= 3 else one.rate
-    if not _are_few(look, arrived):
-        return None
-    if not late and not _is_level(rates) and not _fills_line(arrived, OF_SHAPER):
+    is_limited = bool(late) or _is_level(rates) or _fills_line(arrived, OF_SHAPER)
+    if not is_limited or not _are_few(look, arrived):
         return None
     when = "after a first second without loss" if late else "all the time"
     return Hit(
@@ -70,15 +69,16 @@ def _after_burst(one: Printed) -> Sequence[Interval]:
     A receiver that is too slow loses from the start. Empty if that is not so.
     """
     known = [each for each in one.every if each.lost is not None and each.datagrams and each.rate]
-    if len(known) < 1 + STEADY_REST:
-        return ()
-    first, *late = known
+    early, late = known[:1], known[1:]
     rates = known_rates(late)
-    is_even = pstdev(rates) <= EVEN_ARRIVAL * mean(rates)
-    if first.lost or not is_even or (first.rate or 0.0) < ARRIVED * mean(rates):
+    if len(late) < STEADY_REST or pstdev(rates) > EVEN_ARRIVAL * mean(rates):
         return ()
-    is_lossy = all((each.lost or 0) >= LOST * (each.datagrams or 0) for each in late)
-    return late if is_lossy else ()
+    is_faster = not early[0].lost and known_rates(early)[0] >= ARRIVED * mean(rates)
+    return late if is_faster and all(map(_is_losing_much, late)) else ()
+
+
+def _is_losing_much(one: Interval) -> bool:
+    return (one.lost or 0) >= LOST * (one.datagrams or 0)
 
 
 def _udp_printed(look: Look) -> Optional[Printed]:

@@ -36,7 +36,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     is_of_a_host,
 )
 from neuca_tools.selftest.conditions.printed_window import is_window, queue_in_subnet, stated_window
-from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.session import Rule, first
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
@@ -68,8 +68,15 @@ def given_rate(look: Look) -> Optional[Hit]:
         return _full_link(look, one, speed)
     if look.phase.name == TOGETHER:
         return _constant_rate(one, look) if one.rate >= SLOW and _cap_kept(one) else None
-    given = _token_bucket(one) or _constant_rate(one, look) or _ceiling(one)
-    return given or queue_in_subnet(one) or _frames_alone(look, one)
+    return first(
+        (
+            _token_bucket(one),
+            _constant_rate(one, look),
+            _ceiling(one),
+            queue_in_subnet(one),
+            _frames_alone(look, one),
+        )
+    )
 
 
 def _frames_alone(look: Look, one: Printed) -> Optional[Hit]:
@@ -287,16 +294,19 @@ def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
 
 def _share_of_steadiness(one: Printed) -> float:
     """How likely a limiter is, by how little the rate varies; hosts vary more."""
-    if is_of_a_host(one):
+    if is_of_a_host(one) or one.rate >= SLOW or not _is_even_at_receiver(one):
         return 0.0
     enough = 3 if one.is_queueing or one.is_overshot else 4
-    # What arrives behind a limiter varies less than what a radio carries, and not by blocks.
-    is_even = not _is_of_receiver(one) or (one.spread or 0.0) < VERY_STEADY
-    if is_constant(one, VERY_STEADY) and is_even and len(one.rates) >= enough and one.rate < SLOW:
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough:
         return 0.75
-    if one.rate >= SLOW or _is_near_line(one.rate) or len(one.rates) < 5:
+    if _is_near_line(one.rate) or len(one.rates) < 5:
         return 0.0
-    return 0.7 if is_even and is_constant(one) and one.late[0].seconds <= USUAL else 0.0
+    return 0.7 if is_constant(one) and one.late[0].seconds <= USUAL else 0.0
+
+
+def _is_even_at_receiver(one: Printed) -> bool:
+    """Whether what arrived, if that is known, varies as little as behind a limiter; radios vary."""
+    return not _is_of_receiver(one) or (one.spread or 0.0) < VERY_STEADY
 
 
 def _is_of_receiver(one: Printed) -> bool:

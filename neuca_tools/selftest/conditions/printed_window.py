@@ -32,8 +32,9 @@ from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ROUNDED, UNSHAPED, Printed
 
-LONGEST = 30.0  # seconds: no path is longer, even if -w asked for more than it got
-SATELLITE = 1.0  # seconds: no path is longer; a geostationary satellite takes 0.6
+# Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
+# not to grow, it may be much smaller than what -w asked for.
+OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}
 # Bytes of -w that limit in a local network too, and seconds of its round trips.
 SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
 STAYS = 5  # intervals
@@ -76,8 +77,7 @@ def _is_stated(one: Printed, asked: float) -> bool:
         return False
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-        # A window that is known not to grow may be much smaller than what was asked for.
-        lowest, highest = LAN_RTT, LONGEST if one.cwnds else SATELLITE
+        lowest, highest = OF_PATHS[bool(one.cwnds)]
         if one.is_local_network:
             lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
         if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
@@ -122,8 +122,9 @@ def usual_window(look: Look) -> Optional[Hit]:
     if one is None or one.trips or not one.rtt or one.rtt < LONG or as_asked(look):
         return None
     flight = one.rate * one.rtt / 8
-    is_usual = _is_usual(flight / one.streams) or _is_unscaled(flight / one.streams)
-    if not is_usual or not is_constant(one) or one.retransmits or link_filled(one) is not None:
+    if not _is_usual(flight / one.streams) and not _is_unscaled(flight / one.streams):
+        return None
+    if one.retransmits or not is_constant(one) or link_filled(one) is not None:
         return None
     return Hit(
         0.92,

@@ -45,13 +45,17 @@ def sent(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
     """
     if not run.buffer or all(one.cwnd is None and one.retransmits is None for one in late):
         return late
-    for first in range(1, len(late) // 2 + 1):
-        rest = known_rates(late[first:])
-        if len(rest) < FILLED or pstdev(rest) >= PLATEAU * mean(rest):
-            continue
-        excess = [((one.rate or 0.0) - mean(rest)) * one.seconds / 8 for one in late[:first]]
-        return late[first:] if min(excess) > 0 and sum(excess) <= send_buffer(run) else late
-    return late
+    starts = range(1, min(len(late) // 2, len(late) - FILLED) + 1)
+    first = next((at for at in starts if _is_plateau(late[at:])), 0)
+    usual = mean(known_rates(late[first:]) or [0.0])
+    excess = [((one.rate or 0.0) - usual) * one.seconds / 8 for one in late[:first]]
+    is_buffered = min(excess, default=0.0) > 0 and sum(excess) <= send_buffer(run)
+    return late[first:] if is_buffered else late
+
+
+def _is_plateau(rest: Sequence[Interval]) -> bool:
+    rates = known_rates(rest)
+    return len(rates) >= FILLED and pstdev(rates) < PLATEAU * mean(rates)
 
 
 def send_buffer(run: Run) -> float:

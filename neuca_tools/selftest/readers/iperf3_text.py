@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from statistics import median
 from typing import Optional
 
@@ -159,24 +159,28 @@ def _is_part_of(rows: list[Row], others: list[Row]) -> bool:
 
 
 def _flow(direction: str, rows: list[Row], udp: bool) -> Flow:
-    summary = set(filter(_is_summary, rows))
-    old = _old_udp_summary(rows) if udp and not summary else set()
-    lines = [(row, _parse_rest(row, udp)) for row in rows]
-    sent, received = _total(lines, SENDER), _total(lines, RECEIVER)
-    firsts, seconds = ((), ()) if old else _unsigned(rows)
-    if firsts and not sent.rate:
-        sent = total_of([line for line in lines if line[0] in firsts])
-    if seconds and not received.rate:
-        received = total_of([line for line in lines if line[0] in seconds])
-    totals = {*summary, *old, *firsts, *seconds}
-    intervals = gather([line for line in lines if line[0] not in totals])
+    old = _old_udp_summary(rows) if udp and not any(map(_is_summary, rows)) else set()
+    lines = [(row, _parse_rest(row, udp)) for row in (rows if old else _signed(rows))]
+    totals = [line for line in lines if _is_total(line[0], old)]
+    intervals = gather([line for line in lines if not _is_total(line[0], old)])
+    sent, received = _total(totals, SENDER), _total(totals, RECEIVER)
     if old:
-        sent = total_of([line for line in lines if line[0] in old])
-        received = arrived(sent, sent.lost, sent.datagrams)
-        if _is_of_receiver(sent, intervals):
-            sent, received = Total(), sent
+        sent, received = _old_totals(total_of(totals), intervals)
     sent, received = (counted(one, intervals) for one in (sent, received))
     return Flow(direction, intervals, replace(sent, lost=None, jitter=None), received)
+
+
+def _is_total(row: Row, old: Collection[Row]) -> bool:
+    return _is_summary(row) or row in old
+
+
+def _old_totals(both: Total, intervals: Sequence[Interval]) -> tuple[Total, Total]:
+    """What was sent and what arrived, of one line of totals."""
+    # The intervals of a receiver say what arrived, and its totals do, too.
+    rates = known_rates(one for one in intervals if one.lost is not None)
+    if rates and (both.rate or 0.0) <= ALIKE * sum(rates) / len(rates):
+        return Total(), both
+    return both, arrived(both, both.lost, both.datagrams)
 
 
 def _is_summary(row: Row) -> bool:
@@ -187,19 +191,20 @@ def _total(lines: list[Line], end: str) -> Total:
     return total_of([line for line in lines if line[0].rest.endswith(end)])
 
 
-def _unsigned(rows: list[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """The totals of each stream, if the text lost whose they are: the sender's come first."""
+def _signed(rows: list[Row]) -> list[Row]:
+    """The same; whose the totals of a stream are, if the text lost it: the sender's come first."""
     last = max(row.end for row in rows)
     usual = median(row.end - row.start for row in rows)
-    whole_run = [
-        row
-        for row in rows
-        if row.start == 0 and row.end >= last - usual and row.end > LONGER * usual
-    ]
-    first_of = {row.id: row for row in reversed(whole_run)}
-    unsigned = [row for row in whole_run if not _is_summary(row)]
-    firsts = [row for row in unsigned if row is first_of[row.id]]
-    return firsts, [row for row in unsigned if row is not first_of[row.id]]
+    longest = max(last - usual, LONGER * usual)
+    totals = [row for row in rows if row.start == 0 and row.end >= longest]
+    first_of = {row.id: row for row in reversed(totals)}
+    signed = {row: _with_end(row, row is first_of[row.id]) for row in totals}
+    return [signed.get(row, row) for row in rows]
+
+
+def _with_end(row: Row, is_first: bool) -> Row:
+    end = SENDER if is_first else RECEIVER
+    return row if _is_summary(row) else row._replace(rest=f"{row.rest} {end}")
 
 
 def _old_udp_summary(rows: list[Row]) -> set[Row]:
@@ -207,12 +212,6 @@ def _old_udp_summary(rows: list[Row]) -> set[Row]:
     last = max((row.end for row in rows), default=0.0)
     whole = [row for row in rows if row.start == 0 and row.end == last]
     return {row for row in whole if parse_losses(row.rest)}
-
-
-def _is_of_receiver(whole_run: Total, intervals: Sequence[Interval]) -> bool:
-    """Whether a line of totals is of what arrived, as are the intervals of a receiver."""
-    rates = known_rates(one for one in intervals if one.lost is not None)
-    return bool(rates) and (whole_run.rate or 0.0) <= ALIKE * sum(rates) / len(rates)
 
 
 def _parse_rest(row: Row, udp: bool) -> Rest:
