@@ -8,7 +8,6 @@ manual page, and a test.
 
 from __future__ import annotations
 
-from neuca_tools.selftest.conditions.buffers import BUFFERS
 from neuca_tools.selftest.conditions.capacity import CAPACITY, CAPACITY_SESSION
 from neuca_tools.selftest.conditions.compare import COMPARE_SESSION
 from neuca_tools.selftest.conditions.datagrams import DATAGRAMS_SESSION
@@ -18,9 +17,8 @@ from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.overflow import OVERFLOW
 from neuca_tools.selftest.conditions.path import PATH_SESSION
 from neuca_tools.selftest.conditions.printed_datagrams import PRINTED_DATAGRAMS
-from neuca_tools.selftest.conditions.printed_drops import PRINTED_DROPS
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
-from neuca_tools.selftest.conditions.printed_options import PRINTED_OPTIONS
+from neuca_tools.selftest.conditions.printed_options import BUFFERS, PRINTED_OPTIONS
 from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
 from neuca_tools.selftest.conditions.printed_stops import PRINTED_STOPS
 from neuca_tools.selftest.conditions.printed_window import PRINTED_WINDOW
@@ -44,7 +42,6 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *PRINTED_WINDOW,
     *PRINTED_PATH,
     *PRINTED_DATAGRAMS,
-    *PRINTED_DROPS,
     *PRINTED_OPTIONS,
     *PRINTED_STOPS,
 )

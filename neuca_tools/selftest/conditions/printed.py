@@ -10,9 +10,9 @@ from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.moves import send_buffer
 from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
-from neuca_tools.selftest.evidence.settled import send_buffer
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
 # VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of

@@ -1,4 +1,4 @@
-"""D04, D06: what the options of iperf asked for, where its own figures are all that is known."""
+"""D04, D06, D36: what the options of iperf asked for; the first two by its own figures alone."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import BLOCK, tcp_printed
 from neuca_tools.selftest.conditions.printed_hosts import is_given
 from neuca_tools.selftest.conditions.session import Rule
@@ -101,6 +101,30 @@ def small_segments(look: Look) -> Optional[Hit]:
     )
 
 
+def buffers_not_applied(look: Look) -> Optional[Hit]:
+    """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
+    run = look.phase.run
+    if run is None or not run.buffer:
+        return None
+    buffers = (
+        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
+    )
+    for name, got, setting, end in buffers:
+        # The kernel doubles what is asked for (SO_SNDBUF in socket(7)).
+        if got is None or got >= 2 * run.buffer:
+            continue
+        return Hit(
+            0.5,
+            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
+            (fact("-w", run.buffer), fact(name, got)),
+            end=end,
+            sysctls={setting: str(int(run.buffer))},
+        )
+    return None
+
+
+BUFFERS = (Rule("D36", "buffers not applied", FAULT, buffers_not_applied),)
 PRINTED_OPTIONS = (
     Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),
     Rule("D06", "smaller packets than the path allows", LIMIT, small_segments),

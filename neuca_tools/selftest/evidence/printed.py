@@ -15,7 +15,15 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
-from neuca_tools.selftest.evidence.moves import fell, lasting_falls, line, rises
+from neuca_tools.selftest.evidence.moves import (
+    fell,
+    lasting_falls,
+    line,
+    risen,
+    rises,
+    sent,
+    whole,
+)
 from neuca_tools.selftest.evidence.run import (
     Flow,
     Interval,
@@ -25,7 +33,6 @@ from neuca_tools.selftest.evidence.run import (
     is_same_subnet,
     known_rates,
 )
-from neuca_tools.selftest.evidence.settled import risen, sent, whole
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 QUEUES = 1.3  # times the window at first
