@@ -136,6 +136,17 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
     assert (root / "etc/neuca/config").is_file()
 
 
+def test_make_install_without_python_names_the_packages(checkout, tmp_path):
+    words = ("make", "-s", "-C", checkout, "install", f"DESTDIR={tmp_path}/root", "PYTHON=/none")
+    done = run(*words, fine=False)
+    packages = " ".join(
+        f"python3-{name}" for name in ("pyroute2", "pyudev", "yaml", "dbus", "systemd")
+    )
+    expected = f"make install: there is no /none: install the distribution's python3 {packages}"
+    assert (done.stderr.splitlines()[0], done.stdout) == (expected, "")
+    assert (done.returncode != 0, (tmp_path / "root").exists()) == (True, False)
+
+
 def make(tree: Path, *words: str, fine: bool = True):
     return run("make", "-s", "-C", tree, *words, fine=fine)
 
