@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,7 +26,6 @@ from neuca_tools.agent.drives import (
 from neuca_tools.agent.unused_volumes import lines_of, unreported
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
-from neuca_tools.files import locked
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.volumes import Known, refusal
 from neuca_tools.sources import Session, Surroundings, look, parse_source
@@ -150,23 +151,26 @@ def test_a_link_to_itself_is_refused(tmp_path):
     )
 
 
+# A program that holds the lock of a file until its input ends.
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
 def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
     volume = fill(tmp_path / "volume", SEED)
     monkeypatch.setattr(drives, "PATIENCE", 0.1)
     copy(volume, tmp_path / "run")
-    held = os.fork()
-    if held == 0:
-        with contextlib.suppress(BaseException), locked(tmp_path / "run" / "drives.lock", 1):
-            (tmp_path / "held").touch()
-            os.kill(os.getpid(), 19)
-        os._exit(0)
-    os.waitpid(held, os.WUNTRACED)
-    try:
+    command = (sys.executable, "-c", HOLD, tmp_path / "run" / "drives.lock")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
         with pytest.raises(ApplyError):
             copy(volume, tmp_path / "run")
-    finally:
-        os.kill(held, 9)
-        os.waitpid(held, 0)
+        holder.stdin.close()
     assert copy(volume, tmp_path / "run") == "cidata"
 
 

@@ -5,19 +5,18 @@
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
 
 from neuca_tools.agent import trial_file
 
 
 def test_a_trial_runs_until_its_process_ends_even_if_no_parent_takes_notice():
-    pid = os.fork()
-    if pid == 0:
-        signal.pause()
+    process = subprocess.Popen(("sleep", "infinity"))
+    pid = process.pid
     assert trial_file.is_running({"pid": pid})
-    os.kill(pid, signal.SIGKILL)
+    process.kill()
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert not trial_file.is_running({"pid": pid})  # a zombie
-    os.waitpid(pid, 0)
+    process.wait()
     assert not trial_file.is_running({"pid": pid})
     assert not trial_file.is_running({})
