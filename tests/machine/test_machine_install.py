@@ -49,6 +49,9 @@ def test_what_make_install_puts_below_a_prefix_runs_and_boots(guests, tmp_path):
         f"{PREFIX}/bin/neuca",
         f"{PREFIX}/bin/neuca-selftest",
     ]
+    pid = guest.check(MAIN_PID)
+    guest.check("systemctl reload neuca-guest-tools")
+    assert guest.check(MAIN_PID) == pid
     guest.reboot()
     in_force(guest, DOCUMENT)
     assert (names(guest), dataplane(guest)) == (before, ADDRESSES)

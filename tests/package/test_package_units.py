@@ -8,6 +8,7 @@ import fnmatch
 import json
 import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Mapping
 
@@ -144,6 +145,26 @@ def test_the_agent_says_when_it_is_ready_and_that_it_lives():
     # At least the 10 s that the agent gives a pass under way, which the signal must not reach.
     assert int(unit["TimeoutStopSec"][0]) > 10
     assert unit["KillMode"] == ["mixed"]
+
+
+def test_units_run_only_programs_that_every_system_has():
+    """Debian's essential packages have no /bin/kill, which is in procps."""
+    texts = (path.read_text() for path in (ROOT / "systemd").glob("*.service"))
+    programs = {
+        program
+        for text in texts
+        for program in re.findall(r"^Exec\w+=[-+!@:]*(\S+)", text, re.MULTILINE)
+    }
+    others = {one for one in programs if not re.fullmatch(r"/usr/(bin|libexec)/neuca\S*", one)}
+    assert others == {"/bin/sh", "/bin/grep", "/usr/bin/ssh-keygen"}
+
+
+def test_a_reload_signals_the_agent():
+    (line,) = re.findall("^ExecReload=(.*)$", (ROOT / "systemd" / AGENT).read_text(), re.MULTILINE)
+    with subprocess.Popen(("sleep", "60")) as agent:
+        environment = {"MAINPID": str(agent.pid), "PATH": ""}
+        subprocess.run(shlex.split(line), env=environment, check=True)
+        assert agent.wait() == -signal.SIGHUP
 
 
 def test_names_are_given_before_anybody_configures_a_nic():
