@@ -155,3 +155,10 @@ def pytest_collection_modifyitems(config, items):
         for item in items:
             if group := _together(item):
                 item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Why each test that was repeated had failed; pytest-rerunfailures only lists them."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"RERUN {report.nodeid} ({report.when})", "_")
+        terminalreporter.line(report.longreprtext)
