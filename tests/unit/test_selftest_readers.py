@@ -502,6 +502,26 @@ def test_no_bytes_raise(content):
     must_be_a_run(read(content))
 
 
+SERVERS_ROWS = """[  5]   0.00-1.00   sec   117 KBytes   961 Kbits/sec  2.219 ms  3/86 (3.5%)
+[  5]   1.00-2.00   sec   122 KBytes   996 Kbits/sec  0.454 ms  0/86 (0%)
+[  5]   2.00-2.01   sec  1.41 KBytes  1.25 Mbits/sec  0.146 ms  1/2 (50%)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_a_client_knows_what_its_server_lost_in_each_interval(protocol):
+    rows = [{"start": at, "end": at + 1, "bytes": 125_000, "packets": 86} for at in (0.0, 1.0001)]
+    document = {
+        "start": {"test_start": {"protocol": protocol, "reverse": 0}},
+        "intervals": [{"sum": one} for one in rows],
+        "end": {"sum": {"bytes": 250_000}},
+        "server_output_text": SERVERS_ROWS,
+    }
+    (flow,) = read(json.dumps(document).encode()).flows
+    lost = [3, 0] if protocol == "UDP" else [None, None]
+    assert [(one.lost, one.datagrams) for one in flow.intervals] == [(one, 86) for one in lost]
+
+
 # --- what people paste ----------------------------------------------------------------------------
 
 CLIENT = """Connecting to host 10.20.0.9, port 5201

@@ -57,6 +57,16 @@ def with_windows(received: Flow, sent: Flow) -> Flow:
     return replace(received, intervals=tuple(merged))
 
 
+def with_losses(sent: Flow, received: Flow) -> Flow:
+    """Add what was lost in each interval, which in a forward test only the server knows."""
+    at = {round(one.start): one for one in received.intervals}
+    merged = (
+        replace(one, lost=at[round(one.start)].lost) if round(one.start) in at else one
+        for one in sent.intervals
+    )
+    return replace(sent, intervals=tuple(merged))
+
+
 def _interval(document: Json, suffix: str, sender: Optional[bool]) -> Optional[Interval]:
     streams = _selected(mappings(document.get("streams")), sender)
     summed = mapping(document.get(f"sum{suffix}"))

@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
-from neuca_tools.selftest.readers.iperf3_flow import Json, flow, positive, with_windows
+from neuca_tools.selftest.readers.iperf3_flow import (
+    Json,
+    flow,
+    positive,
+    with_losses,
+    with_windows,
+)
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
 from neuca_tools.selftest.readers.repair import TRUNCATED, closed, without_trailing_commas
 from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
@@ -203,16 +209,22 @@ def _flows(document: Json, asked: Json) -> tuple[Flow, ...]:
     if asked.get("bidir") or any(f"{key}{REVERSE}" in end for key in sums):
         return (flow(document, "forward", "", True), flow(document, "reverse", REVERSE, False))
     if not asked.get("reverse"):
-        return (flow(document, "forward"),)
-    received, sent = flow(document, "reverse"), _flow_of_server(document)
+        return (_forward(document, text(asked.get("protocol")).lower()),)
+    received, sent = flow(document, "reverse"), _flow_of_server(document, "reverse")
     return (with_windows(received, sent) if sent else received,)
 
 
-def _flow_of_server(document: Json) -> Optional[Flow]:
-    """What the server of a reverse test reported (--get-server-output)."""
+def _forward(document: Json, protocol: str) -> Flow:
+    sent = flow(document, "forward")
+    received = _flow_of_server(document, "forward") if protocol == "udp" else None
+    return with_losses(sent, received) if received else sent
+
+
+def _flow_of_server(document: Json, direction: str) -> Optional[Flow]:
+    """What the server reported (--get-server-output)."""
     as_json = document.get("server_output_json")
     if as_json:
-        return flow(mapping(as_json), "reverse")
+        return flow(mapping(as_json), direction)
     flows = read_iperf3_text(text(document.get("server_output_text"))).flows
     return next(iter(flows), None)
 
