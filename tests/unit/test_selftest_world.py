@@ -125,6 +125,29 @@ def test_what_only_tcp_loses_is_dropped_from_its_bursts():
     assert (first.id, first.direction) == ("D17", "reverse")
 
 
+@pytest.mark.parametrize(
+    ("losses", "named"), [((1, 1, 0, 1, 1), True), ((0, 4, 0, 0, 0), False), ((1, 1, 0, 1), False)]
+)
+def test_a_few_datagrams_lost_one_by_one_are_enough(losses, named):
+    ways = (one_way("forward", 0, 0, 0, 0, 0), one_way("reverse", *losses, sent=300))
+    assert ("D19" in told(replace(reverse_loss(), one_way=ways))) is named
+
+
+def test_a_full_queue_beside_it_does_not_hide_loss_at_random():
+    """Several streams overflow a queue: they lose far more than the datagrams, but not in bursts."""
+    there = flow([20, 30] * 5, rtt=10_300, min_rtt=10_000, retrans=0.01)
+    many = traced(
+        flow([90, 91] * 5, name="tcp-parallel", streams=2, rtt=30_000, min_rtt=10_000, retrans=0.2),
+        *[30] * 10,
+    )
+    (phase,) = many.phases
+    lost = tuple(5.0 for _ in phase.sender_trace.time)
+    full = replace(phase, sender_trace=replace(phase.sender_trace, retransmits=lost))
+    ladder = (udp_phase(1e6, 1e6, 0.99e6), udp_phase(10e6, 10e6, 9.9e6))
+    found = diagnose(replace(there, phases=(*there.phases, full, *ladder))).findings[0]
+    assert (found.id, found.confidence) == ("D19", "high")
+
+
 def test_datagrams_lost_in_one_burst_are_those_of_a_busy_sender():
     ways = (one_way("reverse", 0, 19, 0, 0, 0),)
     assert "D19" not in told(replace(reverse_loss(), one_way=ways))

@@ -10,7 +10,9 @@ from typing import Optional
 from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.session import Rule, Session, first
+from neuca_tools.selftest.conditions.streams import is_crowded
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
     counted_losses,
@@ -38,8 +40,11 @@ DEADLY = 0.25
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
-# Of gently sent datagrams, and how many: a host that is busy for a moment loses fewer (D19).
-NOTABLE, SEVERAL = 0.003, 5
+# Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
+# loses them all at once (D19).
+NOTABLE, SEVERAL = 0.002, 4
+# Datagrams of one test whose intervals are not compared.
+CERTAIN = 5
 SPREAD = 0.75  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
@@ -193,7 +198,12 @@ def _is_counted(udp: Look) -> bool:
 
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
-    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
+    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not.
+
+    Unless it lost that in a queue that was full, as TCP has to, or had too many streams.
+    """
+    if overflows(tcp) or is_crowded(tcp):
+        return False
     found, loss = evenly_sent(session, tcp), tcp.loss or 0.0
     return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
 
@@ -208,7 +218,7 @@ def _is_random(slowest: Look, session: Session) -> bool:
     if others:
         return all(map(is_losing, others))
     # One fast test says nothing about slow ones.
-    is_certain = lost(slowest) >= SEVERAL and (slowest.loss or 0.0) <= HALF
+    is_certain = lost(slowest) >= CERTAIN and (slowest.loss or 0.0) <= HALF
     return is_certain and _is_slow(slowest)
 
 
