@@ -325,6 +325,13 @@ def test_what_limits_next_is_known_where_several_streams_fill_the_path():
     assert both["D01"].predicted == pytest.approx(30.2e6)
 
 
+def test_round_trips_of_packets_that_overtake_others_are_no_queue():
+    counters = {"TcpExt.TCPSACKReorder": (0, 9000), "Tcp.OutSegs": (0, 12_000)}
+    there = flow([23, 21] * 5, rtt=286_000, min_rtt=200_000, counters=counters)
+    back = flow([15, 17] * 5, direction="reverse", rtt=281_000, min_rtt=202_000, retrans=0.005)
+    assert told(replace(there, phases=(*there.phases, *back.phases)))[0] == "D39"
+
+
 def test_packets_that_overtake_others_cost_both_directions():
     counters = {"TcpExt.TCPSACKReorder": (0, 9000), "Tcp.OutSegs": (0, 12_000)}
     there = flow([23, 21] * 5, rtt=286_000, min_rtt=281_000, counters=counters)

@@ -268,16 +268,22 @@ def path_capacity(look: Look) -> Optional[Hit]:
 
 
 def _congested(look: Look, rate: float) -> Optional[Hit]:
-    """Packets wait in every sample, and some are dropped: a queue that is full.
+    """Packets wait in every sample: a queue that is never empty, so that the path is never idle.
 
-    With a queue of less than a round trip, the rate varies by the way TCP recovers.
+    If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
+    way TCP recovers; that of a slow path varies because iperf counts whole buffers.
     """
-    if not is_lossy(look) or not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
+    if not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
         return None
+    what, queue = "packets wait and are dropped", "full"
+    if not is_lossy(look):
+        what, queue = "packets wait", "never empty"
+        if look.loss or look.is_full:
+            return None
     return Hit(
         FULL_QUEUE * look.left,
-        f"packets wait and are dropped at {amounts.rate(rate)}: a queue on the path is full, so "
-        "that this is about its capacity",
+        f"{what} at {amounts.rate(rate)}: a queue on the path is {queue}, so that this is about "
+        "its capacity",
         (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
         confidence=LOW if look.is_full else MEDIUM,
