@@ -99,6 +99,39 @@ def test_loss_in_one_direction_does_not_explain_the_other():
     assert {("D18", "forward"), ("D17", "reverse")} <= named
 
 
+def test_bbr_knows_the_rate_of_a_path_whose_queue_it_does_not_fill():
+    bbr = {"congestion": "bbr", "rtt": 112_000, "min_rtt": 110_000}
+    (found,) = [
+        one for one in diagnose(flow([47, 45, 49] * 3, **bbr)).findings if one.severity != "info"
+    ]
+    assert (found.id, found.confidence) == ("D18", "medium")
+    assert found.text == (
+        "BBR, which sends what the path delivers, stays within 3.5% of 47.3 Mbit/s without any loss, and nothing of "
+        "the hosts limits it: this is the capacity of the path"
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"congestion": "cubic"},  # its window may still grow
+        {"retrans": 0.02},  # a policer
+        {"rwnd": 0.3},
+        {"sndbuf_limited": 0.3},
+        {"idle": 0.6},
+        {"cpus": (0.99,)},
+    ],
+)
+def test_bbr_says_nothing_if_something_else_may_limit_it(changes):
+    bbr = {"congestion": "bbr", "rtt": 112_000, "min_rtt": 110_000, **changes}
+    assert "D18" not in told(flow([47, 45, 49] * 3, **bbr))
+
+
+def test_bbr_whose_rate_varies_waits_for_something_else():
+    bbr = {"congestion": "bbr", "rtt": 112_000, "min_rtt": 110_000}
+    assert "D18" not in told(flow([47, 25, 60] * 3, **bbr))
+
+
 # --- Datagrams in both directions ----------------------------------------------------------------------------------------
 
 
