@@ -59,6 +59,9 @@ EXPLANATIONS = (
     ),
     Explanation(("D27",), ("D39",), "it slows down the direction that it is in"),
     Explanation(
+        ("D18",), ("D39",), "round trips of packets that overtake others vary like a queue"
+    ),
+    Explanation(
         ("D26", "D27", "D28"),
         ("D01", "D02", "D03", "D09", "D11", "D13", DROPS, "D17", "D21", "D29"),
         "what holds one stream back makes it slower than several, or than the other direction",
