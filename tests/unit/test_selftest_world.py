@@ -12,7 +12,7 @@ from selftest_runs import flow_of, tcp, udp_phase
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
 from neuca_tools.selftest.evidence.route import OneWay
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.readers.documents import evidence_of
 
@@ -318,6 +318,16 @@ def test_a_queue_on_a_long_path_is_less_than_half_of_a_round_trip(rtt, named):
     assert told(flow([20, 20.4] * 5, rtt=rtt, min_rtt=150_000, retrans=0.01))[0] == named
 
 
+def test_a_path_whose_queue_is_never_empty_is_never_idle():
+    """However much the rate varies by what iperf counts: a slow path carries few of its buffers."""
+    slow = replace(flow([0.9, 1.2, 1.0] * 3, rtt=110_000, min_rtt=10_000), expect=1.7e6)
+    (found,) = [one for one in diagnose(slow).findings if one.severity != "info"]
+    assert (found.id, found.confidence) == ("D18", "medium")
+    assert found.text == (
+        "packets wait at 1.03 Mbit/s: a queue on the path is never empty, so that this is about its capacity"
+    )
+
+
 def test_a_deep_queue_costs_no_rate():
     deep = flow([5, 4.9] * 5, direction="reverse", rtt=137_000, min_rtt=20_000)
     there = flow([96, 95] * 5, rtt=21_000, min_rtt=20_000)
@@ -405,6 +415,49 @@ def test_one_stream_of_a_busy_host_that_had_the_rate_is_not_limited_by_the_path(
     assert told(replace(one, phases=(*one.phases, *many.phases))) == []
     slow = beside_others(flow([30, 70] * 5))
     assert told(replace(slow, phases=(*slow.phases, *many.phases))) == ["D26"]
+
+
+def test_a_path_that_had_the_rate_in_slow_start_is_not_slower_for_one_stream_or_direction():
+    """Reno's window needs longer than the test to grow back after slow start has filled the queue."""
+    slow = flow([58, 60] * 5, rtt=151_000, min_rtt=150_000)
+    other = flow([95, 96] * 5, direction="reverse", rtt=151_000, min_rtt=150_000)
+    many = flow([95, 96] * 5, name="tcp-parallel", streams=8, rtt=160_000, min_rtt=150_000)
+    both = (*other.phases, *many.phases)
+    assert told(replace(slow, phases=(*slow.phases, *both))) == ["D27", "D26"]
+    (phase,) = slow.phases
+    times = tuple(at / 10 for at in range(60))
+    trace = Trace(time=times, sent=(*[10e6] * 8, *[101e6] * 8, *[59e6] * 44))
+    grown = replace(phase, sender_trace=trace)
+    assert told(replace(slow, phases=(grown, *both))) == []
+
+
+def test_what_a_full_queue_drops_at_the_expected_rate_is_no_fault():
+    lossy = traced(flow([60, 80] * 5, rtt=70_000, min_rtt=50_000, retrans=0.004), 52, 80, 79, 81)
+    (phase,) = lossy.phases
+    count = len(phase.sender_trace.time)
+    columns = {"retransmits": (0, 0, 9, *[0] * (count - 3)), "in_flight": (1.1e6,) * count}
+    assert told(with_trace(lossy, **columns, sent=(60e6,) * count)) == ["D05"]
+    assert told(with_trace(lossy, **columns, sent=(101e6,) * count)) == []
+
+
+def with_trace(one: Evidence, **columns) -> Evidence:
+    (phase,) = one.phases
+    return replace(
+        one, phases=(replace(phase, sender_trace=replace(phase.sender_trace, **columns)),)
+    )
+
+
+def test_directions_that_differ_in_a_few_intervals_alone_are_the_same():
+    there, back = flow([30, 10]), flow([30, 31], direction="reverse")
+    alone = replace(there, phases=(*there.phases, *back.phases))
+    assert "D27" in told(alone)
+    whole = [
+        replace(
+            one, run=replace(one.run, flows=(replace(one.run.flows[0], sent=Total(rate=rate)),))
+        )
+        for one, rate in zip(alone.phases, (29e6, 30e6))
+    ]
+    assert "D27" not in told(replace(alone, phases=tuple(whole)))
 
 
 def test_a_test_that_did_not_end_beside_a_full_cpu_proves_no_loss():

@@ -9,11 +9,12 @@ from typing import Optional
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import is_bbr
-from neuca_tools.selftest.conditions.thresholds import reached_for_a_while
+from neuca_tools.selftest.conditions.thresholds import carries_expected, reached_for_a_while
 from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
@@ -38,7 +39,7 @@ def loss_limited(look: Look) -> Optional[Hit]:
     if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
-    if hit is not None and reached_for_a_while(look):
+    if hit is not None and _is_passing(look):
         return replace(hit, confidence=LOW, severity=INFO)
     if hit is None or not look.is_full:
         return hit
@@ -46,6 +47,11 @@ def loss_limited(look: Look) -> Optional[Hit]:
     is_unfinished = bool(look.phase.run and look.phase.run.error)
     severity = INFO if is_unfinished else None
     return replace(hit, share=BESIDE_CPU * hit.share, confidence=LOW, severity=severity)
+
+
+def _is_passing(look: Look) -> bool:
+    """Whether the path carries what is expected: it loses only what a full queue has to drop."""
+    return reached_for_a_while(look) or (overflows(look) and carries_expected(look))
 
 
 def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:

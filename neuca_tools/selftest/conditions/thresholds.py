@@ -46,10 +46,24 @@ def reached_for_a_while(one: Look) -> bool:
     Loss at random or a policer would have prevented it. A host that other programs keep busy sends
     in bursts, which overflow a queue now and then, and is too slow at other times.
     """
-    if not one.is_disturbed or not one.evidence.expect:
+    return one.is_disturbed and _reached(one, slow_start(one.round_trip.shortest))
+
+
+def carries_expected(one: Look) -> bool:
+    """Whether TCP had the expected rate for a moment, in slow start or later: the path has it.
+
+    Where it is slower for the rest of the test, its window may not have grown back: by a segment in
+    each round trip (RFC 5681, section 3.1).
+    """
+    return _reached(one, 0.0)
+
+
+def _reached(one: Look, after: float) -> bool:
+    """Whether there was a WHILE with the expected rate, so many seconds after the begin."""
+    if not one.evidence.expect:
         return False
     points = one.phase.sender_trace.points("sent")
-    begin = points[0][0] + slow_start(one.round_trip.shortest) if points else 0.0
+    begin = points[0][0] + after if points else 0.0
     late = [point for point in points if point[0] >= begin]
     return any(rate >= one.evidence.expect for rate in _means(late))
 
