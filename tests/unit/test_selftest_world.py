@@ -311,6 +311,9 @@ def test_two_packets_of_a_slow_link_are_no_queue():
     assert told(policed)[0] == "D17"
     queued = flow([5.5, 5.6] * 5, rtt=16_500, min_rtt=10_000, retrans=0.05)
     assert told(queued)[0] == "D18"
+    slow = traced(flow([0.85, 0.86] * 5, rtt=41_000, min_rtt=26_000, retrans=0.04), *[41] * 10)
+    lost = {"retransmits": (1.0,) * len(slow.phases[0].sender_trace.time)}
+    assert told(with_trace(slow, **lost))[0] == "D17"
 
 
 @pytest.mark.parametrize(("rtt", "named"), [(170_000, "D18"), (162_000, "D17")])

@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import is_bbr, is_mostly_idle
+from neuca_tools.selftest.conditions.streams import PAIR, is_bbr, is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
@@ -37,9 +37,6 @@ NOISE = 0.001  # seconds: what a quiet host takes to respond at most
 FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
 # Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
 NOTICED = 0.016
-# Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
-# waits for the first, however empty the queue is.
-PAIR = 2 * 1514
 LEVEL = 0.9  # of the plateau (D17)
 UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies

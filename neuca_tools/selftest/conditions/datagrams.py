@@ -198,19 +198,19 @@ def _is_counted(udp: Look) -> bool:
 
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
-    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not.
-
-    Unless it lost that in a queue that was full, as TCP has to, or had too many streams.
-    """
-    if overflows(tcp) or is_crowded(tcp):
-        return False
+    """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
     found, loss = evenly_sent(session, tcp), tcp.loss or 0.0
     return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
 
 
+def _is_only_bursts(tcp: Look, session: Session) -> bool:
+    """Whether a test of TCP has its loss neither in a full queue nor among too many streams."""
+    return hits_bursts(tcp, session) and not overflows(tcp) and not is_crowded(tcp)
+
+
 def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
-    if _is_counted(slowest) or any(hits_bursts(one, session) for one in session.tcp):
+    if _is_counted(slowest) or any(_is_only_bursts(one, session) for one in session.tcp):
         return False
     if _is_survived(slowest, session):
         return False

@@ -11,7 +11,7 @@ from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, middle
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, PAIR, middle
 from neuca_tools.selftest.conditions.thresholds import THROUGHPUT, passed
 from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import Look
@@ -109,10 +109,15 @@ def _is_held_by_its_window(look: Look) -> bool:
 def overflows(look: Look) -> bool:
     """Whether a queue was full at most of the times at which packets were lost."""
     shortest = look.round_trip.shortest or 0.0
-    grown = look.noise + max(LEAST, min(GROWN * shortest, ENOUGH))
+    grown = max(look.noise + max(LEAST, min(GROWN * shortest, ENOUGH)), _of_a_pair(look))
     found = losses(look)
     full = sum(one.rtt >= shortest + grown for one in found)
     return bool(found) and full >= MOST * len(found)
+
+
+def _of_a_pair(look: Look) -> float:
+    """Seconds: so much later is an acknowledgement of two packets, with an empty queue."""
+    return PAIR * 8 / look.rate if look.rate else 0.0
 
 
 def losses(look: Look) -> list[Loss]:

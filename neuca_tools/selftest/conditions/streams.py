@@ -10,6 +10,9 @@ from neuca_tools.selftest.evidence.look import Look, steady_sockets
 
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
+# Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
+# waits for the first, however empty the queue is.
+PAIR = 2 * 1514
 FEW = 4  # packets in flight, see `is_crowded`
 
 
