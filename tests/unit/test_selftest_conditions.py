@@ -212,6 +212,25 @@ def ids(evidence: Evidence) -> list[str]:
     return [one.id for one in diagnose(evidence).findings]
 
 
+@pytest.mark.parametrize(
+    ("address", "table", "named"),
+    [
+        ("172.16.0.2", "arp_cache", True),
+        ("172.16.0.2", "ndisc_cache", False),
+        ("fd00::2", "ndisc_cache", True),
+        ("fd00::2", "arp_cache", False),
+        (None, "ndisc_cache", True),
+    ],
+)
+def test_only_the_neighbour_table_of_the_peers_family_matters(address, table, named):
+    """Containers share both tables with all other network namespaces."""
+    count = replace(counted(**{f"{table}__table_fulls": 577}), address=address)
+    row = f"neighbour: {table}: neighbor table overflow!"
+    log = replace(tcp(flow_of(940e6, **QUIET)), address=address, local=Host(log=(row,)))
+    for evidence in (count, log):
+        assert ("D16" in [one.id for one in diagnose(evidence).findings]) is named
+
+
 def test_every_condition_of_the_catalogue_has_a_rule_and_a_case():
     catalogue = {f"D{number:02}" for number in range(1, 48)}
     assert {row.id for row in (*PHASE_RULES, *SESSION_RULES)} == catalogue == set(CASES)

@@ -32,6 +32,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 LOST_BROADCASTS = 0.01  # of all responses (D47)
 NEARLY_FULL = 0.8  # of gc_thresh3 (D16)
+TABLES = ("arp_cache", "ndisc_cache")
 OVERFLOW = re.compile("neighbou?r table overflow", re.IGNORECASE)
 FULL_QUEUES = (
     "TcpExt.ListenOverflows",
@@ -56,9 +57,16 @@ def neighbours(session: Session) -> Optional[Hit]:
 
 
 def _neighbours_of(session: Session, end: str, host: Host) -> Optional[Hit]:
-    limit = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3")
-    hit = first(_neighbours_counted(end, _samples_of(one, end), limit) for one in session.looks)
-    logged = next(filter(OVERFLOW.search, host.log), None)
+    """Of the family of the peer's address: the kernel has one table for each (arp(7)).
+
+    Containers share these tables, so that an IPv6 network of other containers may fill one.
+    """
+    limit, table = sysctl_max(host, "net.ipv4.neigh.default.gc_thresh3"), _other_table(session)
+    hit = first(
+        _neighbours_counted(end, _samples_of(one, end), limit, table) for one in session.looks
+    )
+    own = (row for row in host.log if not table or table not in row)
+    logged = next(filter(OVERFLOW.search, own), None)
     if hit is None and logged is not None:
         return _too_many(end, fact("dmesg", logged), limit, overflowed=True)
     return hit
@@ -70,10 +78,20 @@ def _samples_of(look: Look, end: str) -> tuple[Sample, ...]:
     return look.phase.sender if sends else look.phase.receiver
 
 
+def _other_table(session: Session) -> str:
+    """The kernel's name of the table that the peer is not in; empty if its address is unknown."""
+    address = session.evidence.address
+    if not address:
+        return ""
+    return TABLES[0] if ":" in address else TABLES[1]
+
+
 def _neighbours_counted(
-    end: str, samples: tuple[Sample, ...], limit: Optional[int]
+    end: str, samples: tuple[Sample, ...], limit: Optional[int], other: str
 ) -> Optional[Hit]:
-    full = delta(samples, "arp_cache.table_fulls") or delta(samples, "ndisc_cache.table_fulls")
+    tables = (table for table in TABLES if table != other)
+    counted = (delta(samples, f"{table}.table_fulls") for table in tables)
+    full = next(filter(None, counted), None)
     if full is not None:
         return _too_many(end, full, limit, overflowed=True)
     entries = max((one.counters.get("arp_cache.entries", 0) for one in samples), default=0)
