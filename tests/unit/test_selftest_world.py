@@ -242,6 +242,17 @@ def test_slow_start_says_nothing_without_a_queue_or_if_something_else_limits(one
     assert "slow start" not in " ".join(each.text for each in diagnose(one).findings)
 
 
+def test_slow_start_overflows_a_short_queue_before_the_path_is_full():
+    """Bursts of half a window filled 30 ms: the path may well carry what is expected of it."""
+    short = ((150.0, 14, 0), (153.0, 60, 0), (168.0, 120, 0), (180.0, 280, 30), (160.0, 200, 60))
+    one = after_slow_start(*short)
+    slower = flow([5, 5.1, 5.2, 5.3, 5.4], rtt=151_000, min_rtt=150_000, snd_cwnd=200, unacked=198)
+    rates = replace(one.phases[0], run=slower.phases[0].run)
+    one = replace(one, phases=(rates,))
+    assert told(replace(one, expect=20e6)) == []
+    assert told(replace(one, expect=40e6)) == ["D18"]
+
+
 def lossy(*round_trips: float, in_flight: float = 60, **changes) -> Evidence:
     """A long path that is hardly filled between losses; a round trip in ms for each of these, and KiB in flight."""
     socket = {"rtt": 155_000, "min_rtt": 150_000, "retrans": 0.02, **changes}

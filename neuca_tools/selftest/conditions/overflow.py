@@ -26,6 +26,7 @@ FULL = 0.8
 RECOVERY = 4
 # Of the times at which something was lost: a queue was full then.
 MOST = 0.5
+SHORT = 0.3  # of the shortest round trip: a queue that bursts overflow
 SHARE = 0.9  # of the lost time
 
 
@@ -40,6 +41,16 @@ class Loss(NamedTuple):
     def rate(self, mss: float) -> float:
         """bit/s that the path carried: what was in flight and arrived, within a round trip."""
         return max(0.0, self.in_flight - self.lost * mss) * 8 / self.rtt
+
+    def rate_of_burst(self, shortest: float) -> float:
+        """bit/s that the path may carry if slow start filled a short queue; 0 if it was longer.
+
+        Slow start sends twice as fast as the path carries, in bursts of one window, half of which
+        waits. It overflows a queue of much less than a round trip before the path is full. Once
+        that is noticed, the window is twice as large.
+        """
+        waited = self.rtt - shortest
+        return self.in_flight * 8 / 4 / waited if 0 < waited < SHORT * shortest else 0.0
 
 
 def overflow(look: Look) -> Optional[Hit]:
@@ -56,7 +67,8 @@ def overflow(look: Look) -> Optional[Hit]:
         return None
     found = losses(look)[:1] if is_early else losses(look)
     rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
-    if max(rates) >= THROUGHPUT * (look.evidence.expect or 0.0):
+    bursts = [one.rate_of_burst(look.round_trip.shortest or 0.0) for one in found if is_early]
+    if max([*rates, *bursts]) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     return _hit(look, found, max(look.rate or 0.0, rates[0] if is_early else 0.0), is_early)
