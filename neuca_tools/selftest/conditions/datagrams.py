@@ -45,20 +45,20 @@ GENTLE = 0.5
 NOTABLE, SEVERAL = 0.002, 4
 # Datagrams of one test whose intervals are not compared.
 CERTAIN = 5
-SPREAD = 0.75  # of the intervals that loss at random would be in
+SPREAD = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
 
 
 class Count(NamedTuple):
-    """Datagrams: how many were lost, and of how many; `losses` are those of each interval.
+    """Datagrams: how many were lost, and of how many; `losses` are those of each test's intervals.
 
     `rate` is the highest at which they were offered, in bit/s.
     """
 
     lost: int = 0
     sent: int = 0
-    losses: tuple[int, ...] = ()
+    losses: tuple[tuple[int, ...], ...] = ()
     rate: float = 0.0
 
     @property
@@ -71,11 +71,11 @@ class Count(NamedTuple):
 
         A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
         """
-        count, lost = len(self.losses), sum(self.losses)
-        if count < 2 or not lost:
+        known = [one for one in self.losses if len(one) > 1 and sum(one)]
+        if not known:
             return self.lost >= SURELY
-        expected = count * (1 - (1 - 1 / count) ** lost)
-        return sum(map(bool, self.losses)) >= SPREAD * expected
+        expected = sum(len(one) * (1 - (1 - 1 / len(one)) ** sum(one)) for one in known)
+        return sum(bool(lost) for one in known for lost in one) >= SPREAD * expected
 
 
 def random_loss(session: Session) -> Optional[Hit]:
@@ -171,15 +171,15 @@ def _one_way(session: Session, tcp: Look, most: float) -> list[Count]:
     for one in session.evidence.one_way:
         rate = one.rate or 0.0
         if one.direction == tcp.phase.direction and one.loss is not None and rate <= most:
-            found.append(Count(one.lost or 0, one.seen or 0, one.losses, rate))
+            found.append(Count(one.lost or 0, one.seen or 0, (one.losses,), rate))
     return found
 
 
 def _added(session: Session, tcp: Look, most: float, looks: Iterable[Look]) -> Count:
     """These together with the test of one-way loss, if it was no faster than `most`, in bit/s."""
-    found = [Count(lost(one), received(one), _losses(one), offered(one)) for one in looks]
+    found = [Count(lost(one), received(one), (_losses(one),), offered(one)) for one in looks]
     found += _one_way(session, tcp, most)
-    losses = tuple(lost for one in found for lost in one.losses)
+    losses = tuple(test for one in found for test in one.losses)
     total, sent = sum(one.lost for one in found), sum(one.sent for one in found)
     return Count(total, sent, losses, max((one.rate for one in found), default=0.0))
 
