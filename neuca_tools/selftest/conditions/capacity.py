@@ -339,7 +339,9 @@ def _delays_only_itself(look: Look) -> bool:
     if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
         return False
     idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
-    return bool(idle and loaded and loaded <= FLAT_RTT * idle and not _is_noisy(look))
+    if not idle or not loaded or _is_noisy(look):
+        return False
+    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
 
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:

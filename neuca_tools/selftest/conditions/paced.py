@@ -40,7 +40,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     return Hit(
         SHARE * look.left,
         "BBR, which sends what the path delivers, stays within "
-        f"{amounts.percent(look.spread or 0)} of {amounts.rate(look.rate)} without any loss, and "
+        f"{amounts.percent(_spread(look) or 0)} of {amounts.rate(look.rate)} without any loss, and "
         "nothing of the hosts limits it: this is the capacity of the path",
         (fact("rate, bit/s", round(look.rate)), fact("bytes_retrans / bytes_sent", look.loss)),
         "compare it with the rate that was ordered; no setting of the hosts makes it faster",
@@ -54,9 +54,16 @@ def _is_steady_bbr(look: Look) -> bool:
         return False
     if passed(look) is not False or look.loss is None or look.loss > LOSSLESS:
         return False
-    if len(look.throughput.rates) < FEWEST or look.spread is None:
+    spread = _spread(look)
+    if len(look.throughput.rates) < FEWEST or spread is None:
         return False
-    return look.spread < STEADY and not carries_expected(look)
+    return spread < STEADY and not carries_expected(look)
+
+
+def _spread(look: Look) -> Optional[float]:
+    """Of iperf's or of the kernel's rates: each varies by when and in what pieces it counts."""
+    known = (one for one in (look.spread, look.acked_spread) if one is not None)
+    return min(known, default=None)
 
 
 def _is_held_back(look: Look) -> bool:

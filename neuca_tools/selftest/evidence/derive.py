@@ -38,7 +38,8 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     samples = steady_samples(_with_all_streams(phase.sender, sockets), rough)
     late = [data_sockets(sample, phase) for sample in samples]
     steady = steady_intervals(flow.intervals, rough)
-    rates = known_rates(steady) or [rate for _, rate in rates_of(samples, phase)]
+    acked = tuple(rate for _, rate in rates_of(samples, phase))
+    rates = known_rates(steady) or list(acked)
     rate = _rate(flow, steady, rates)
     if run.error:
         rate = rate or None
@@ -46,7 +47,9 @@ def look(evidence: Evidence, phase: Phase) -> Look:
     return Look(
         evidence,
         phase,
-        Throughput(steady, rate, tuple(rates), loss, retransmits),
+        Throughput(
+            steady, rate, tuple(rates), loss, retransmits, acked if len(acked) >= FEW else ()
+        ),
         _windows(run, steady, samples, late),
         RoundTrip(
             _rtt(late, steady, evidence),

@@ -39,8 +39,9 @@ class Fact:
 class Throughput:
     """What arrived in the steady part of a phase. Rates in bit/s.
 
-    `rate` is as received. `loss` is a share: of TCP the bytes that were sent twice, of UDP the
-    datagrams that never arrived.
+    `rate` is as received. `acked` are the rates at which TCP data was acknowledged, by the kernel.
+    `loss` is a share: of TCP the bytes that were sent twice, of UDP the datagrams that never
+    arrived.
     """
 
     steady: tuple[Interval, ...] = ()
@@ -48,6 +49,7 @@ class Throughput:
     rates: tuple[float, ...] = ()
     loss: Optional[float] = None
     retransmits: Optional[int] = None
+    acked: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,10 +191,15 @@ class Look:
     @property
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate."""
-        rates = self.throughput.rates
-        if len(rates) < 2 or mean(rates) <= 0:
-            return None
-        return pstdev(rates) / mean(rates)
+        return _spread(self.throughput.rates)
+
+    @property
+    def acked_spread(self) -> Optional[float]:
+        """The same, by what the kernel counts as acknowledged.
+
+        iperf counts whole buffers, of which a slow path carries a few in a second.
+        """
+        return _spread(self.throughput.acked)
 
     @property
     def queueing(self) -> Optional[float]:
@@ -223,6 +230,12 @@ class Look:
 
     def receiver_fact(self, name: str) -> Optional[Fact]:
         return delta(self.phase.receiver, name)
+
+
+def _spread(rates: Sequence[float]) -> Optional[float]:
+    if len(rates) < 2 or mean(rates) <= 0:
+        return None
+    return pstdev(rates) / mean(rates)
 
 
 def _is_disturbed(load: Load) -> bool:
