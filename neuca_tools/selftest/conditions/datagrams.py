@@ -71,11 +71,17 @@ class Count(NamedTuple):
 
         A sender that got no CPU for a while makes up for it in bursts, which overflow a queue.
         """
-        known = [one for one in self.losses if len(one) > 1 and sum(one)]
+        known = [one for one in self.losses if len(one) > 1 and any(one)]
         if not known:
             return self.lost >= SURELY
-        expected = sum(len(one) * (1 - (1 - 1 / len(one)) ** sum(one)) for one in known)
+        expected = sum(map(_intervals_hit, known))
         return sum(bool(lost) for one in known for lost in one) >= SPREAD * expected
+
+
+def _intervals_hit(losses: Sequence[int]) -> float:
+    """How many of these intervals chance would give some of these losses."""
+    count = len(losses)
+    return count * (1 - (1 - 1 / count) ** sum(losses))
 
 
 def random_loss(session: Session) -> Optional[Hit]:
