@@ -410,6 +410,39 @@ def test_something_else_that_listens_there(ends):
     assert findings(report) == {"D35"}
 
 
+# An iperf3 that serves one test, after a connection that is closed once iperf3 listens.
+CLOSED_FIRST = r"""import socket, subprocess, sys
+address, port = sys.argv[1:]
+with socket.create_server((address, int(port))) as listener:
+    connection, _ = listener.accept()
+words = ["iperf3", "-s", "-1", "--forceflush", "-B", address, "-p", port]
+server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+next(line for line in server.stdout if "listening" in line)
+connection.close()
+server.communicate()
+"""
+
+
+def test_a_udp_test_that_did_not_begin_is_repeated(ends):
+    """As one does not whose first datagram is lost: iperf3 does not send it again."""
+    ends.start(sys.executable, "-c", CLOSED_FIRST, FAR, PORT)
+    ends.until(lambda: PORT in ends.listening())
+    _, report = ends.report("--only", "udp", "--time", "1", "--rate", "1M")
+    phases = report["evidence"]["phases"]
+    assert "error" not in phases[0]["run"]
+    assert phases[0]["run"]["flows"][0]["received"]["datagrams"] > 0
+
+
+def test_many_streams_that_did_not_begin_do_not_end_the_test(ends):
+    """The peer responded to one stream; here, its server is gone then."""
+    ends.iperf("-1")
+    words = ("--only", "tcp,tcp-parallel,udp", "--time", "1", "--rate", "1M", "--parallel", "2")
+    _, report = ends.report(*words)
+    found = {one["name"]: one["verdict"] for one in report["evidence"]["steps"]}
+    assert (found["tcp"], found["tcp-parallel"]) == ("pass", "fail")
+    assert found["udp"] == "unknown"  # it was tried
+
+
 def test_a_server_that_hangs(ends):
     """`conduct` itself, for its patience is shorter then."""
     server = ends.iperf("-1")
