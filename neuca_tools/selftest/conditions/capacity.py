@@ -9,6 +9,7 @@ from typing import Optional
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.compare import several_carry_no_more
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
     evenly_sent,
@@ -63,7 +64,7 @@ def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
     """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
     hit = _policed_by_contrast(tcp, session)
     if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
-        hit = _policed_by_tcp_alone(tcp)
+        hit = _policed_by_tcp_alone(tcp, several_carry_no_more(session, tcp))
     if hit is None:
         return None
     return replace(hit, direction=tcp.phase.direction)
@@ -136,18 +137,21 @@ def _is_uneven_bbr(look: Look) -> bool:
     return is_bbr(look) and (look.spread or 0.0) >= IN_PIECES and (look.loss or 0.0) < CLEARLY
 
 
-def _policed_by_tcp_alone(tcp: Look) -> Hit:
-    """Without a UDP ladder, random loss cannot be ruled out."""
+def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
+    """Without a UDP ladder, random loss is ruled out only if several streams share this rate."""
     near = round_rate(max(tcp.throughput.rates, default=0.0))
     where = f", near {amounts.rate(near)}" if near else ""
     # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
     share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
     if _is_noisy(tcp) or (tcp.is_disturbed and tcp.round_trip.low is None):
         confidence = LOW
+    what = ": a policer, a queue of a few packets, or random loss; a UDP ladder can tell them apart"
+    if is_shared:
+        confidence = MEDIUM
+        what = ", and several streams carry no more: a policer, or a queue of a few packets"
     return Hit(
         share * tcp.left,
-        f"packets are lost while no queue forms{where}: a policer, a queue of a few "
-        "packets, or random loss; a UDP ladder can tell them apart",
+        f"packets are lost while no queue forms{where}{what}",
         (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
         "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
         "maxrate, see tc-fq(8))",

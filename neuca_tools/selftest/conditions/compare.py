@@ -15,6 +15,7 @@ from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Run
 
+AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 AS_A_WHOLE = 1.15  # the same with slow start, which takes as long at any rate
@@ -40,6 +41,14 @@ def per_flow(session: Session) -> Optional[Hit]:
         direction="forward",
         severity=INFO if carries_expected(one) else None,
     )
+
+
+def several_carry_no_more(session: Session, one: Look) -> bool:
+    """Whether several streams in this direction lose as well, and have the rate of this one."""
+    many = session.named("tcp-parallel", one.phase.direction)
+    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
+        return False
+    return abs(many.rate - one.rate) <= AS_FAST * one.rate
 
 
 def asymmetric(session: Session) -> Optional[Hit]:
