@@ -29,7 +29,10 @@ def listener(enter, address, port):
 
 
 class Metadata:
-    """`mode` is ok, hang, 500, 404, garbage or cut (within the headers); `tokens`: False for a service of version 1; `tree`: more paths, without tokens."""
+    """`mode` is ok, hang, 500, 404, garbage or cut (within the headers); `tokens`: False for a service of version 1.
+
+    `tree`: more paths, without tokens.
+    """
 
     def __init__(self, listening, document):
         self.document, self.mode, self.tokens = document, "ok", True
