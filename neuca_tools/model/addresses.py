@@ -1,9 +1,10 @@
-"""The types of IP addresses and networks."""
+"""The types of IP addresses and networks, of which there is one object for each value."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -11,6 +12,9 @@ from ipaddress import (
     IPv6Address,
     IPv6Interface,
     IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
 )
 
 from neuca_tools.typed import Union
@@ -18,3 +22,25 @@ from neuca_tools.typed import Union
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]
 Host = Union[IPv4Address, IPv6Address]
+
+MOST_KEPT = 16384  # objects
+
+
+@lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
+def address_of(packed: bytes, length: int) -> Address:
+    """The address with these 4 or 16 bytes and this prefix length. Raises ValueError."""
+    return ip_interface((packed, length))
+
+
+@lru_cache(MOST_KEPT)
+def network_of(packed: bytes, length: int) -> Network:
+    """The network with these bytes. Raises ValueError if bits behind the prefix are set."""
+    return ip_network((packed, length))
+
+
+def read_address(text: str) -> Address:
+    """The address from its text, as `str` writes it. Raises ValueError."""
+    ip, _, length = text.partition("/")
+    if ":" in ip:
+        return address_of(ip_address(ip).packed, int(length))
+    return address_of(bytes(map(int, ip.split("."))), int(length))

@@ -8,8 +8,9 @@ journal at start means that the last pass was interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from ipaddress import ip_interface, ip_network
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_network
+from itertools import chain
 from pathlib import Path
 
 from neuca_tools.dataclass import asdict, field_names
@@ -27,6 +28,7 @@ from neuca_tools.model import (
     Virtual,
     Written,
 )
+from neuca_tools.model.addresses import read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
@@ -46,6 +48,7 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 _NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
@@ -207,7 +210,7 @@ def _record(data: Mapping[str, Any]) -> Record:
         fit(data["boot_id"], str, "boot_id"),
         {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
         Owned(
-            frozenset((key_of(key), ip_interface(text)) for key, text in owned["addresses"]),
+            frozenset((key_of(key), read_address(text)) for key, text in owned["addresses"]),
             frozenset(key_of(key) for key in owned["vlans"]),
         ),
         {key_of(key): _original(original) for key, original in data["originals"].items()},
@@ -240,10 +243,10 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     link, *vlans = text.split(" ")
     boot_id, _, index = link.rpartition(":")
     pairs = [word.partition("=")[::2] for word in vlans]
-    numbers = [index, *(number for pair in pairs for number in pair)]
-    if not boot_id or not all(number.isdecimal() for number in numbers):
+    numbers = [index, *chain.from_iterable(pairs)]
+    if not boot_id or not all(map(str.isdecimal, numbers)):
         raise ValueError(f"{text!r} is not an incarnation")
-    return Incarnation(boot_id, int(index), tuple((int(one), int(at)) for one, at in pairs))
+    return Incarnation(boot_id, int(index), tuple([(int(one), int(at)) for one, at in pairs]))
 
 
 def _declined(data: Sequence[object]) -> Declined:
@@ -259,17 +262,22 @@ def _mac(text: str) -> str:
 
 def _original(data: Mapping[str, Any]) -> Original:
     original = made(Original, data)
-    _sysctls(original.sysctls)
+    _check_paths(original.sysctls)
     return original
 
 
 def _sysctls(data: object) -> dict[str, str]:
-    """Sysctls, checked: no path leads out of /proc/sys."""
+    """Sysctls, checked."""
     found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
-    for path in found:
-        if {"", ".", ".."} & set(path.split("/")) or "\0" in path:
-            raise ValueError(f"{path!r} is no setting")
+    _check_paths(found)
     return found
+
+
+def _check_paths(sysctls: Iterable[str]) -> None:
+    """Raises ValueError for a path that leads out of /proc/sys."""
+    for path in sysctls:
+        if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
+            raise ValueError(f"{path!r} is no setting")
 
 
 def _nic(data: Mapping[str, Any]) -> NicRecord:
@@ -351,8 +359,8 @@ def _link(data: Mapping[str, Any]) -> Link:
     plain = {name: fit(one, known[name], name) for name, one in data.items() if name not in read}
     return Link(
         key=key_of(data["key"]),
-        addresses=tuple(map(ip_interface, data["addresses"])),
-        bare=tuple(map(ip_interface, data.get("bare", ()))),
+        addresses=tuple(map(read_address, data["addresses"])),
+        bare=tuple(map(read_address, data.get("bare", ()))),
         master=_optional_key(data.get("master")),
         virtual=_virtual(data.get("virtual")),
         **plain,

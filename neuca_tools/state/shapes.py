@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 
 from neuca_tools.dataclass import is_dataclass
 from neuca_tools.typed import Any, Callable, Literal, TypeVar, Union, arguments_of
@@ -14,13 +15,17 @@ T = TypeVar("T")
 Reader = Callable[[object, str], Any]
 """Returns a value as an annotation has it; the second argument is its name, for the error."""
 
-_READERS: dict[type, Mapping[str, Reader]] = {}  # annotations are read once for each class
+
+_Fields = tuple[Mapping[str, Reader], Mapping[str, object]]
+_FIELDS: dict[type, _Fields] = {}  # annotations are read once for each class
 
 
-def _readers(kind: type) -> Mapping[str, Reader]:
-    if kind not in _READERS:
-        _READERS[kind] = {name: _reader(hint) for name, hint in hints(kind).items()}
-    return _READERS[kind]
+def _fields(kind: type) -> _Fields:
+    """What reads each field; and the annotation of each, which is often the type of its value."""
+    if kind not in _FIELDS:
+        found = hints(kind)
+        _FIELDS[kind] = {name: _reader(hint) for name, hint in found.items()}, found
+    return _FIELDS[kind]
 
 
 def hints(kind: type) -> dict[str, Any]:
@@ -52,13 +57,17 @@ def made(kind: type[T], data: object) -> T:
 
     `kind` is a dataclass or NamedTuple.
     """
-    readers = _readers(kind)
+    readers, types = _fields(kind)
     if not isinstance(data, dict):
         raise TypeError(f"{kind.__name__} is not an object")
     if not data.keys() <= readers.keys():
         unknown = min(map(str, data.keys() - readers.keys()))
         raise ValueError(f"{kind.__name__} has no {unknown!r}")
-    return kind(**{name: readers[name](value, name) for name, value in data.items()})
+    values = {
+        name: value if type(value) is types[name] else readers[name](value, name)
+        for name, value in data.items()
+    }
+    return kind(**values)
 
 
 def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what the hint says
@@ -66,6 +75,7 @@ def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what t
     return _reader(hint)(value, name)
 
 
+@lru_cache(None)
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - any annotation
     make = _MAKERS.get(origin_of(hint))
     if make is not None:
@@ -100,8 +110,10 @@ def _union(kinds: tuple[Any, ...]) -> Reader:
 
 
 def _literal(allowed: tuple[Any, ...]) -> Reader:
+    types = {*map(type, allowed)}
+
     def read(value: object, name: str) -> object:
-        if not any(type(value) is type(one) and value == one for one in allowed):
+        if type(value) not in types or value not in allowed:
             raise _wrong(name)
         return value
 

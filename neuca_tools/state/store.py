@@ -266,8 +266,8 @@ def _is_shallow(data: dict[str, Any]) -> bool:
     for _ in range(DEEPEST):
         children: list[object] = []
         for one in layer:
-            children += one.values() if isinstance(one, dict) else one
-        layer = [child for child in children if isinstance(child, (dict, list))]
+            children += one.values() if type(one) is dict else one
+        layer = [child for child in children if type(child) in (dict, list)]
         if not layer:
             return True
     return False

@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
 from neuca_tools.dataclass import asdict, replace
 from neuca_tools.model import Hop, Host, LinkKey
+from neuca_tools.model.addresses import MOST_KEPT
 from neuca_tools.model.routing import PLAIN, Rule, Traits
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.typed import Any, Optional
 
 
+@lru_cache(MOST_KEPT)  # a record names each link several times
 def key_of(text: str) -> LinkKey:
     """The key of a link from its text. Raises ValueError."""
     mac, dot, vlan_id = text.partition(".")

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from ipaddress import ip_address, ip_interface, ip_network
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 
 from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, Address, Host, Network
+from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 
 IPV6_MINIMUM_MTU = 1280
@@ -63,7 +65,8 @@ def clip(text: str) -> str:
 
 def absent(value: str) -> bool:
     """Whether a value counts as absent: empty, or `Not Specified`, as ExoGENI controllers write."""
-    return " ".join(value.split()).lower() in ("", "not specified")
+    words = value.split()
+    return not words or (len(words) == 2 and [*map(str.lower, words)] == ["not", "specified"])
 
 
 def mac(text: str) -> str:
@@ -83,6 +86,7 @@ def mac(text: str) -> str:
     return address.hex(":")
 
 
+@lru_cache(MOST_KEPT)  # each line about a NIC names it
 def nic(text: str) -> str:
     """What identifies a NIC: a MAC address, or the GUID of an InfiniBand port.
 
@@ -201,7 +205,7 @@ def address(text: str) -> Address:
         raise UnusableError(
             f'the prefix length of "{ip}/{length}" would cover half of all addresses'
         )
-    return ip_interface((ip.packed, length))
+    return address_of(ip.packed, length)
 
 
 def _is_usable(ip: Host) -> bool:
