@@ -14,7 +14,7 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from ipaddress import ip_address, ip_interface, ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Optional
 
@@ -22,6 +22,7 @@ from neuca_tools.backends import kinds, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Host, Route, World
+from neuca_tools.model.addresses import address_of, network_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
 
@@ -40,14 +41,16 @@ EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
 # What is read of a link; most of its attributes are not.
-OF_LINK = frozenset((MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, NETNSID))
-OF_LINK |= {MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS}
+_BASIC = (MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO)
+OF_LINK = wire.Reader((*_BASIC, NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS))
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 NO_DATA = wire.Attributes(b"")
 PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
+OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS))
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
+OF_ROUTE = wire.Reader((TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE))
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
 
 
@@ -83,7 +86,7 @@ def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[
 def device(message: bytes) -> Device:
     """The device that the body of an RTM_NEWLINK message describes."""
     _, arp_type, index, flags, _ = LINK.unpack_from(message)
-    link = wire.Attributes(message[LINK.size :], OF_LINK)
+    link = OF_LINK.read(message[LINK.size :])
     info = link.nest(INFO)
     kind = info.text(KIND)
     # What other kinds have there need not consist of attributes.
@@ -187,12 +190,12 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     leased, autoconf, peers, bare = set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
-        parts = wire.Attributes(message[ADDRESS.size :])
+        parts = OF_ADDRESS.read(message[ADDRESS.size :])
         peer = parts.bytes(PEER)
         local = parts.bytes(LOCAL) or peer
         if family not in FAMILIES or not local:
             continue
-        address = ip_interface((local, length))
+        address = address_of(local, length)
         found.setdefault(index, []).append(address)
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
@@ -220,12 +223,12 @@ def _is_autoconf(address: Address, flags: int) -> bool:
 def _routes(message: bytes) -> Iterator[Route]:
     """A unicast route of the main table, once for each of its next hops."""
     family, length, _, _, table, protocol, _, kind, _ = ROUTE.unpack_from(message)
-    parts = wire.Attributes(message[ROUTE.size :])
+    parts = OF_ROUTE.read(message[ROUTE.size :])
     is_main = (parts.number(TABLE) or table) == MAIN_TABLE
     if kind != UNICAST or family not in FAMILIES or not is_main:
         return
     anywhere = {socket.AF_INET: bytes(4), socket.AF_INET6: bytes(16)}[family]
-    to = ip_network((parts.bytes(TO) or anywhere, length))
+    to = network_of(parts.bytes(TO) or anywhere, length)
     expires = any(parts.bytes(CACHE)[EXPIRES : EXPIRES + 4])
     for index, gateway in _next_hops(parts):
         via = ip_address(gateway) if gateway else None

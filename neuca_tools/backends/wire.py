@@ -13,9 +13,9 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import Callable, Optional
+from typing import Callable
 
 REQUEST, ACK, REPLACE, EXCLUSIVE, CREATE = 0x1, 0x4, 0x100, 0x200, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
@@ -54,19 +54,15 @@ def nest(kind: int, *attributes: bytes) -> bytes:
     return attribute(kind | NESTED, b"".join(attributes))
 
 
-def attributes(data: bytes, wanted: Optional[Container[int]] = None) -> Iterator[tuple[int, bytes]]:
-    """The type and value of each attribute, or of those of the `wanted` types.
-
-    Raises OSError if one is truncated.
-    """
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The type and value of each attribute. Raises OSError if one is truncated."""
     at, end = 0, len(data)
     head, unpack = _ATTRIBUTE.size, _ATTRIBUTE.unpack_from
     while end - at >= head:
         length, kind = unpack(data, at)
         if not head <= length <= end - at:
             raise garbled("an attribute")
-        if wanted is None or kind & _TYPE in wanted:
-            yield kind & _TYPE, data[at + head : at + length]
+        yield kind & _TYPE, data[at + head : at + length]
         at += length + 3 & ~3
 
 
@@ -81,13 +77,10 @@ def integer(value: bytes) -> int:
 
 
 class Attributes(dict[int, bytes]):
-    """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0.
+    """The attributes of a message or a nest, by type. An absent attribute reads as empty or 0."""
 
-    With `wanted`, those of all other types count as absent.
-    """
-
-    def __init__(self, data: bytes, wanted: Optional[Container[int]] = None) -> None:
-        super().__init__(attributes(data, wanted))
+    def __init__(self, data: bytes) -> None:
+        super().__init__(attributes(data))
 
     def bytes(self, kind: int) -> bytes:
         return self.get(kind, b"")
@@ -100,6 +93,53 @@ class Attributes(dict[int, bytes]):
 
     def nest(self, kind: int) -> Attributes:
         return Attributes(self.get(kind, b""))
+
+
+class _Layout:
+    """The types and sizes of all attributes of a message, and where the `wanted` values are."""
+
+    def __init__(self, data: bytes, wanted: Collection[int]) -> None:
+        heads, values, end = "=", "=", 0
+        self._kinds: list[int] = []
+        for kind, value in attributes(data):
+            end += _ATTRIBUTE.size + len(value)
+            padding = min(-end % 4, len(data) - end)
+            heads += f"I{len(value) + padding}x"
+            values += f"4x{len(value)}{'s' if kind in wanted else 'x'}{padding}x"
+            if kind in wanted:
+                self._kinds.append(kind)
+            end += padding
+        rest = f"{len(data) - end}x"
+        self._heads, self._values = struct.Struct(heads + rest), struct.Struct(values + rest)
+        self._expected = self._heads.unpack(data)
+
+    def is_that_of(self, data: bytes) -> bool:
+        """Whether a message of this size has the layout."""
+        return self._heads.unpack(data) == self._expected
+
+    def read(self, data: bytes) -> Attributes:
+        found = Attributes(b"")
+        found.update(zip(self._kinds, self._values.unpack(data)))
+        return found
+
+
+class Reader:
+    """Reads the attributes of many messages, of which those of similar devices have one layout.
+
+    Only those of the `wanted` types are read, all others count as absent. A message whose layout is
+    known is read by two calls of `struct`, instead of one for each attribute.
+    """
+
+    def __init__(self, wanted: Collection[int]) -> None:
+        self._wanted = frozenset(wanted)
+        self._layouts: dict[int, _Layout] = {}  # by the size of the message
+
+    def read(self, data: bytes) -> Attributes:
+        """The attributes of a message. Raises OSError if one is truncated."""
+        layout = self._layouts.get(len(data))
+        if layout is None or not layout.is_that_of(data):
+            layout = self._layouts[len(data)] = _Layout(data, self._wanted)
+        return layout.read(data)
 
 
 class Socket(AbstractContextManager["Socket"]):
