@@ -13,7 +13,7 @@ from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Record
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell
-from neuca_tools.state import intentions, leftovers, updates
+from neuca_tools.state import leftovers, updates
 from neuca_tools.typed import Optional
 
 
@@ -30,8 +30,7 @@ class Pass(Purpose):
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = intentions.record_intentions(decision.record, result.done)
-        record = updates.forget_restored(record, resolution, have, world)
+        record = updates.forget_restored(decision.record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
         heard = {done.manager for done in result.done if isinstance(done, Tell)}
         record = leftovers.settled(record, have, world, decision.silent_managers, heard)

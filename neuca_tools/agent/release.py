@@ -24,7 +24,7 @@ from neuca_tools.plan.client_operations import StopClient
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
-from neuca_tools.state import intentions, records, updates
+from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
 from neuca_tools.typed import Optional
@@ -53,8 +53,7 @@ class Release(Purpose):
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
-        record = intentions.record_intentions(decision.record, result.done)
-        record = updates.forget_restored(record, decision.resolution, decision.have)
+        record = updates.forget_restored(decision.record, decision.resolution, decision.have)
         return record if result.failures else updates.forget_nics(record, self.macs)
 
 

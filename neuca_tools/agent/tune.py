@@ -17,7 +17,7 @@ from neuca_tools.model import LinkKey, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state import intentions, records, updates
+from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.typed import Optional
@@ -38,8 +38,8 @@ class Tuning(Purpose):
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
-        record = intentions.record_intentions(decision.record, result.done)
-        return updates.forget_restored(record, decision.resolution, decision.have, decision.world)
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        return updates.forget_restored(decision.record, resolution, have, world)
 
 
 def _link_of(operation: Operation) -> Optional[LinkKey]:

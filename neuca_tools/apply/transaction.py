@@ -101,7 +101,10 @@ class Purpose(Protocol):
         """The operations to carry out, in the order of the plan."""
 
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
-        """The record afterwards. The operations in `held` wait until the state can be saved."""
+        """The record afterwards; that of the decision includes what was done.
+
+        The operations in `held` wait until the state can be saved.
+        """
 
 
 class Outcome(NamedTuple):
@@ -117,7 +120,8 @@ class Transaction:
     """One transaction in progress; `run` carries it out.
 
     `before` are the links to roll back to. `marked`: network managers have been told to release
-    our NICs.
+    our NICs. `recorded` are the operations that the record of the decision includes. `intended` is
+    the record that includes the operations in the journal, for the present decision.
     """
 
     host: Host
@@ -128,6 +132,8 @@ class Transaction:
     undone: Result = field(default_factory=Result)
     before: NetworkState = field(default_factory=NetworkState)
     marked: bool = False
+    recorded: tuple[Operation, ...] = ()
+    intended: Optional[tuple[tuple[Operation, ...], Record]] = None
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -192,7 +198,9 @@ class Transaction:
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
         if operations:  # without any, the record is saved once, at the end
-            self.store.save_record(intentions.record_intentions(self.decision.record, operations))
+            record = intentions.record_intentions(self.decision.record, operations)
+            self.intended = tuple(operations), record
+            self.store.save_record(record)
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -258,10 +266,12 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.store.unsaved():
             held = waiting(self.purpose.operations(self.decision))
+        self.decision = replace(self.decision, record=self._with_done())
         record = self.purpose.remember(self.decision, self.result, held)
         self.store.save_record(record)
         self.store.remove_journal()
         self.decision = replace(self.decision, record=record)
+        self.recorded = ()  # it is free to forget what was done
 
     # --- shared by the steps ---
 
@@ -270,9 +280,18 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
-        record = intentions.record_intentions(self.decision.record, self.result.done)
-        record = intentions.record_declined(record, self.result.declined)
+        record = intentions.record_declined(self._with_done(), self.result.declined)
         self.decision = self._decide(record, self._earlier())
+        self.recorded, self.intended = self.result.done, None
+
+    def _with_done(self) -> Record:
+        """The record of the decision with everything that was done."""
+        done = self.result.done
+        if self.recorded == done:
+            return self.decision.record
+        if self.intended and self.intended[0] == done:
+            return self.intended[1]
+        return intentions.record_intentions(self.decision.record, done)
 
     def _earlier(self) -> Optional[Earlier]:
         """The last look and what was tried since; None if that concerned the whole host."""
