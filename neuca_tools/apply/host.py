@@ -50,6 +50,7 @@ class Host:
         choice: Optional[Choice] = None,
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
+        self.saved: Optional[Record] = None  # as `survey` has found it
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
     def asking(self, config: Config, intake: Intake) -> Host:
@@ -58,7 +59,8 @@ class Host:
 
     def survey(self) -> Decision:
         """Look and decide, with the record as it was saved. Raises ObserveError, RecordError."""
-        return self.decide(records.load_record(self.config.state))
+        self.saved = records.load_record(self.config.state)
+        return self.decide(self.saved)
 
     def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
         """Look at everything of interest and decide; change nothing. Raises ObserveError.
@@ -127,14 +129,19 @@ class Host:
 
 
 class StateFiles:
-    """The record and the journal of this configuration's state directory."""
+    """The record and the journal of this configuration's state directory.
 
-    def __init__(self, config: Config) -> None:
-        self._place = config.state
+    `saved` is the record that is there, None if that is not known.
+    """
+
+    def __init__(self, config: Config, saved: Optional[Record] = None) -> None:
+        self._place, self._saved = config.state, saved
 
     def save_record(self, record: Record) -> None:
         """Raises ApplyError."""
-        records.save_record(self._place, record)
+        if record != self._saved:
+            records.save_record(self._place, record)
+            self._saved = record
 
     def load_journal(self, boot_id: str) -> Optional[NetworkState]:
         """The links before a transaction that was interrupted; None if the last one completed."""

@@ -64,6 +64,8 @@ def as_it_was(link: Link, world: World) -> Link:
     Automatic addresses, write-only values and the profile of a network manager are left out.
     """
     addresses = lasting(link, world)
+    if addresses == link.addresses and not link.device and not link.profile:
+        return link
     return replace(link, device=restorable(link.device), addresses=addresses, profile="")
 
 

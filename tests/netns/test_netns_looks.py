@@ -15,7 +15,8 @@ sys.path.insert(0, sys.argv[1])
 sys.argv = sys.argv[1:]
 from neuca_tools.commands.neucad import main
 seen = {("sysctl.py", "read"): "sysctl", ("look.py", "_content"): "file", ("outlook.py", "look"): "kernel",
-        ("plan.py", "plan"): "plan", ("host.py", "save_record"): "record"}
+        ("plan.py", "plan"): "plan", ("records.py", "save_record"): "record",
+        ("intentions.py", "record_intentions"): "intentions"}
 def profile(frame, event, _):
     code = frame.f_code
     what = seen.get((code.co_filename.rpartition("/")[2], code.co_name))
@@ -48,11 +49,13 @@ def test_verification_reads_only_what_was_changed(lab):
     lab.once()
     quiet = reads(lab)
     assert set(quiet.values()) == {1}, "a pass with nothing to do looks and plans once"
+    assert not {"record", "intentions"} & {what for what, _ in quiet}, "and saves nothing"
     lab.document(document(1300))
     after = reads(lab)
     assert lab.link(f"dp{NICS}")["mtu"] == 1300
     assert (after["kernel", "None"], max(after.values())) == (2, 2)
     assert after["plan", "None"] == 2
+    assert (after["intentions", "None"], after["record", "None"]) == (1, 2)
     own = {name: count for (_, name), count in after.items() if "/dp" in name or ".rules" in name}
     again = {name for name, count in own.items() if count > 1}
     rule = next(name for name in own if mac(NICS).replace(":", "") in name)
