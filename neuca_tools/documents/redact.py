@@ -28,6 +28,10 @@ def redact(text: str) -> str:
 
 def _copy(line: Line, out: list[str]) -> None:
     """Write a line to `out` from the parsed value, not from the text: comments are dropped."""
+    written = f"{line.written} = {line.value}"
+    if ";" not in written and "\n" not in written and len(written) <= MAX_LINE:
+        out[line.number - 1] = written
+        return
     first, *rest = line.value.split("\n")
     blank = " "
     if first.startswith(";"):

@@ -94,17 +94,10 @@ class _Reader:
         self.sections: list[Section] = []
         self.faults: list[Fault] = []
         self._header: Optional[tuple[int, str]] = None
+        self._name = ""  # of the current section; empty before the first one
         self._lines: list[Line] = []
         self._key: Optional[_Open] = None
         self._skipping = False
-
-    @property
-    def _name(self) -> str:
-        """The name of the current section; empty before the first one."""
-        if self._header is None:
-            return ""
-        _, name = self._header
-        return name
 
     def feed(self, number: int, text: str) -> None:
         """Process the next line."""
@@ -126,7 +119,7 @@ class _Reader:
         self._close_key()
         if self._header:
             self.sections.append(Section(*self._header, tuple(self._lines)))
-        self._header, self._lines = None, []
+        self._header, self._name, self._lines = None, "", []
 
     def _goes_on(self, key: _Open, indent: int, stripped: str) -> bool:
         if self._name == "scripts":
@@ -162,7 +155,7 @@ class _Reader:
                 number, stripped, "it is not a section header, ignoring all up to the next one"
             )
             return
-        self._header = (number, name)
+        self._header, self._name = (number, name), name
         if rest and rest[0] not in ";#":
             self._refuse(number, rest, "text after a section header, ignoring it")
 

@@ -19,7 +19,7 @@ from neuca_tools.documents.neuca import (
 from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
 from neuca_tools.documents.neuca.links import Asked, Draft
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.privacy import is_known_section, link_kind
+from neuca_tools.documents.privacy import SECTIONS, is_known_section, link_kind
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
 from neuca_tools.model.rows import Item
@@ -65,17 +65,18 @@ def _check(text: str) -> None:
 def _assemble(
     keys: Mapping[str, Optional[LinkKey]], lines: tuple[Line, ...], faults: list[Fault]
 ) -> Document:
-    def of(name: str) -> list[Line]:
-        return [line for line in lines if line.section == name]
-
-    settings = {line.key: line for line in of("global")}
+    grouped: dict[str, list[Line]] = {name: [] for name in SECTIONS}
+    for line in lines:
+        if line.section in grouped:
+            grouped[line.section].append(line)
+    settings = {line.key: line for line in grouped["global"]}
     hostname, router = (_one(settings.get(key), reader, faults) for key, reader in GLOBALS.items())
-    requests, link_faults = _links(keys, lines, of("interfaces"))
-    routes, route_faults = tables.rows(of("routes"), route_lines.route, MAX_ROUTES)
+    requests, link_faults = _links(keys, lines, grouped["interfaces"])
+    routes, route_faults = tables.rows(grouped["routes"], route_lines.route, MAX_ROUTES)
     rules, rule_faults = rule_sections.read(lines)
-    users, user_faults = tables.rows(of("users"), tables.user, MAX_ROWS)
-    scripts, script_faults = tables.rows(of("scripts"), tables.script, MAX_ROWS)
-    storage, storage_faults = tables.storage_rows(of("storage"), MAX_ROWS)
+    users, user_faults = tables.rows(grouped["users"], tables.user, MAX_ROWS)
+    scripts, script_faults = tables.rows(grouped["scripts"], tables.script, MAX_ROWS)
+    storage, storage_faults = tables.storage_rows(grouped["storage"], MAX_ROWS)
     faults += [
         *link_faults,
         *route_faults,
