@@ -122,10 +122,9 @@ def decide(
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     record = updates.remember_tables(record, resolution)
     marks = _marks(resolution, record, policies, world)
-    links = {
-        key: replace(link, profile=marks.profiles.get(key, ""))
-        for key, link in resolution.want.links.items()
-    }
+    links = {**resolution.want.links}
+    for key in links.keys() & marks.profiles.keys():
+        links[key] = replace(links[key], profile=marks.profiles[key])
     clients = dhcp_requests.requests(resolution, record, world)
     want = replace(
         resolution.want, links=links, files=marks.files, tell=marks.tell, clients=clients

@@ -66,9 +66,11 @@ class Interest:
         """The groups of device settings to read, by the index of the device."""
         found = {}
         for index, device in world.devices.items():
+            is_queue = device.qdisc in ("mq", "pfifo")
+            if not (is_queue or self.groups):
+                continue
             key = key_of(world, index)
             groups = set(self._applying(self.groups, key))
-            is_queue = device.qdisc in ("mq", "pfifo")
             if is_queue and not self.queued.isdisjoint(_names_of(key)):
                 groups.add("qdisc")
             if groups:

@@ -147,6 +147,8 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     for guid, also in _ports(world, record):
         for one in also:
             ports[one].add(guid)
+    if not ports:
+        return {}
     macs = _macs_of_nics(world, record)
     for one, guids in ports.items():
         if len(guids) > 1:
@@ -158,8 +160,8 @@ def _ports(world: World, record: Record) -> Iterator[tuple[str, frozenset[str]]]
     """The GUID of each InfiniBand port, and its other forms."""
     for mac in filter(is_guid, record.nics):
         yield mac, forms([mac]) - {mac}
-    for device in filter(is_nic, world.devices.values()):
-        if device.infiniband:
+    for device in world.devices.values():
+        if device.infiniband and is_nic(device):
             yield identity(device), forms([identity(device), device.mac]) - {identity(device)}
 
 

@@ -63,11 +63,11 @@ class CommonSettings:
             return self.record.originals.get(key, UNCHANGED)
         return UNCHANGED
 
-    def add(self, request: LinkRequest, link: Link, room: int) -> Link:
+    def add(self, request: LinkRequest, link: Link, mtu: Optional[int], room: int) -> Link:
         """The link with the settings; those that are not requested get their original value.
 
-        `room` is the MTU in bytes that the link will have: below 1280 the kernel removes IPv6 from
-        it (IPV6_MIN_MTU).
+        `mtu` is the MTU to set, in bytes, and `room` the one that the link will have: below 1280
+        the kernel removes IPv6 from it (IPV6_MIN_MTU).
         """
         small = None
         if room < LEAST_IPV6_MTU:
@@ -86,6 +86,7 @@ class CommonSettings:
         return replace(
             link,
             state=request.state,
+            mtu=mtu,
             txqueuelen=queue,
             addresses=tuple(self._addresses(request, near, small)),
             sysctls={**original, **quiet, **self._sysctls(request, small)},
@@ -125,7 +126,7 @@ class CommonSettings:
             found = self.world.settings.get(index)
             qdisc, txqueuelen = device.qdisc, device.txqueuelen
         asked = flat(request.device)
-        for setting, reason in self.places.refused(request.key, asked):
+        for setting, reason in self.places.refused(request.key, asked) if asked else ():
             self._refuse(request.key, f"{setting} {asked.pop(setting)}: {reason}")
         master, joined = self.places.master(request.key), self.places.is_joined(request.key)
         wish = Wish(request.key, asked, found, declined, master, joined)

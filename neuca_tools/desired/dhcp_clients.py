@@ -168,8 +168,8 @@ def _ports(
     On Azure the lower one of two devices with one MAC has the other, which is the NIC, as master.
     """
     free = {mac for mac, device in roles.nics.items() if not device.master}
-    for device in filter(is_nic, world.devices.values()):
-        if device.master and identity(device) not in free:
+    for device in world.devices.values():
+        if device.master and is_nic(device) and identity(device) not in free:
             yield LinkKey(identity(device))
     for request in requests.values():
         if request.virtual is not None:

@@ -15,11 +15,12 @@ from typing import Optional
 from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model import Automatic, LinkKey
 
-PREFIX = "04-neuca-dhcp-"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
+_MARK = "neuca-dhcp-"  # in the name of each
+PREFIX = f"04-{_MARK}"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
 # By the manager that reads them; see nm-settings-keyfile(5) for the second.
 _NAMES = {
     "networkd": pattern(rf"{PREFIX}(.+)\.network"),
-    "networkmanager": pattern(r"neuca-dhcp-(.+)\.nmconnection"),
+    "networkmanager": pattern(rf"{_MARK}(.+)\.nmconnection"),
 }
 # The managers that can be the client, the preferred one first; and a program that we start.
 MANAGERS = ("networkd", "networkmanager")
@@ -136,7 +137,7 @@ def profile_name(key: LinkKey) -> str:
     >>> profile_name(LinkKey("02:00:00:00:00:02"))
     'neuca-dhcp-020000000002.nmconnection'
     """
-    return f"neuca-dhcp-{label(key)}.nmconnection"
+    return f"{_MARK}{label(key)}.nmconnection"
 
 
 def owner(name: str) -> Optional[tuple[str, LinkKey]]:
@@ -156,7 +157,7 @@ def is_ours(name: str) -> bool:
 
 def known(files: Mapping[str, Optional[bytes]]) -> dict[str, tuple[str, LinkKey]]:
     """The manager and the link of each of these files that is one of ours and exists, by path."""
-    there = (path for path, content in files.items() if content is not None)
+    there = [path for path, content in files.items() if _MARK in path and content is not None]
     found = {path: owner(path.rpartition("/")[2]) for path in there}
     return {path: pair for path, pair in found.items() if pair is not None}
 

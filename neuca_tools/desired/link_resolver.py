@@ -193,7 +193,7 @@ class LinkResolver:
         mtu = self.sizes.nic(
             request.key, request.mtu or self.common.before(request.key).mtu, device
         )
-        return self.common.add(request, replace(link, mtu=mtu), mtu or device.mtu)
+        return self.common.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, key: LinkKey, link: Link, device: Optional[Device]) -> Optional[Link]:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is
@@ -226,9 +226,8 @@ class LinkResolver:
             return None
         link = replace(link, virtual=virtual)
         size = self.sizes.made(key, virtual, links)
-        return self.common.add(
-            request, replace(link, mtu=size), size or self.sizes.of(key, {**links, key: link})
-        )
+        room = size or self.sizes.of(key, {**links, key: link})
+        return self.common.add(request, link, size, room)
 
     def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
@@ -266,7 +265,7 @@ class LinkResolver:
         room = mtu or most
         if found and not mtu:
             room = min(found.mtu, most)
-        return self.common.add(request, replace(link, mtu=mtu, virtual=request.virtual), room)
+        return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
 
     def _carrier(self, key: LinkKey) -> Link:
         """A NIC that is not written to, for a VLAN on it."""

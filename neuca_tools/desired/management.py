@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from neuca_tools.dataclass import dataclass, field
-from neuca_tools.model import NicRecord, Record, Route, World
+from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
     RA,
@@ -353,7 +353,7 @@ class _Chooser:
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
         if mac in self.weak:
             now |= {route.to.version for route in self._ways_to_metadata()}
-        before = self.record.nics.get(mac, NicRecord()).doubtful
+        before = self.record.nics.get(mac, UNRECORDED).doubtful
         return tuple(sorted(now | ({*before} - self.anchored)))
 
 
@@ -378,7 +378,7 @@ def _anchored(
 def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
     """Whether anything but a router advertisement shows that a management NIC is present."""
     for device in filter(is_nic, world.devices.values()):
-        nic = record.nics.get(identity(device), NicRecord())
+        nic = record.nics.get(identity(device), UNRECORDED)
         if nic.role == "management" and not nic.doubtful:
             return True
     defaults = [route for route in world.routes if route.to.prefixlen == 0]

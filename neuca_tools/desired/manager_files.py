@@ -102,13 +102,15 @@ def _stale_rules(
     rules: Mapping[str, Optional[bytes]],
 ) -> set[str]:
     """The paths of the rules to remove, out of those that are `known` by name and MAC."""
+    others = {name: mac for name, mac in known.items() if f"{places.udev}/{name}" not in rules}
+    if not others:
+        return set()
     replaced = set(_rule_macs((path.rpartition("/")[2] for path in rules), places).values())
-    stale = {
+    return {
         f"{places.udev}/{name}"
-        for name, mac in known.items()
+        for name, mac in others.items()
         if resolution.complete or mac in replaced or _is_disowned(mac, resolution, record)
     }
-    return stale - set(rules)
 
 
 def _is_disowned(mac: str, resolution: Resolution, record: Record) -> bool:

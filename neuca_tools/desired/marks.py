@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Optional
 
 from neuca_tools.lazy import pattern
+from neuca_tools.model.addresses import MOST_KEPT
 from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
 
 # Names without a number sort after all numbered ones. The last file wins in both directories, and
@@ -53,6 +55,7 @@ _OWNERS = {
 }
 
 
+@lru_cache(MOST_KEPT)  # a pass that changes something needs each twice
 def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "") -> bytes:
     """The udev rule file of a NIC: its name and, for a dataplane NIC, properties that claim it.
 
@@ -202,7 +205,7 @@ def sysctl_conf(keys: Mapping[str, str]) -> bytes:
     lines = [
         f"-{key} = {' '.join(keys[key].split())}"
         for key in sorted(keys)
-        if all(_PLAIN.fullmatch(part) for part in key.split("/"))
+        if all(map(_PLAIN.fullmatch, key.split("/")))
     ]
     if not lines:
         return b""

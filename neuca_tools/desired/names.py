@@ -65,22 +65,21 @@ def nic_names(
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
     managed = roles.handed(MANAGERS)
-    movable = {
-        mac
-        for mac, device in roles.nics.items()
-        if roles.role(mac) == "dataplane"
-        and device.index not in roles.protected
-        and mac not in roles.left
-        and LinkKey(mac) not in managed
-    }
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
-    wishes = _wishes(map(LinkKey, movable), requests, record, roles)
+    movable = {
+        key
+        for key in current.keys() - managed
+        if roles.role(key.mac) == "dataplane"
+        and roles.nics[key.mac].index not in roles.protected
+        and key.mac not in roles.left
+    }
+    wishes = _wishes(movable, requests, record, roles)
     owners: dict[str, Optional[LinkKey]] = dict.fromkeys(_names_in_use(world.devices.values()))
-    for mac in movable:
-        owners.update(dict.fromkeys(_names_in_use([roles.nics[mac]]), LinkKey(mac)))
+    for key in movable:
+        owners.update(dict.fromkeys(_names_in_use([roles.nics[key.mac]]), key))
     asked = {key for key in wishes if _is_asked(key, requests)}
     names, problems = _grant(wishes, current, owners, asked)
-    return {**current, **names}, [*problems, *_astray(roles, record, movable)]
+    return {**current, **names}, [*problems, *_astray(roles, record, {key.mac for key in movable})]
 
 
 def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:

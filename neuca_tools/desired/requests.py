@@ -130,7 +130,7 @@ def digests(
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key in sorted(requests, key=lambda key: key.position):
         request = requests[key]
-        parts[key.mac].append(repr(replace(request, origins=())))
+        parts[key.mac].append(request.substance)
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")

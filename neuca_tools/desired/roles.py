@@ -116,6 +116,8 @@ def made(world: World, record: Record) -> dict[str, Device]:
     if record.boot_id != world.boot_id:
         return {}
     ours = {key.mac for key in record.owned.vlans if key.made}
+    if not ours:
+        return {}
     return {base(device): device for device in world.devices.values() if base(device) in ours}
 
 
@@ -123,9 +125,9 @@ def made_indexes(world: World, record: Record) -> frozenset[int]:
     """The indexes of virtual links that we created in this boot, VLANs included: by the record, not
     by MAC.
     """
-    if record.boot_id != world.boot_id:
-        return frozenset()
     owned = record.owned.vlans
+    if record.boot_id != world.boot_id or not owned:
+        return frozenset()
     return frozenset(
         device.index for device in world.devices.values() if _made_key(device, world) in owned
     )
@@ -163,8 +165,9 @@ def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, 
     """All other NICs, by MAC."""
     found: dict[str, tuple[Device, ...]] = {}
     for device in world.devices.values():
-        if is_nic(device) and nics.get(identity(device)) is not device:
-            found[identity(device)] = (*found.get(identity(device), ()), device)
+        mac = identity(device)
+        if nics.get(mac) is not device and is_nic(device):
+            found[mac] = (*found.get(mac, ()), device)
     return found
 
 
@@ -247,7 +250,7 @@ def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
     plain = {
         index: identity(device)
         for index, device in world.devices.items()
-        if is_nic(device) and identity(device) in macs and _is_plain(device, world)
+        if identity(device) in macs and is_nic(device) and _is_plain(device, world)
     }
     found: dict[str, frozenset[int]] = {}
     for index in lines & world.devices.keys():

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field
+from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
@@ -28,7 +29,9 @@ from neuca_tools.model.routing import Hop as Hop
 from neuca_tools.model.routing import Route as Route
 from neuca_tools.model.routing import RouteRequest as RouteRequest
 from neuca_tools.model.routing import RouteState as RouteState
+from neuca_tools.model.rows import Fault as Fault
 from neuca_tools.model.rows import Item, Script, Storage, User
+from neuca_tools.model.rows import Origin as Origin
 from neuca_tools.typed import Literal, Optional
 
 LinkState = Literal["up", "down", "user"]
@@ -58,45 +61,6 @@ ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
 
 
 @dataclass(frozen=True)
-class Fault:
-    """Something in a text that is unusable (`error`) or questionable (`warning`).
-
-    `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
-    """
-
-    line: int
-    section: str
-    key: str
-    value: str
-    reason: str
-    severity: Literal["error", "warning"] = "error"
-
-    @property
-    def text(self) -> str:
-        """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
-        where = self.section
-        if self.line:
-            where = f"line {self.line}"
-            if self.section:
-                where += f": [{self.section}]"
-        if self.key:
-            where += f' "{self.key}"'
-        if self.value:
-            where += f' = "{self.value}"'
-        return f"{where}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a setting of a link comes from (`line 12, [routes]`), and what it overrides."""
-
-    setting: str
-    value: str
-    where: str
-    overrode: str = ""
-
-
-@dataclass(frozen=True)
 class LinkRequest:
     """What a text requests of one link. The agent does not touch a setting that is None or empty.
 
@@ -123,6 +87,11 @@ class LinkRequest:
     # Neither these: if `dns` is `per-link`, the offers become device settings.
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @cached_property
+    def substance(self) -> str:
+        """What is requested as text, without where it comes from; a pass needs it twice."""
+        return repr(replace(self, origins=()))
 
 
 class ManagementHint(NamedTuple):

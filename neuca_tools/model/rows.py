@@ -1,4 +1,7 @@
-"""The parts of a document that are not about the network: users, scripts, storage, raw keys."""
+"""The parts of a document that are not about the network: users, scripts, storage, raw keys.
+
+And what is wrong with it, and where in it a setting comes from.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,7 +10,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field
-from neuca_tools.typed import ClassVar, Union
+from neuca_tools.typed import ClassVar, Literal, Union
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,42 @@ class Item(NamedTuple):
     def __repr__(self) -> str:
         # Without the value, which may be secret.
         return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something in a text that is unusable (`error`) or questionable (`warning`).
+
+    `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
+    """
+
+    line: int
+    section: str
+    key: str
+    value: str
+    reason: str
+    severity: Literal["error", "warning"] = "error"
+
+    @property
+    def text(self) -> str:
+        """The fault in one line: `line 12: [routes] "KEY" = "VALUE": REASON`."""
+        where = self.section
+        if self.line:
+            where = f"line {self.line}"
+            if self.section:
+                where += f": [{self.section}]"
+        if self.key:
+            where += f' "{self.key}"'
+        if self.value:
+            where += f' = "{self.value}"'
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting of a link comes from (`line 12, [routes]`), and what it overrides."""
+
+    setting: str
+    value: str
+    where: str
+    overrode: str = ""

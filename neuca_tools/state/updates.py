@@ -333,7 +333,10 @@ def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
         return replace(nic, applied="", incarnation=None)
-    return replace(nic, applied=digest, incarnation=present or nic.incarnation)
+    incarnation = present or nic.incarnation
+    if (nic.applied, nic.incarnation) == (digest, incarnation):
+        return nic
+    return replace(nic, applied=digest, incarnation=incarnation)
 
 
 def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
