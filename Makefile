@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr 2 '*' $$(nproc))
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
 .PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
-        bench-peers bench-tuning bench-diagnosis fuzz install uninstall docs lint clean
+        bench-count bench-peers bench-tuning bench-diagnosis fuzz install uninstall docs lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ bench: ## time and memory, as ratios to `ip -batch`
 bench-boot: ## what a boot costs with us, as a ratio to cloud-init doing the same network (QEMU)
 	@tests/setup.sh machine
 	@tests/bench/boot
+
+bench-count: ## instructions of passes over many links and addresses, as ratios to `ip -batch` (QEMU)
+	@tests/setup.sh machine
+	@tests/bench/count $(ARGS)
 
 bench-peers: ## time and processor time of networks with up to 256 VLANs, compared with other network managers (QEMU)
 	@tests/setup.sh machine
