@@ -180,6 +180,21 @@ def test_a_few_datagrams_lost_one_by_one_are_enough(losses, named):
     assert ("D19" in told(replace(reverse_loss(), one_way=ways))) is named
 
 
+def test_one_datagram_lost_at_the_start_does_not_speak_against_loss_at_random():
+    losses = ((1, 0, 0, 0, 0), (3, 2, 1, 9, 0))
+    ladder = []
+    for rate, lost in zip((1e6, 5e6), losses):
+        phase = udp_phase(rate, rate, rate * (1 - sum(lost) / rate * 11_600 / 5))
+        one = phase.run.flows[0]
+        each = tuple(Interval(at, at + 1, lost=count) for at, count in enumerate(lost))
+        changed = replace(one, intervals=each, received=replace(one.received, lost=sum(lost)))
+        ladder.append(replace(phase, run=replace(phase.run, flows=(changed,))))
+    there = flow([7, 9] * 5, rtt=10_300, min_rtt=10_000, retrans=0.004)
+    ways = (one_way("forward", 1, 0, 2, 0, 3, sent=250),)
+    found = replace(there, phases=(*there.phases, *ladder), one_way=ways)
+    assert told(found)[0] == "D19"
+
+
 def test_a_full_queue_beside_it_does_not_hide_loss_at_random():
     """Several streams overflow a queue: they lose far more than the datagrams, but not in bursts."""
     there = flow([20, 30] * 5, rtt=10_300, min_rtt=10_000, retrans=0.01)

@@ -124,7 +124,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     if (tcp.loss or 0.0) < SEEN * found.share:
         return None
     faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
-    if not all(map(is_losing, faster)):
+    if any(map(_is_clean, faster)):
         return None
     hit = _random(found.share, found.rate, tcp.phase.direction, session)
     return replace(hit, confidence=MEDIUM)
@@ -222,10 +222,15 @@ def _is_random(slowest: Look, session: Session) -> bool:
         return False
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     if others:
-        return all(map(is_losing, others))
+        return not any(map(_is_clean, others))
     # One fast test says nothing about slow ones.
     is_certain = lost(slowest) >= CERTAIN and (slowest.loss or 0.0) <= HALF
     return is_certain and _is_slow(slowest)
+
+
+def _is_clean(udp: Look) -> bool:
+    """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
+    return not is_losing(udp) and not 0 < lost(udp) < EXPECTED
 
 
 def _is_survived(slowest: Look, session: Session) -> bool:
