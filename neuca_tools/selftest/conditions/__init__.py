@@ -15,7 +15,6 @@ from neuca_tools.selftest.conditions.errors import ERRORS_SESSION
 from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.overflow import OVERFLOW
-from neuca_tools.selftest.conditions.paced import PACED
 from neuca_tools.selftest.conditions.path import PATH_SESSION
 from neuca_tools.selftest.conditions.printed_datagrams import PRINTED_DATAGRAMS
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
@@ -35,7 +34,6 @@ PHASE_RULES: tuple[Rule[Look], ...] = (
     *QUEUES,
     *CAPACITY,
     *OVERFLOW,
-    *PACED,
     *HOST,
     *WINDOW,
     *BUFFERS,
