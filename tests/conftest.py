@@ -25,6 +25,9 @@ else:
     settings.register_profile("same", derandomize=True, database=None)
     settings.load_profile("same")
 
+# It hides output that is not flushed, and few users have it.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # As of a service. A user's may be 0002: Debian 13 has that by default.
 os.umask(0o022)
 

@@ -61,10 +61,18 @@ class Engine:
 
     def __init__(self, command: Sequence[str]) -> None:
         pipe = subprocess.PIPE
+        # clush 1.9.1 (Debian 12) is a Python program that does not flush its lines into a pipe.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         try:
             # In a session of its own: a terminal's SIGINT is for the coordinator.
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/", start_new_session=True
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
             )
         except OSError as error:
             text = f'start "{command[0]}": {error.strerror}'
