@@ -19,6 +19,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.management import Policy
+from neuca_tools.desired.marks import rule_mac
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -30,7 +31,7 @@ from neuca_tools.desired.names import (
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import locked
+from neuca_tools.files import locked, names_in
 from neuca_tools.log import log
 from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, World
 from neuca_tools.model.ports import forms, short
@@ -93,15 +94,30 @@ def _set_aside(config: Config) -> bool:
 def is_quiet(config: Config, present: Iterable[tuple[str, str]]) -> bool:
     """Whether a boot with these NICs, by name and MAC, would neither rename nor mark one.
 
-    False unless a recorded NIC is among them. Raises RecordError.
+    Nor may this change if it does not wait for udev: no recorded NIC is absent, so that nothing
+    that appears takes its name, and each has a rule. False if none is recorded. Raises RecordError,
+    ObserveError.
     """
     (requests, record), nics = _known(config), [*present]
     document = last_good(config.state).document or Document()
+    named = _recorded(record) - config.ignored_macs
     return (
-        any(mac in record.nics for _, mac in nics)
+        bool(named)
+        and named <= {mac for _, mac in nics} & _with_a_rule(config)
         and in_place(nics, _names(requests), record)
         and _are_marked(_named(document, config), config, record)
     )
+
+
+def _recorded(record: Record) -> set[str]:
+    """The NICs whose names are kept, by MAC."""
+    return {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
+
+
+def _with_a_rule(config: Config) -> set[str]:
+    """The NICs that have a udev rule of ours, by MAC."""
+    names = names_in(config.udev_directory)
+    return {rule_mac(name, config.udev_substring) or "" for name in names}
 
 
 def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:

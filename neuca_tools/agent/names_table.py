@@ -1,9 +1,10 @@
 """The table of names, by which a boot sees without Python that no NIC has to be renamed.
 
 After a pass the table holds all that `neucad --names` would decide by: the digests of the
-configuration, the record and the document, and the name and MAC of every NIC. It exists only if the
-decision was that there is nothing to do. At boot, `restore-names` (packaging) writes the same lines
-and compares them; at any difference it runs `neucad --names`.
+configuration, the record and the document, and the name and MAC of every NIC. It also holds those
+of the udev rules, which keep the names of NICs that udev has not processed yet. It exists only if
+the decision was that there is nothing to do. At boot, `restore-names` (packaging) writes the same
+lines and compares them; at any difference it runs `neucad --names`.
 """
 
 # SPDX-License-Identifier: MIT
@@ -21,11 +22,12 @@ from neuca_tools.errors import NeucaError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.lazy import sha256
 from neuca_tools.sources import parse_source, without_network
+from neuca_tools.sources.directories import DRIVES
 from neuca_tools.state.records import DOCUMENT, RECORD
 
 FILE = "names"  # in the state directory
 # Another one after each change of what `neucad --names` decides.
-FORM = "neuca-names 1"
+FORM = "neuca-names 2"
 Nics = Sequence[tuple[str, str]]
 
 
@@ -35,17 +37,25 @@ class Places(NamedTuple):
     config: Path = DEFAULT_PATH
     state: Path = Config.state_directory
     run: Path = Config.run_directory
+    rules: Path = Config.udev_directory
 
     def are_of(self, config: Config) -> bool:
-        """Whether an agent with this configuration uses these directories."""
-        return (self.state, self.run) == (config.state_directory, config.run_directory)
+        """Whether an agent with this configuration uses these directories, and names of rules."""
+        used = (config.state_directory, config.run_directory, config.udev_directory)
+        is_usual = config.udev_substring == Config.udev_substring
+        return is_usual and used == (self.state, self.run, self.rules)
 
     def decisive_files(self) -> list[Path]:
         """The files that decide about names, in the order of the table."""
-        directory = self.config.with_name("config.d")
-        names = [one for one in names_in(directory) if one.endswith(".conf") and one[0] != "."]
-        drop_ins = [directory / name for name in sorted(names, key=os.fsencode)]
-        return [self.config, *drop_ins, self.state / RECORD, self.state / DOCUMENT]
+        drop_ins = _listed(self.config.with_name("config.d"), ".conf")
+        rules = _listed(self.rules, ".rules", f"-{Config.udev_substring}-")
+        return [self.config, *drop_ins, self.state / RECORD, self.state / DOCUMENT, *rules]
+
+
+def _listed(directory: Path, ending: str, part: str = "") -> list[Path]:
+    """The files that a shell finds with `*part*ending`, in the order of bytes."""
+    names = [one for one in names_in(directory) if one.endswith(ending) and part in one]
+    return [directory / name for name in sorted(names, key=os.fsencode) if name[0] != "."]
 
 
 USUAL = Places()
@@ -102,5 +112,8 @@ def is_quiet(places: Places, nics: Nics) -> bool:
         local = without_network([parse_source(text) for text in config.sources])
         if any(spec.argument or spec.kind == "file" for spec in local):
             return False
-        return config.managers == "auto" and boot_names.is_quiet(config, nics)
+        # At boot a volume may not have been read yet.
+        if config.managers != "auto" or (places.run / DRIVES).exists():
+            return False
+        return boot_names.is_quiet(config, nics)
     return False

@@ -20,6 +20,8 @@ from contextlib import suppress
 from importlib import import_module
 
 from neuca_tools.agent import unused_volumes
+from neuca_tools.backends import udev
+from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 LARGEST_REPORT = 1 << 20  # bytes
 LIFETIME = 30.0  # seconds after which a child is not given another job
+COLDPLUG = 5.0  # seconds that a first pass waits for udev
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
 END = b"}\n"  # of a report
 IN_PASS = b"pass\n"  # is sent by a child before it changes anything
@@ -217,6 +220,8 @@ def _write_names(config: Config) -> None:
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
+    if job.start:
+        _await_coldplug(job.config)
     _report_volumes(job.config)
     began = time.monotonic()
     intake = _intake(job)
@@ -235,6 +240,15 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     from neuca_tools.agent.status import status_now
 
     return replace(outcome, text=_text(intake, status_now(job.config, intake)))
+
+
+def _await_coldplug(config: Config) -> None:
+    """Let udev process the NICs that are there, as it does with each one that is plugged in.
+
+    Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
+    """
+    if config.managers == "auto" and udev.is_busy() and udev.here(interfaces()):
+        udev.settle(COLDPLUG)
 
 
 def _pass(job: Job, intake: Intake, asked: float) -> Outcome:

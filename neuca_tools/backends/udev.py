@@ -21,6 +21,7 @@ from neuca_tools.model.ports import INFINIBAND
 from neuca_tools.typed import Any
 
 _CONTROL = Path("/run/udev/control")
+_QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
 _TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
@@ -46,6 +47,11 @@ def initialised(index: int) -> bool:
     except OSError:
         return False
     return not _UNFINISHED & set(lines)
+
+
+def is_busy() -> bool:
+    """Whether udevd has events to process, in whichever network namespace."""
+    return _QUEUE.exists()
 
 
 def settle(seconds: float) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from neuca_tools.agent.daemon import DEBOUNCE, QUIET, REST, UDEV_PATIENCE, Daemon, Plans
-from neuca_tools.agent.worker import GRACE, Job, Outcome, Worker
+from neuca_tools.agent.worker import COLDPLUG, GRACE, Job, Outcome, Worker, work
 from neuca_tools.config import Config
 
 
@@ -97,6 +97,26 @@ def test_a_child_loads_the_modules_of_a_pass_while_the_events_settle(daemon, mon
     assert (made, daemon._busy(), daemon._plans.retire) == ([True], False, None)
     daemon._begin(Job(daemon.config))
     assert (daemon._worker, daemon._busy(), made) == (prepared, True, [True])
+
+
+@pytest.mark.parametrize(
+    ("start", "busy", "managers", "waits"),
+    [
+        (True, True, "auto", True),
+        (True, False, "auto", False),
+        (False, True, "auto", False),
+        (True, True, "none", False),
+    ],
+)
+def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
+    daemon, monkeypatch, start, busy, managers, waits
+):
+    waited = []
+    monkeypatch.setattr("neuca_tools.backends.udev.is_busy", lambda: busy)
+    monkeypatch.setattr("neuca_tools.backends.udev.here", lambda _: True)
+    monkeypatch.setattr("neuca_tools.backends.udev.settle", waited.append)
+    work(Job(replace(daemon.config, managers=managers), start=start))
+    assert waited == ([COLDPLUG] if waits else [])
 
 
 def test_no_child_is_made_for_an_event_during_a_job(daemon):

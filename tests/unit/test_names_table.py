@@ -29,7 +29,12 @@ RECORD = Record(
     }
 )
 DOCUMENT = f"[interface {mac(1)}]\nname = eth1\nmtu = 1400\n"
-PLACES = r"/(?=var/lib/neuca|var/lib/cloud|etc/neuca|run/|sys/|proc/|dev/lxd|config-drive|usr/bin/neucad)"
+PLACES = r"/(?=var/lib/neuca|var/lib/cloud|etc/(?:neuca|udev)|run/|sys/|proc/|dev/lxd|config-drive|usr/bin/neucad)"
+
+
+def rule(address: str) -> str:
+    """The file of the udev rule for the NIC with this MAC."""
+    return f"etc/udev/rules.d/10-neuca-persistent-{address.replace(':', '')}.rules"
 
 
 class Host:
@@ -37,10 +42,16 @@ class Host:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.places = Places(self / "etc/neuca/config", self / "var/lib/neuca", self / "run/neuca")
+        self.places = Places(
+            self / "etc/neuca/config",
+            self / "var/lib/neuca",
+            self / "run/neuca",
+            self / "etc/udev/rules.d",
+        )
         self.write(
             "etc/neuca/config",
-            f"[runtime]\nstate-directory = {self.places.state}\nrun-directory = {self.places.run}\n",
+            f"[runtime]\nstate-directory = {self.places.state}\nrun-directory = {self.places.run}\n"
+            f"[linux]\nudev-directory = {self.places.rules}\n",
         )
         self.write("etc/neuca/config.d/b.conf", "[metadata]\npoll-interval = 60\n")
         self.write("etc/neuca/config.d/a.conf", "")
@@ -48,9 +59,10 @@ class Host:
         self.write("sys/class/dmi/id/product_serial", "\n")
         for name, address in NICS.items():
             self.plug(name, address)
+            self.write(rule(address), f'NAME:="{name}"\n')
         self.plug("lo", "00:00:00:00:00:00", kind=772, device=False)
         self.plug("br0", mac(1), device=False)
-        self.program("bin/udevadm", "")
+        self.program("bin/udevadm", f'echo "$@" > {self / "waited"}')
         self.program("usr/bin/neucad", f'echo "$@" > {self / "python"}')
         self.program(
             "restore-names",
@@ -107,7 +119,7 @@ def host(tmp_path):
 
 
 def test_python_is_not_started_if_nothing_has_changed(host):
-    assert host.table.startswith(b"neuca-names 1\n")
+    assert host.table.startswith(b"neuca-names 2\n")
     assert host.table.endswith(f"eth0 {mac(9)}\neth1 {mac(1)}\neth2 {mac(2)}\nend\n".encode())
     assert host.boot() == ""
 
@@ -123,6 +135,9 @@ CHANGES = {
     "no record": lambda host: (host / "var/lib/neuca/record.json").unlink(),
     "another document": lambda host: host.write("var/lib/neuca/document.json", "{}"),
     "no document": lambda host: (host / "var/lib/neuca/document.json").unlink(),
+    "another rule of udev": lambda host: host.write(rule(mac(1)), 'NAME:="eth7"\n'),
+    "no rule of udev": lambda host: (host / rule(mac(1))).unlink(),
+    "a rule for another NIC": lambda host: host.write(rule(mac(5)), 'NAME:="eth7"\n'),
     "an unfinished trial": lambda host: host.write("var/lib/neuca/trial.json", ""),
     "what could not be saved": lambda host: (host / "run/neuca/unsaved").mkdir(parents=True),
     "a volume": lambda host: (host / "run/neuca/drives").mkdir(parents=True),
@@ -146,7 +161,7 @@ CHANGES = {
     "no udev": lambda host: (host / "run/udev/control").unlink(),
     "no table": lambda host: (host / "var/lib/neuca/names").unlink(),
     "an empty table": lambda host: host.write("var/lib/neuca/names", ""),
-    "a table of another form": lambda host: setattr(host, "table", host.table.replace(b"names 1", b"names 2")),
+    "a table of another form": lambda host: setattr(host, "table", host.table.replace(b"names 2", b"names 1")),
     "no sha256sum": lambda host: host.program("bin/sha256sum", "exit 127"),
 }  # fmt: skip
 
@@ -221,9 +236,33 @@ def test_every_shell_decides_alike_whatever_its_environment(host, shell):
     assert host.boot(shell, **ENVIRONMENT) == "--names"
 
 
-def test_what_udev_is_still_doing_is_waited_for(host):
-    late = f"mkdir -p {host / 'sys/class/net/eth3/device'}; cd {host / 'sys/class/net/eth3'}; echo 1 > type; echo {mac(3)} > address"
-    host.program("bin/udevadm", f'[ "$*" = "settle --timeout=20" ] && {late}')
+def test_a_boot_does_not_wait_for_udev_if_every_nic_has_its_name(host):
+    """Whether it has processed them or not: its rules keep their names."""
+    assert host.boot() == ""
+    assert not (host / "waited").exists()
+
+
+def test_a_nic_that_is_still_missing_is_waited_for(host):
+    late = host / "sys/class/net/eth2/device"
+    late.rmdir()
+    host.program("bin/udevadm", f'[ "$*" = "settle --timeout=20" ] && mkdir {late}')
+    assert host.boot() == ""
+
+
+def test_a_name_that_udev_is_still_to_give_is_waited_for(host):
+    nic, renamed = host / "sys/class/net/eth2", host / "sys/class/net/ens5"
+    nic.rename(renamed)
+    host.program("bin/udevadm", f'[ "$*" = "settle --timeout=20" ] && mv {renamed} {nic}')
+    assert host.boot() == ""
+
+
+def test_python_sees_what_udev_has_left(host):
+    """A NIC that appears meanwhile, in place of the one that was waited for, is a difference."""
+    (host / "sys/class/net/eth2/device").rmdir()
+    late = host / "sys/class/net/eth3"
+    host.program(
+        "bin/udevadm", f"mkdir -p {late}/device; cd {late}; echo 1 > type; echo {mac(3)} > address"
+    )
     assert host.boot() == "--names"
 
 
@@ -267,6 +306,32 @@ def test_a_name_that_is_requested_and_not_there_means_no_table(host):
     assert not quiet(host, text=f"[interface {mac(2)}]\nname = data2\n")
 
 
+@pytest.mark.parametrize("address", [mac(1), mac(9)])
+def test_a_nic_whose_name_no_rule_keeps_means_no_table(host, address):
+    """udev could rename it after the look at it."""
+    (host / rule(address)).unlink()
+    assert not quiet(host)
+
+
+def test_a_recorded_nic_that_is_absent_means_no_table(host):
+    """A stranger that appears after the look could have its name."""
+    assert not quiet(host, {name: nic for name, nic in NICS.items() if nic != mac(2)})
+
+
+def test_a_nic_that_is_ignored_or_released_needs_no_rule(host):
+    (host / rule(mac(2))).unlink()
+    assert quiet(host, text=f"[runtime]\ndataplane-macs-to-ignore = {mac(2)}\n")
+    (host / "etc/neuca/config.d/z.conf").unlink()
+    released = {**RECORD.nics, mac(2): NicRecord(name="eth2", role="dataplane", released=True)}
+    assert quiet(host, record=Record(nics=released))
+
+
+def test_a_volume_means_no_table(host):
+    """The next boot looks before it is read."""
+    (host / "run/neuca/drives").mkdir(parents=True)
+    assert not quiet(host)
+
+
 def test_a_first_boot_and_a_foreign_machine_mean_no_table(host):
     assert not quiet(host, record=Record(), document="")
     assert not quiet(host, {"eth7": mac(7)})
@@ -288,6 +353,8 @@ def test_a_nic_that_managers_have_not_been_kept_off_means_no_table(host):
         "[linux]\nmanagers = none\n",
         "[runtime]\nstate-directory = /var/lib/other\n",
         "[runtime]\nrun-directory = /run/other\n",
+        "[linux]\nudev-directory = /etc/other\n",
+        "[linux]\nudev-substring = other\n",
     ],
 )
 def test_what_restore_names_does_not_look_at_means_no_table(host, text):
