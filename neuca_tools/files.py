@@ -58,15 +58,17 @@ def names_in(directory: Path) -> list[str]:
         raise ObserveError(f'list "{directory}": {error.strerror}') from error
 
 
-def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> None:
+def write_files(
+    files: Mapping[Path, Optional[bytes]], mode: int = 0o644, *, sync: bool = True
+) -> None:
     """Write each file, or remove it if its content is None.
 
     After a power cut each file is unchanged or complete: a temporary file is written, synced and
-    renamed, and its directory is synced (rename(2)). Many files are synced at once. Raises
-    ApplyError with the path.
+    renamed, and its directory is synced (rename(2)). Many files are synced at once. Without `sync`,
+    this holds for a crash of the process only. Raises ApplyError with the path.
     """
     try:
-        _write_files(files, mode)
+        _write_files(files, mode, sync)
     except ApplyError:
         # Remove the temporary files. Those that were renamed no longer have such a name.
         for path in files:
@@ -75,7 +77,7 @@ def write_files(files: Mapping[Path, Optional[bytes]], mode: int = 0o644) -> Non
         raise
 
 
-def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
+def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
     few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
     for directory, paths in _by_directory(contents).items():
@@ -84,13 +86,13 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int) -> None:
             make_directory(Path(directory))
         for path in paths:
             with applying(f'write "{path}"'):
-                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=few)
-        if not few:
+                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and few)
+        if sync and not few:
             with applying(f'sync "{directory}"'):
                 _sync_file_system(directory)
     for path, wanted in files.items():
         _finish(path, wanted is not None)
-    for directory in _by_directory(files):
+    for directory in _by_directory(files) if sync else ():
         with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
 

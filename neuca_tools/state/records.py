@@ -83,13 +83,13 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
 
 
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
-    """Save the links as they are now. Raises ApplyError."""
-    save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644)
+    """Save the links as they are now, unsynced: it counts in this boot only. Raises ApplyError."""
+    save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644, sync=False)
 
 
 def remove_journal(where: Where) -> None:
     """Remove the journal, as the pass is complete. Raises ApplyError."""
-    remove(where, JOURNAL)
+    remove(where, JOURNAL, sync=False)
 
 
 def load_document(where: Where) -> Optional[StoredDocument]:

@@ -72,9 +72,12 @@ def exists(where: Where, name: str) -> bool:
     return (where / name).exists()
 
 
-def save(where: Where, name: str, data: Mapping[str, Any], mode: int) -> None:
-    """Write the file if its content changes. Raises ApplyError."""
-    _keep(where, name, content_of(name, data), mode)
+def save(where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True) -> None:
+    """Write the file if its content changes. Raises ApplyError.
+
+    Without `sync`, it may be lost in a power cut, which saves waiting for the disk.
+    """
+    _keep(where, name, content_of(name, data), mode, sync)
 
 
 def content_of(name: str, data: Mapping[str, Any]) -> bytes:
@@ -84,10 +87,10 @@ def content_of(name: str, data: Mapping[str, Any]) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
-def remove(where: Where, name: str) -> None:
-    """Raises ApplyError."""
+def remove(where: Where, name: str, *, sync: bool = True) -> None:
+    """Remove the file. Without `sync`, a power cut may bring it back. Raises ApplyError."""
     if isinstance(where, Place) or (where / name).exists():
-        _keep(where, name, None, 0o644)
+        _keep(where, name, None, 0o644, sync)
 
 
 def checksum(name: str, body: Mapping[str, Any]) -> str:
@@ -167,16 +170,16 @@ def demand_room(place: Place) -> None:
         raise ApplyError(unsaved(place), errno.ENOSPC)
 
 
-def _keep(where: Where, name: str, content: Optional[bytes], mode: int) -> None:
+def _keep(where: Where, name: str, content: Optional[bytes], mode: int, sync: bool) -> None:
     if not isinstance(where, Place):
-        _write(where / name, content, mode)
+        _write(where / name, content, mode, sync)
         return
     spare = where.spare / name
     if spare.exists():
         # It takes precedence, so it must never be older.
         _write(spare, GONE if content is None else content, mode)
     try:
-        _write(where.directory / name, content, mode)
+        _write(where.directory / name, content, mode, sync)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -187,12 +190,12 @@ def _keep(where: Where, name: str, content: Optional[bytes], mode: int) -> None:
         write_files({spare: None})
 
 
-def _write(path: Path, content: Optional[bytes], mode: int) -> None:
+def _write(path: Path, content: Optional[bytes], mode: int, sync: bool = True) -> None:
     if content is None:
         if path.exists():
-            write_files({path: None})
+            write_files({path: None}, sync=sync)
     elif not _unchanged(path, content, mode):
-        write_files({path: content}, mode)
+        write_files({path: content}, mode, sync=sync)
 
 
 def _unchanged(path: Path, content: bytes, mode: int) -> bool:

@@ -182,6 +182,17 @@ def test_a_journal_comes_back_in_the_same_boot_alone(tmp_path):
     remove_journal(tmp_path)
 
 
+def test_nothing_waits_for_the_disk_for_a_journal(tmp_path, monkeypatch):
+    """It counts in this boot only. The record counts after a power cut, and is on the disk at once."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    save_journal(tmp_path, BEFORE, "boot")
+    remove_journal(tmp_path)
+    assert synced == []
+    save_record(tmp_path, FULL)
+    assert len(synced) == 2  # the file, and its name in the directory
+
+
 def test_a_journal_remembers_neither_managers_nor_foreign_routes(tmp_path):
     links = {key(2): replace(BEFORE.links[key(2)], managers={"networkmanager": "managed"})}
     save_journal(
