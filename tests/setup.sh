@@ -2,6 +2,8 @@
 # Installs the distribution packages that the named tiers need: `tests/setup.sh unit dbus`. Quick when nothing is missing.
 # Needs root or sudo, and only then. PyPI's tools are the business of tests/venvs.py.
 set -euo pipefail
+# A service or a container may have no HOME: then it is that of the user database.
+export HOME=${HOME:-~}
 
 # The agent runs on these; everything else here is for its tests.
 product=(python3 python3-pyroute2 python3-pyudev python3-yaml python3-dbus python3-systemd)
