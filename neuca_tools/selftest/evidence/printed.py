@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from statistics import mean, median, pstdev
 from typing import Optional
 
@@ -68,11 +69,11 @@ class Printed:
     retransmits: Optional[int]
     share: float  # of the segments that were sent again
 
-    @property
+    @cached_property
     def rates(self) -> list[float]:
         return known_rates(self.late)
 
-    @property
+    @cached_property
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate; None for fewer than three intervals."""
         rates = self.rates
@@ -80,7 +81,7 @@ class Printed:
             return None
         return pstdev(rates) / mean(rates)
 
-    @property
+    @cached_property
     def drift(self) -> float:
         """The coefficient of variation of the mean rates of the five parts of the run."""
         rates, size = self.rates, max(1, len(self.rates) // PARTS)
@@ -95,7 +96,7 @@ class Printed:
     def mss(self) -> int:
         return self.run.mss or MSS
 
-    @property
+    @cached_property
     def cwnds(self) -> list[float]:
         return [one.cwnd for one in self.late if one.cwnd]
 
@@ -103,16 +104,16 @@ class Printed:
     def cwnd(self) -> Optional[float]:
         return median(self.cwnds) if self.cwnds else None
 
-    @property
+    @cached_property
     def trips(self) -> list[float]:
         return [one.rtt for one in self.late if one.rtt]
 
-    @property
+    @cached_property
     def flights(self) -> list[float]:
         """Bytes in flight in each interval: its rate times its round trip."""
         return [one.rate * one.rtt / 8 for one in self.late if one.rate and one.rtt]
 
-    @property
+    @cached_property
     def arrivals(self) -> list[float]:
         """The rates of the intervals whose losses a receiver counted."""
         return [one.rate for one in self.late if one.rate and one.lost is not None]
