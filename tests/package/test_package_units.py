@@ -10,6 +10,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
@@ -161,7 +162,10 @@ def test_units_run_only_programs_that_every_system_has():
 
 def test_a_reload_signals_the_agent():
     (line,) = re.findall("^ExecReload=(.*)$", (ROOT / "systemd" / AGENT).read_text(), re.MULTILINE)
-    with subprocess.Popen(("sleep", "60")) as agent:
+    # Where nohup runs the tests, the signal is ignored in every child.
+    waits = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); print(flush=True); signal.pause()"
+    with subprocess.Popen((sys.executable, "-c", waits), stdout=subprocess.PIPE) as agent:
+        agent.stdout.readline()
         environment = {"MAINPID": str(agent.pid), "PATH": ""}
         subprocess.run(shlex.split(line), env=environment, check=True)
         assert agent.wait() == -signal.SIGHUP
