@@ -42,7 +42,7 @@ def test_an_absent_file_is_none_and_an_error_is_not(tmp_path):
 def test_a_file_without_a_size_is_read(tmp_path):
     """As all in /proc are; an image capture reads the mounts there."""
     mounts = read_bytes("/proc/self/mountinfo")
-    assert b" / / " in mounts
+    assert b"/" in {line.split()[4] for line in mounts.splitlines()}  # the root is mounted
     assert read_bytes("/proc/self/mountinfo", 9) == mounts[:9]
     (tmp_path / "empty").touch()
     assert read_bytes(tmp_path / "empty") == b""
