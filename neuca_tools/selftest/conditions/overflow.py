@@ -93,11 +93,17 @@ def overflow(look: Look) -> Optional[Hit]:
         return None
     found = losses(look)[:1] if is_early else losses(look)
     rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
-    bursts = [one.rate_of_burst(look.round_trip.shortest or 0.0) for one in found if is_early]
-    if max([*rates, *bursts]) >= THROUGHPUT * (look.evidence.expect or 0.0):
+    if max(rates + _bursts(look, found, is_early)) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     return _hit(look, found, max(look.rate or 0.0, rates[0] if is_early else 0.0), is_early)
+
+
+def _bursts(look: Look, found: Sequence[Loss], is_early: bool) -> list[float]:
+    """The rates that the path may carry if slow start lost these packets; else none."""
+    if not is_early:
+        return []
+    return [one.rate_of_burst(look.round_trip.shortest or 0.0) for one in found]
 
 
 def _is_below_threshold(look: Look) -> bool:
