@@ -12,6 +12,8 @@ from neuca_tools.selftest.evidence.look import Fact
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
 HIGH, MEDIUM, LOW = "high", "medium", "low"
+# The advice where the path is the limit.
+ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
 
 
 @dataclass(frozen=True)

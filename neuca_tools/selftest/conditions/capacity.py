@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.compare import several_carry_no_more
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
@@ -262,7 +262,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
         f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
         "queue forms: this is the capacity of the path",
         (fact("rate, bit/s", round(look.rate)), fact("rtt / min_rtt", look.queueing)),
-        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        ORDERED,
         confidence=confidence,
         fixed=look.rate,
     )
@@ -286,7 +286,7 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
         f"{what} at {amounts.rate(rate)}: a queue on the path is {queue}, so that this is about "
         "its capacity",
         (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
-        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
         fixed=rate,
     )
@@ -376,7 +376,7 @@ def shared(session: Session) -> Optional[Hit]:
         f"one stream carries {amounts.rate(one.rate)} and several {amounts.rate(many.rate)}, below "
         "what is expected, and no window is full: all of them share the capacity of the path",
         (fact("one stream, bit/s", one.rate), fact("several streams, bit/s", many.rate)),
-        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        ORDERED,
         confidence=MEDIUM,
         fixed=max(one.rate, many.rate),
         direction="forward",

@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import (
     DEFAULT_MSS,
@@ -116,7 +116,7 @@ def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:
     rtt = middle([one.rtt for one in found])
     waited = amounts.time(rtt - (look.round_trip.shortest or 0.0))
     text = f"packets are lost after they waited {waited} in a queue, at about {amounts.rate(rate)}"
-    advice = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
+    advice = ORDERED
     if is_early:
         text = (
             f"slow start filled a queue of {waited} and lost packets at about {amounts.rate(rate)}"
@@ -203,7 +203,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         f"{amounts.percent(_spread(look) or 0)} of {amounts.rate(look.rate)} without any loss, and "
         "nothing of the hosts limits it: this is the capacity of the path",
         (fact("rate, bit/s", round(look.rate)), fact("bytes_retrans / bytes_sent", look.loss)),
-        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        ORDERED,
         confidence=MEDIUM,
         fixed=look.rate,
     )

@@ -10,7 +10,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     FAST_LINE,
@@ -211,7 +211,7 @@ def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Option
             fact("at first, bit/s", round(fast)),
             fact("median of the others, bit/s", round(slow)),
         ),
-        "compare it with the rate that was ordered; no setting of the hosts makes it faster",
+        ORDERED,
         confidence=MEDIUM,
     )
 
