@@ -65,13 +65,14 @@ chmod --quiet 0600 {PROFILES}/*; sync; sleep 2"""
 # What is not modified leaves memory: the next program reads itself from the disk.
 CHILL = "echo 3 > /proc/sys/vm/drop_caches; sleep 1"
 # The first stamp only has the commands in it loaded. `timeout` ends a command at the bound, but not what it has started.
+# `ip` warns that its dump was interrupted if links appear meanwhile: it asks again a second later.
 MEASURE = """began=$(stat -c %s /run/lab-monitor)
 stamp() { echo "$EPOCHREALTIME $(cut -d ' ' -f 1 /proc/uptime) $(sed -n '1s/^cpu *//p' /proc/stat)"; }
 stamp; stamp
 timeout --kill-after=5 BOUND COMMAND > /run/said 2>&1
 stamp
 while [ "$SECONDS" -lt BOUND ]; do
-    [ "$(ip -4 -oneline address show up | grep -c ' eth[1-9]')" -lt WANTED ] || break
+    [ "$(ip -4 -oneline address show up 2>/dev/null | grep -c ' eth[1-9]')" -lt WANTED ] || break
     sleep 1
 done
 sleep LATER
