@@ -10,13 +10,12 @@ because of it is left out. Prints one line of JSON for each size.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import bench_host as host
-from bench_speed import timed
+from bench_speed import cost
 
 
 def main() -> None:
@@ -69,10 +68,7 @@ def passes(document: str, directory: Path) -> dict[str, float]:
 
 def counted(command: Sequence[str], directory: Path) -> float:
     """Millions of instructions that the process executes, with its children."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    timed(command, directory)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return round(1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), 3)
+    return round(1000 * cost(command, directory).processor, 3)
 
 
 if __name__ == "__main__":
