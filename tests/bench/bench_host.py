@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -104,9 +104,15 @@ def _settings(tap: dict) -> tuple:
 
 
 def forget(directory: Path) -> None:
-    """Away with all that neucad has written: the next one is a first one."""
+    """Out of the way with all that neucad has written: the next one is a first one.
+
+    Nothing is deleted: ext4 searches for inodes that were not in use lately, which no first boot has to.
+    """
+    (directory / "old").mkdir(exist_ok=True)
+    old = Path(tempfile.mkdtemp(dir=directory / "old"))
     for name in ("state", "run", "udev", "networkmanager", "networkd", "sysctl"):
-        shutil.rmtree(directory / name, ignore_errors=True)
+        if (directory / name).exists():
+            (directory / name).rename(old / name)
 
 
 def configure(directory: Path, poll_interval: int) -> Path:
