@@ -215,6 +215,8 @@ def test_a_networkmanager_that_answered_late_uses_our_profile_and_no_default_rou
         cloud.manager.freeze(False)
         cloud.wait("our profile", lambda: active(cloud) == ("connected", CALLED))
         cloud.wait("all is well", lambda: cloud.manager.status()["state"] == "ok")
+        # NetworkManager is connected before it has a lease, and all is well: a pass of its own copies the lease's routes.
+        cloud.wait("the lease's routes", lambda: through(cloud) and cloud.plan() == [])
         # Status looks for itself: the pass may still be making sure.
         journal = cloud.folder / "state" / "journal.json"
         cloud.wait("the pass is over", lambda: not journal.exists())
