@@ -87,9 +87,8 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
         for path in paths:
             with applying(f'write "{path}"'):
                 _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and few)
-        if sync and not few:
-            with applying(f'sync "{directory}"'):
-                _sync_file_system(directory)
+    if sync and not few:
+        _sync_file_systems(_by_directory(contents))
     for path, wanted in files.items():
         _finish(path, wanted is not None)
     for directory in _by_directory(files) if sync else ():
@@ -203,6 +202,17 @@ def sync_directory(directory: Union[Path, str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_file_systems(directories: Iterable[str]) -> None:
+    """Write everything to the disk that waits for it on the file systems of these directories."""
+    synced: set[int] = set()
+    for directory in directories:
+        with applying(f'sync "{directory}"'):
+            device = Path(directory).stat().st_dev
+            if device not in synced:
+                _sync_file_system(directory)
+        synced.add(device)
 
 
 def _sync_file_system(directory: str) -> None:

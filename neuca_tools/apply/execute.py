@@ -9,7 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Optional
@@ -322,11 +322,11 @@ class _Progress:
 def apply(operations: Iterable[Operation], writer: Writer) -> Result:
     """Carry out all operations.
 
-    Files in one directory are written together, NICs are taken from a manager together, and the
-    attributes of a link are set together.
+    Consecutive ones of a batch are carried out together, and the parts of a batch that has failed
+    by themselves.
     """
     progress = _Progress()
-    for batch in _batches(operations):
+    for batch in _grouped(operations, lambda one: one.batch):
         _carry_out(batch, progress, writer)
     return progress.result()
 
@@ -336,10 +336,9 @@ def _carry_out(batch: list[Operation], progress: _Progress, writer: Writer) -> N
     error = _try(ready, writer)
     if error is None:
         progress.succeed(ready)
-    elif len(ready) > 1 and isinstance(ready[0], SetAttribute):
-        # The kernel does not say which of them it has refused.
-        for operation in ready:
-            _carry_out([operation], progress, writer)
+    elif len(parts := _grouped(ready, lambda one: one.part)) > 1:
+        for part in parts:
+            _carry_out(part, progress, writer)
     else:
         progress.fail(ready, error)
 
@@ -348,19 +347,11 @@ def _is_declined(failure: Failure) -> bool:
     return isinstance(failure.operation, SetDevice) and failure.errno in DECLINES
 
 
-def _batches(operations: Iterable[Operation]) -> Iterable[list[Operation]]:
-    def together(pair: tuple[int, Operation]) -> object:
-        number, operation = pair
-        if isinstance(operation, WriteFile):
-            return operation.path.rpartition("/")[0]
-        if isinstance(operation, Unmanage):
-            return operation.manager
-        if isinstance(operation, SetAttribute):
-            return operation.on
-        return number
-
-    for _, pairs in groupby(enumerate(operations), together):
-        yield [operation for _, operation in pairs]
+def _grouped(
+    operations: Iterable[Operation], group: Callable[[Operation], object]
+) -> list[list[Operation]]:
+    """The operations, consecutive ones of a group together; those without a group by themselves."""
+    return [[*found] for _, found in groupby(operations, lambda one: group(one) or id(one))]
 
 
 def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:

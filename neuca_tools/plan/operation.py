@@ -147,6 +147,16 @@ class Operation:
         return frozenset({self.link.key} if self.link else ())
 
     @property
+    def batch(self) -> object:
+        """Equal for operations that are carried out together; None if it is carried out alone."""
+        return None
+
+    @property
+    def part(self) -> object:
+        """Equal for operations of a batch that fail together."""
+        return self.batch
+
+    @property
     def change(self) -> tuple[Value, Value]:
         """The value before, and after."""
         raise NotImplementedError

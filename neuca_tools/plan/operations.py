@@ -28,6 +28,14 @@ class SetAttribute(LinkOperation):
     phase_of: Phase = Phase.NIC
 
     @property
+    def batch(self) -> object:
+        return self.on
+
+    @property
+    def part(self) -> object:
+        return self.setting  # the kernel does not say which of several it has refused
+
+    @property
     def change(self) -> tuple[Value, Value]:
         return self.before, self.after
 
@@ -183,7 +191,7 @@ def size_of(content: Optional[bytes]) -> Optional[int]:
 class WriteFile(Operation):
     """Write a file whole, or remove it (`content` None).
 
-    Consecutive ones are written together, with one sync.
+    Consecutive ones are written together, so that a pass waits for the disk once.
     """
 
     kind = "write-file"
@@ -191,6 +199,14 @@ class WriteFile(Operation):
     path: str
     content: Optional[bytes]
     size_before: Optional[int] = None
+
+    @property
+    def batch(self) -> object:
+        return WriteFile
+
+    @property
+    def part(self) -> object:
+        return self.path.rpartition("/")[0]
 
     @property
     def target(self) -> str:
@@ -215,6 +231,10 @@ class Unmanage(LinkOperation):
     kind = "unmanage"
     phase = Phase.MARK
     manager: str
+
+    @property
+    def batch(self) -> object:
+        return self.manager
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +128,26 @@ def test_a_fifo_at_the_temporary_name_hangs_nobody(tmp_path):
     os.mkfifo(tmp_path / f"file{NEW}")
     write_files({tmp_path / "file": b"new"})
     assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize(
+    ("count", "files", "file_systems"), [(1, 2, 0), (FEW // 2, FEW, 0), (FEW, 0, 1)]
+)
+def test_many_files_of_several_directories_wait_for_the_disk_once(
+    tmp_path, monkeypatch, count, files, file_systems
+):
+    """Few ones each, and all directories afterwards."""
+    synced, whole = [], []
+
+    def syncfs(descriptor):
+        whole.append(descriptor)
+        return 0
+
+    monkeypatch.setattr(os, "fsync", synced.append)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=syncfs))
+    directories = (tmp_path / "one", tmp_path / "two")
+    write_files({directory / f"{at}": b"x" for directory in directories for at in range(count)})
+    assert (len(synced), len(whole)) == (files + len(directories), file_systems)
 
 
 @pytest.mark.parametrize("count", [1, FEW + 1])

@@ -1,0 +1,46 @@
+"""Carrying out operations: which ones are carried out together, and which of them fail together."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from neuca_tools.apply.execute import GuardedWriter, apply
+from neuca_tools.files import FEW
+from neuca_tools.plan.operations import WriteFile
+
+
+class Files(GuardedWriter):
+    """A writer of files that keeps how many it was given at once."""
+
+    def __init__(self):
+        super().__init__(netlink=None, managers=None, allowed=())
+        self.batches = []
+
+    def write_files(self, files):
+        self.batches.append(len(files))
+        super().write_files(files)
+
+
+def files_in(*directories):
+    return [WriteFile(f"{directory}/{name}", b"x") for directory in directories for name in "ab"]
+
+
+def test_files_of_several_directories_are_written_together(tmp_path):
+    writer, planned = Files(), files_in(tmp_path / "one", tmp_path / "two", tmp_path / "three")
+    assert len(planned) > FEW
+    result = apply(planned, writer)
+    assert result.done == tuple(planned)
+    assert writer.batches == [len(planned)]
+
+
+def test_a_directory_that_cannot_be_written_fails_by_itself(tmp_path):
+    (tmp_path / "two").write_bytes(b"in the way")
+    writer, planned = Files(), files_in(tmp_path / "one", tmp_path / "two", tmp_path / "three")
+    result = apply(planned, writer)
+    reason = f'write "{tmp_path}/two/a": Not a directory'
+    assert [(one.operation, one.reason) for one in result.failures] == [
+        (operation, reason) for operation in planned[2:4]
+    ]
+    assert result.done == (*planned[:2], *planned[4:])
+    assert writer.batches == [6, 2, 2, 2]
+    assert sorted(path.name for path in tmp_path.glob("*/*")) == ["a", "a", "b", "b"]
