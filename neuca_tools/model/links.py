@@ -7,7 +7,11 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
+from functools import lru_cache
+from operator import itemgetter
+
 from neuca_tools.dataclass import NamedTuple, dataclass
+from neuca_tools.model.addresses import MOST_KEPT
 from neuca_tools.typed import Any, Literal, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
@@ -40,14 +44,7 @@ class LinkKey(tuple[Any, ...]):
     __slots__ = ()
 
     def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034
-        lower: LinkKey = tuple.__new__(Nic, (mac,))
-        if " " in mac:
-            kind, _, name = mac.partition(" ")
-            if name and kind in KINDS:
-                lower = VirtualLink(kind, name)
-        if vlan_id is None:
-            return lower
-        return Vlan(lower, vlan_id)
+        return _link_key(mac, vlan_id)
 
     @property
     def mac(self) -> str:
@@ -123,20 +120,14 @@ class Nic(LinkKey):
     def __new__(cls, mac: str) -> Nic:  # noqa: PYI034
         return tuple.__new__(cls, (mac,))
 
-    @property
-    def mac(self) -> str:
-        mac: str = self[0]
-        return mac
+    # As for any link, but without a call of Python: a pass asks for them a hundred times for each
+    # of thousands.
 
-    @property
-    def kind(self) -> str:
-        return "physical"
-
-    # As for any link; a pass sorts thousands of them several times.
-
-    @property
-    def rank(self) -> int:
-        return 0
+    mac = property(itemgetter(0))
+    vlan_id = None
+    kind = "physical"
+    made = given_name = ""
+    rank = 0
 
     @property
     def order(self) -> tuple[int, str, int]:
@@ -213,6 +204,17 @@ class Vlan(LinkKey):
 
     def __str__(self) -> str:
         return f"{self.mac}.{self.vlan_id}"
+
+
+@lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every link
+def _link_key(mac: str, vlan_id: Optional[int]) -> LinkKey:
+    lower: LinkKey = Nic(mac)
+    kind, _, name = mac.partition(" ")
+    if name and kind in KINDS:
+        lower = VirtualLink(kind, name)
+    if vlan_id is None:
+        return lower
+    return Vlan(lower, vlan_id)
 
 
 class Incarnation(NamedTuple):
