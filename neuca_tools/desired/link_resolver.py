@@ -179,8 +179,9 @@ class LinkResolver:
         """What network managers should say of the link; nothing if DHCP is left to others."""
         if key.mac in self.roles.left:
             return {}
-        if key in self.roles.handed(MANAGERS):
-            return {**UNMANAGED, self.roles.clients[key]: "managed"}
+        client = self.roles.clients.get(key)
+        if client in MANAGERS:
+            return {**UNMANAGED, client: "managed"}
         return UNMANAGED
 
     def _nic(self, request: LinkRequest) -> Optional[Link]:

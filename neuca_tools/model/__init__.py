@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
+from neuca_tools.dataclass import NamedTuple, dataclass, field, fields_of
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
@@ -90,8 +90,17 @@ class LinkRequest:
 
     @cached_property
     def substance(self) -> str:
-        """What is requested as text, without where it comes from; a pass needs it twice."""
-        return repr(replace(self, origins=()))
+        """What is requested as text, without where it comes from; a pass needs it twice.
+
+        What is not requested is left out, which a digest of it would take most of its time for.
+        """
+        own = self.__dict__
+        given = [
+            name
+            for name, one in fields_of(self).items()
+            if one.repr and own[name] is not one.default and own[name] != one.default
+        ]
+        return " ".join([f"{name}={own[name]!r}" for name in given if name != "origins"])
 
 
 class ManagementHint(NamedTuple):
