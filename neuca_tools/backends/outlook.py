@@ -46,7 +46,6 @@ OF_LINK = wire.Reader((*_BASIC, NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
-NO_DATA = wire.Attributes(b"")
 PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
 OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS))
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
@@ -90,7 +89,7 @@ def device(message: bytes) -> Device:
     info = link.nest(INFO)
     kind = info.text(KIND)
     # What other kinds have there need not consist of attributes.
-    data = info.nest(DATA) if kind in ("vlan", *KINDS) else NO_DATA
+    data = info.nest(DATA) if kind in ("vlan", *KINDS) else wire.NO_ATTRIBUTES
     name, mac = link.text(NAME), _shown(arp_type, link.bytes(MAC))
     options = kinds.options(kind, mac, data) if data else ()
     if kind == "ipoib" and LOWER not in link:

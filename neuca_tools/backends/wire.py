@@ -30,6 +30,8 @@ _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _CODE = struct.Struct("=i")
 _TIMEVAL = struct.Struct("@ll")  # struct timeval
+_ORDER = sys.byteorder
+_FILE_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as os.fsdecode()
 _LIMIT = 5  # seconds; the kernel answers at once unless a driver has to reset its NIC
 _ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
 
@@ -86,13 +88,16 @@ class Attributes(dict[int, bytes]):
         return self.get(kind, b"")
 
     def number(self, kind: int) -> int:
-        return int.from_bytes(self.get(kind, b""), sys.byteorder)
+        return int.from_bytes(self.get(kind, b""), _ORDER)
 
     def text(self, kind: int) -> str:
-        return os.fsdecode(self.get(kind, b"").rstrip(b"\0"))
+        return self.get(kind, b"").rstrip(b"\0").decode(*_FILE_NAMES)
 
     def nest(self, kind: int) -> Attributes:
-        return Attributes(self.get(kind, b""))
+        return Attributes(self[kind]) if kind in self else NO_ATTRIBUTES
+
+
+NO_ATTRIBUTES = Attributes(b"")
 
 
 class _Layout:
@@ -118,7 +123,7 @@ class _Layout:
         return self._heads.unpack(data) == self._expected
 
     def read(self, data: bytes) -> Attributes:
-        found = Attributes(b"")
+        found = Attributes.__new__(Attributes)  # nothing to parse
         found.update(zip(self._kinds, self._values.unpack(data)))
         return found
 
