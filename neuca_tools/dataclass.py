@@ -240,14 +240,14 @@ def _replace(value: Any, **changes: Any) -> Any:
         from dataclasses import replace as of_library
 
         return of_library(value, **changes)
-    if not changes.keys() <= fields.keys():
-        return cls(**changes)  # raises the TypeError for a keyword that is unknown
-    copy = object.__new__(cls)
-    kept = value.__dict__
-    if len(kept) > len(fields):
+    values = {**value.__dict__, **changes}
+    if len(values) > len(fields):
+        if not changes.keys() <= fields.keys():
+            return cls(**changes)  # raises the TypeError for a keyword that is unknown
         # A cached property is there as well, and may not be true of the copy.
-        kept = {name: kept[name] for name in fields}
-    object.__setattr__(copy, "__dict__", {**kept, **changes})
+        values = {name: values[name] for name in fields}
+    copy = object.__new__(cls)
+    object.__setattr__(copy, "__dict__", values)
     return copy
 
 

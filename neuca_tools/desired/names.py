@@ -74,9 +74,12 @@ def nic_names(
         and key.mac not in roles.left
     }
     wishes = _wishes(movable, requests, record, roles)
-    owners: dict[str, Optional[LinkKey]] = dict.fromkeys(_names_in_use(world.devices.values()))
-    for key in movable:
-        owners.update(dict.fromkeys(_names_in_use([roles.nics[key.mac]]), key))
+    keys = {roles.nics[key.mac].index: key for key in movable}
+    owners = {
+        name: keys.get(device.index)
+        for device in world.devices.values()
+        for name in (device.name, *device.altnames)
+    }
     asked = {key for key in wishes if _is_asked(key, requests)}
     names, problems = _grant(wishes, current, owners, asked)
     return {**current, **names}, [*problems, *_astray(roles, record, {key.mac for key in movable})]

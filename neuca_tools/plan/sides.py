@@ -36,16 +36,24 @@ class Sides:
 
     def found(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
-        if self.is_present(key):
-            return self.have.links[key]
-        return _no_link(key)
+        link = self.have.links.get(key)
+        if link is None or key in self.gone:
+            return _no_link(key)
+        return link
 
     def wanted(self, key: LinkKey) -> Link:
         """The link as it is wanted; one without any settings if nothing is wanted of it."""
         return self.want.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
-        return Target(key, self.names.get(key, ""), self.found(key).index)
+        if key not in self._targets:
+            self._targets[key] = Target(key, self.names.get(key, ""), self.found(key).index)
+        return self._targets[key]
+
+    @cached_property
+    def _targets(self) -> dict[LinkKey, Target]:
+        """Those that were asked for: several operations have the same."""
+        return {}
 
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         """Key, `found` and wanted link, lower devices first.
@@ -84,7 +92,13 @@ class Sides:
 
         The kernel takes it down for that, and restores its MTU.
         """
-        return "bond" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
+        return "bond" in self._kinds_around(nic)
+
+    def _kinds_around(self, key: LinkKey) -> set[str]:
+        """The kinds of what the link is taken out of, and put into."""
+        if key not in self._members:
+            return set()
+        return {master.kind for master in (self.leaves(key), self.joins(key)) if master}
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
@@ -122,7 +136,7 @@ class Sides:
 
     def cycles(self, nic: LinkKey) -> bool:
         """Whether this link joins or leaves a VRF: the kernel takes it down and up (vrf.c)."""
-        return "vrf" in {master.kind for master in (self.leaves(nic), self.joins(nic)) if master}
+        return "vrf" in self._kinds_around(nic)
 
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
@@ -150,10 +164,9 @@ class Sides:
         It then loses its routes and IPv6 addresses.
         """
         carrier = self.carrier(key)
-        if self.bounces(key) or self.is_taken_down(carrier) or self.is_taken_down(key):
-            return True
-        if self.bounces(carrier) or self.cycles(key) or self.cycles(carrier):
-            return True
+        for one in {key, carrier}:
+            if self.bounces(one) or self.is_taken_down(one) or self.cycles(one):
+                return True
         follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
 
