@@ -280,7 +280,7 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update(fate for fate in (one.fate for one in operations) if len(fate) > 1)
+        self._shared.update([one.fate for one in operations if len(one.fate) > 1])
 
     def ready(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.

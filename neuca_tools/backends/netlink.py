@@ -125,7 +125,7 @@ class Netlink(AbstractContextManager["Netlink"]):
             answer = fcntl.ioctl(self._opened(), SIOCGIFNAME, IFREQ.pack(b"", index))
         except OSError:
             return ""
-        return os.fsdecode(IFREQ.unpack(answer)[0].rstrip(b"\0"))
+        return wire.string(IFREQ.unpack(answer)[0])
 
     def set_mtu(self, index: int, mtu: int) -> None:
         self._change_link(link_changes.settings(index, mtu=mtu))

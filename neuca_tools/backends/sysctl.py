@@ -1,8 +1,6 @@
 """Reads and writes sysctls below /proc/sys; /proc/sys/net shows the process's network namespace."""
 
 # SPDX-License-Identifier: MIT
-# A pass reads and writes one for each of many NICs, and pathlib takes longer than the kernel.
-# ruff: noqa: PTH123
 
 from __future__ import annotations
 
@@ -37,5 +35,9 @@ def write(path: str, value: str) -> None:
     parts = path.split("/")
     if parts[0] != "net" or ".." in parts or "" in parts:
         raise ApplyError(f'set the sysctl {path}: only settings below "net" are written')
-    with applying(), open(f"{ROOT}/{path}", "wb", buffering=0) as stream:
-        stream.write(value.encode())
+    with applying():
+        descriptor = os.open(f"{ROOT}/{path}", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
