@@ -237,14 +237,16 @@ def _link_originals(
 def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
-    """The original values that are not in force on the link, or whose setting is requested."""
+    """The original values that are not in force on the link, or whose setting is requested.
+
+    The same object if these are all of them.
+    """
     found, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
-    attributes: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for name in ATTRIBUTES:
         value = getattr(original, name)
-        if value == getattr(found, name) and not getattr(request, name):
-            value = None
-        attributes[name] = value
+        if value is not None and value == getattr(found, name) and not getattr(request, name):
+            changes[name] = None
     templates, groups = dict(request.sysctls), dict(request.device)
     sysctls = {
         template: value
@@ -256,7 +258,9 @@ def _still_changed(
         for name, value in original.device.items()
         if group_of(name) in groups or not _is_restored(name, found.device.get(name), value)
     }
-    return Original(**attributes, sysctls=sysctls, device=device)
+    if sysctls != original.sysctls or device != original.device:
+        changes.update(sysctls=sysctls, device=device)
+    return replace(original, **changes) if changes else original
 
 
 def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
