@@ -33,7 +33,7 @@ def another_machine(lab):
     """As if all of the state had been written where the machine id and the UUID were others."""
     place = lab.folder / "state" / "machine.json"
     data = json.loads(place.read_text())
-    del data["checksum"]
+    del data["crc32"]
     place.write_text(
         json.dumps({**data, "machine_id": "0" * 32, "uuid": "0" * 32 if data["uuid"] else ""})
     )

@@ -31,7 +31,7 @@ def machine(lab, **changes):
     path = lab.folder / "state" / "machine.json"
     data = {**json.loads(path.read_text()), **changes}
     if changes:
-        del data["checksum"]
+        del data["crc32"]
         path.write_text(json.dumps(data))
     return data
 

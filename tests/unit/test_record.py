@@ -73,7 +73,7 @@ def test_a_doubt_of_an_earlier_version_was_of_every_family(tmp_path, before, now
     save_record(tmp_path, FULL)
     data = json.loads((tmp_path / "record.json").read_text())
     data["nics"][mac(4)]["doubtful"] = before
-    del data["checksum"]
+    del data["crc32"]
     (tmp_path / "record.json").write_text(json.dumps(data))
     assert load_record(tmp_path).nics[mac(4)].doubtful == now
 
@@ -274,12 +274,23 @@ def test_state_files_of_version_1_are_read_and_written_as_they_are(tmp_path, nam
     """`data/state` was recorded in a pass with a bond, VLANs and settings of every kind.
 
     Later versions indent it otherwise; the checksum is in the file, and does not count white space.
+    They have another one.
     """
     save_record(tmp_path, load_record(RECORDED))
     before = load_journal(RECORDED, "boot-1")
     save_journal(tmp_path, before, "boot-1")
     written, recorded = (json.loads((place / name).read_text()) for place in (tmp_path, RECORDED))
+    assert (len(written.pop("crc32")), len(recorded.pop("checksum"))) == (8, 64)
     assert written == recorded
+
+
+def test_the_checksum_of_an_earlier_version_counts(tmp_path):
+    text = (RECORDED / "record.json").read_text()
+    (tmp_path / "record.json").write_text(text.replace("mgmt0", "mgmt1"))
+    with pytest.raises(RecordError) as caught:
+        load_record(tmp_path)
+    why = "its checksum does not match its content"
+    assert caught.value.text == f'read "{tmp_path}/record.json": {why}'
 
 
 def test_a_recorded_file_has_each_kind_of_value():
@@ -302,7 +313,7 @@ def test_an_incarnation_that_neucad_did_not_write_is_named(tmp_path, text):
     save_record(tmp_path, FULL)
     data = json.loads((tmp_path / "record.json").read_text())
     data["nics"][mac(2)]["incarnation"] = text
-    del data["checksum"]
+    del data["crc32"]
     (tmp_path / "record.json").write_text(json.dumps(data))
     with pytest.raises(RecordError) as caught:
         load_record(tmp_path)

@@ -118,7 +118,7 @@ WRONG = [
 def test_a_record_with_another_type_or_a_path_that_leads_elsewhere_is_refused(tmp_path, wrong):
     save_record(tmp_path, Record("b"))
     data = json.loads((tmp_path / "record.json").read_text())
-    del data["checksum"]
+    del data["crc32"]
     (tmp_path / "record.json").write_text(json.dumps(data))
     assert load_record(tmp_path) == Record("b")
     (tmp_path / "record.json").write_text(json.dumps({**data, **wrong}))
