@@ -58,7 +58,7 @@ def with_another_value(data, chance, _):
         return data
     if not isinstance(tree, dict):
         return data
-    tree.pop("checksum", None)
+    tree.pop("crc32", None)
     for _each in range(chance.randint(1, 3)):
         at = tree
         while True:

@@ -287,7 +287,7 @@ def test_such_a_link_of_an_earlier_version_is_deleted_and_its_network_is_free(gu
     file = guarded.folder / "state" / "record.json"
     record = json.loads(file.read_text())
     record["ground"].append("10.66.0.0/24")
-    del record["checksum"]
+    del record["crc32"]
     file.write_text(json.dumps(record))
     copied = link.replace("02:00:00:00:aa:01", MANAGEMENT_MAC)
     done = guarded.once(copied if asked else NIC)
