@@ -13,7 +13,6 @@ from ipaddress import (
     IPv6Interface,
     IPv6Network,
     ip_address,
-    ip_interface,
     ip_network,
 )
 
@@ -26,10 +25,42 @@ Host = Union[IPv4Address, IPv6Address]
 MOST_KEPT = 16384  # objects
 
 
+class V4(IPv4Interface):
+    """An IPv4 address that keeps its hash and its host, which the library makes anew each time."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(address)
+        self._hash, self._host = super().__hash__(), super().ip
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def ip(self) -> IPv4Address:
+        return self._host
+
+
+class V6(IPv6Interface):
+    """The same for IPv6."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(address)
+        self._hash, self._host = super().__hash__(), super().ip
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def ip(self) -> IPv6Address:
+        return self._host
+
+
 @lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every address
 def address_of(packed: bytes, length: int) -> Address:
     """The address with these 4 or 16 bytes and this prefix length. Raises ValueError."""
-    return ip_interface((packed, length))
+    if len(packed) == 4:
+        return V4((packed, length))
+    return V6((packed, length))
 
 
 @lru_cache(MOST_KEPT)
