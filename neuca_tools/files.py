@@ -64,8 +64,9 @@ def write_files(
     """Write each file, or remove it if its content is None.
 
     After a power cut each file is unchanged or complete: a temporary file is written, synced and
-    renamed, and its directory is synced (rename(2)). Many files are synced at once. Without `sync`,
-    this holds for a crash of the process only. Raises ApplyError with the path.
+    renamed, and its directory is synced (rename(2)). For many files, their file systems are synced
+    in place of each. Without `sync`, this holds for a crash of the process only. Raises ApplyError
+    with the path.
     """
     try:
         _write_files(files, mode, sync)
@@ -91,7 +92,9 @@ def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -
         _sync_file_systems(_by_directory(contents))
     for path, wanted in files.items():
         _finish(path, wanted is not None)
-    for directory in _by_directory(files) if sync else ():
+    if sync and not few:
+        _sync_file_systems(_by_directory(files))
+    for directory in _by_directory(files) if sync and few else ():
         with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
 
@@ -208,11 +211,11 @@ def _sync_file_systems(directories: Iterable[str]) -> None:
     """Write everything to the disk that waits for it on the file systems of these directories."""
     synced: set[int] = set()
     for directory in directories:
-        with applying(f'sync "{directory}"'):
+        with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             device = Path(directory).stat().st_dev
             if device not in synced:
                 _sync_file_system(directory)
-        synced.add(device)
+                synced.add(device)
 
 
 def _sync_file_system(directory: str) -> None:

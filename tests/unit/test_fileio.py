@@ -131,23 +131,23 @@ def test_a_fifo_at_the_temporary_name_hangs_nobody(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "files", "file_systems"), [(1, 2, 0), (FEW // 2, FEW, 0), (FEW, 0, 1)]
+    ("count", "each", "whole"), [(1, 2 + 2, 0), (FEW // 2, FEW + 2, 0), (FEW, 0, 2)]
 )
-def test_many_files_of_several_directories_wait_for_the_disk_once(
-    tmp_path, monkeypatch, count, files, file_systems
+def test_many_files_of_several_directories_wait_for_the_disk_twice(
+    tmp_path, monkeypatch, count, each, whole
 ):
-    """Few ones each, and all directories afterwards."""
-    synced, whole = [], []
+    """Before and after they are renamed; of a few, each file and each directory is synced."""
+    synced, calls = [], []
 
     def syncfs(descriptor):
-        whole.append(descriptor)
+        calls.append(descriptor)
         return 0
 
     monkeypatch.setattr(os, "fsync", synced.append)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=syncfs))
     directories = (tmp_path / "one", tmp_path / "two")
     write_files({directory / f"{at}": b"x" for directory in directories for at in range(count)})
-    assert (len(synced), len(whole)) == (files + len(directories), file_systems)
+    assert (len(synced), len(calls)) == (each, whole)
 
 
 @pytest.mark.parametrize("count", [1, FEW + 1])
