@@ -14,16 +14,22 @@ sys.path.append(str(Path(__file__).parents[1] / "machine" / "faults"))
 
 import wires
 from catalogue import SERVE, Case, near
+from effect import Seen
+from limited import limits
 from middlebox import Tally, Way
-from setups import PACKET, Setup
+from setups import FORWARD, PACKET, REVERSE, Setup
 
 # Packets that a host gives to its NIC as one: the guest executes 500 million instructions in a second, and one at a time are 400
 # Mbit/s.
 SEGMENTS = 16
 ENOUGH = 1_000_000  # packets that are on their way
 FILE = "/run/lab/sampled"  # the counters of the box, once in a second
+SOCKETS = {FORWARD: f"{FILE}.A", REVERSE: f"{FILE}.B"}  # those of each sender
 SAMPLER = f"""while :; do echo "$EPOCHREALTIME $(tc -n R -s -j qdisc show)"; sleep 1; done > {FILE} &
 """
+SOCKET_SAMPLER = "".join(
+    f"while :; do ss -N {path[-1]} -tinOH; sleep 1; done > {path} &\n" for path in SOCKETS.values()
+)
 # One line of JSON each: what is between the hosts, and the hosts' own NICs. Nothing is said of a port without a policer.
 COUNTERS = (
     "tc -n R -s -j qdisc show",
@@ -34,6 +40,8 @@ COUNTERS = (
     "ip -n B -s -j link show dev b0",
 )
 TALLY = "".join(f"echo $({one} 2>/dev/null || echo [])\n" for one in COUNTERS) + f"cat {FILE}\n"
+# A form feed comes before the sockets of each sender.
+TALLY += "".join(f"printf '\\f'; cat {path} 2>/dev/null\n" for path in SOCKETS.values())
 
 
 def segments(setup: Setup) -> int:
@@ -106,7 +114,9 @@ def case_of(setup: Setup) -> Case:
         "".join(lines),
         near(*setup.words, secret=setup.listens),
         helper=SERVE if setup.listens else (),
-        beside=SAMPLER + ("while :; do :; done" if setup.busy else "wait"),
+        beside=SAMPLER
+        + (SOCKET_SAMPLER if setup.buffers else "")
+        + ("while :; do :; done" if setup.busy else "wait"),
         tally=TALLY,
     )
 
@@ -114,20 +124,22 @@ def case_of(setup: Setup) -> Case:
 # --- What happened there ---------------------------------------------------------------------------------------------------
 
 
-def tallies(text: str, setup: Setup) -> tuple[dict[str, Tally], int]:
-    """What happened in each direction, and what the near host's own queue dropped, by the counters of the guest."""
+def seen_in(text: str, setup: Setup) -> Seen:
+    """What the counters of the guest say; iperf's rates are not among them."""
+    text, *sockets = text.split("\f")
     rows = text.splitlines()
     counters = [json.loads(row or "[]") for row in rows[: len(COUNTERS)]]
     box, near_police, far_police, own, near_link, far_link = counters
     passed = _fastest(rows[len(COUNTERS) :])
-    found = {
+    tallies = {
         name: _tally(way, port, box, passed.get(port, 0.0), policed, link)
         for name, way, port, policed, link in (
             ("there", setup.there, "rb", near_police, near_link),
             ("back", setup.back, "ra", far_police, far_link),
         )
     }
-    return found, sum(one["drops"] for one in own)
+    found = {direction: limits(one) for direction, one in zip(SOCKETS, sockets)}
+    return Seen(tallies, sum(one["drops"] for one in own), limits=found)
 
 
 def _tally(

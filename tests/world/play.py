@@ -10,17 +10,17 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.append(str(Path(__file__).parents[1] / "netns"))
 
 from between import Between, between
-from effect import missing
-from guests import case_of, tallies
-from middlebox import Tally
-from setups import Setup
+from effect import Seen, missing
+from guests import case_of, seen_in
+from limited import SAMPLER, limits
+from setups import FORWARD, REVERSE, Setup
 
 if TYPE_CHECKING:
     from harness import Stage
@@ -44,9 +44,10 @@ def play(setup: Setup, folder: Path | None = None, guest: Stage | None = None) -
         played = _in_guest(guest, setup) if guest else _between(setup, folder)
     except AssertionError as error:
         return {**found, "error": str(error)[-500:], "findings": []}
-    report, tallies = played.report, played.tallies
-    found["unplayed"] = missing(setup, tallies, flow_rates(report), played.drops)
-    found["box"] = {name: dataclasses.asdict(one) for name, one in tallies.items()}
+    report, seen = played.report, played.seen
+    found["unplayed"] = missing(setup, seen._replace(rates=flow_rates(report)))
+    found["box"] = {name: dataclasses.asdict(one) for name, one in seen.tallies.items()}
+    found["limits"] = {name: one._asdict() for name, one in seen.limits.items()}
     found["findings"] = [
         {key: one.get(key) for key in ("id", "severity", "confidence", "share", "direction")}
         for one in report["findings"]
@@ -62,23 +63,33 @@ def play(setup: Setup, folder: Path | None = None, guest: Stage | None = None) -
 
 
 class Played(NamedTuple):
-    """What the self-test said, what happened in each direction, and what the near host's own queue dropped."""
+    """What the self-test said, and what happened."""
 
     report: dict[str, Any]
-    tallies: dict[str, Tally]
-    drops: int
+    seen: Seen
 
 
 def _between(setup: Setup, folder: Path | None) -> Played:
     with tempfile.TemporaryDirectory(dir=folder) as directory, between(Path(directory)) as hosts:
+        samples = dict(_sampled(hosts)) if setup.buffers else {}
         report = _report(hosts, setup)
-        return Played(report, hosts.tallies(), _own_drops(hosts))
+        found = {name: limits(path.read_text()) for name, path in samples.items()}
+        return Played(report, Seen(hosts.tallies(), _own_drops(hosts), limits=found))
+
+
+def _sampled(hosts: Between) -> Iterator[tuple[str, Path]]:
+    """Files with what the kernel of each sender says of its sockets, by direction."""
+    for direction, where in ((FORWARD, hosts.near), (REVERSE, hosts.far)):
+        path = hosts.folder / f"sockets-{direction}"
+        path.touch()
+        hosts.start("bash", "-c", f"exec > {path}; {SAMPLER}", where=where)
+        yield direction, path
 
 
 def _in_guest(guest: Stage, setup: Setup) -> Played:
     outcome = guest.play(case_of(setup))
     assert "report" in outcome, outcome["error"]
-    return Played(outcome["report"], *tallies(outcome["tally"], setup))
+    return Played(outcome["report"], seen_in(outcome["tally"], setup))
 
 
 def flow_rates(report: Mapping[str, Any]) -> dict[str, float | None]:

@@ -68,19 +68,21 @@ class Setup:
         return max(self.there.rate, self.back.rate)
 
     @property
-    def allowed(self) -> dict[str, float]:
-        """bit/s that the buffers which are faults allow a flow, by direction. The kernel's own overhead takes half of a buffer."""
+    def buffers(self) -> dict[str, tuple[str, int]]:
+        """The buffers which are faults, by direction: "rmem" or "wmem", and bytes."""
         ends = {FORWARD: (self.near, self.far), REVERSE: (self.far, self.near)}
-        sizes = {
-            direction: [
-                int(text.split()[-1])
-                for host, kind in ((sender, "wmem"), (receiver, "rmem"))
-                for text in host
-                if kind in text
-            ]
-            for direction, (sender, receiver) in ends.items()
-        }
-        return {one: min(found) / 2 * 8 / self.rtt for one, found in sizes.items() if found}
+        found = {}
+        for direction, (sender, receiver) in ends.items():
+            for host, kind in ((sender, "wmem"), (receiver, "rmem")):
+                for text in host:
+                    if kind in text:
+                        found[direction] = kind, int(text.split()[-1])
+        return found
+
+    @property
+    def allowed(self) -> dict[str, float]:
+        """bit/s that these allow a flow, by direction. The kernel's own overhead takes half of a buffer."""
+        return {one: size / 2 * 8 / self.rtt for one, (_, size) in self.buffers.items()}
 
     @property
     def is_for_namespaces(self) -> bool:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from calibration import AIMS, KNOWN, Judged, published, recorded, shares, table
-from effect import missing
+from effect import Seen, missing
 from guests import case_of
+from limited import Limits, limits
 from middlebox import Bucket, Tally, Way
 from play import play
 from score import FALSE_ALARM, PAIR, SINGLE, confidences, is_right, read, scores, summary
@@ -156,9 +157,63 @@ FULL = Tally(frames=1000, overflowed=20, passed=SHAPED.there.rate, offered=SHAPE
     ],
 )
 def test_a_fault_was_in_effect_by_what_the_box_saw(back, reason):
-    found = missing(SHAPED, {"there": FULL, "back": back}, {}, 0)
+    found = missing(SHAPED, Seen({"there": FULL, "back": back}))
     assert found.endswith(reason)
     assert bool(found) is bool(reason)
+
+
+def sockets(acked: int, clocks: str, app_limited: bool = False, port: int = 5201) -> str:
+    """A line of `ss -tinOH`."""
+    waits = "app_limited " if app_limited else ""
+    return (
+        f"ESTAB 0      90000  172.16.0.1:40666   172.16.0.2:{port}  reno wscale:10,10 rto:304 rtt:101.2/3.1 mss:1448 cwnd:90 "
+        f"bytes_sent:{acked + 60000} bytes_acked:{acked} send 10301977bps delivered:900 {waits}{clocks} unacked:41 snd_wnd:61440\n"
+    )
+
+
+def flow(clocks: str, app_limited: bool = False) -> str:
+    """Four samples of one flow beside a control connection that never carries much; the listening socket is not shown."""
+    data = (sockets(acked, clocks, app_limited) for acked in (1000, 700_000, 1_400_000, 2_100_000))
+    return "".join(
+        sockets(900, "busy:50ms rwnd_limited:50ms(100.0%)", True, 443) + one for one in data
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", Limits()),
+        (flow("busy:4000ms rwnd_limited:3000ms(75.0%)"), Limits(window=0.75)),
+        (flow("busy:4000ms sndbuf_limited:1000ms(25.0%)"), Limits(buffer=0.25)),
+        (flow("busy:4000ms", app_limited=True), Limits(buffer=1.0)),
+        (flow("busy:4000ms"), Limits()),
+        (sockets(9, "busy:4ms", True), Limits()),  # one sample
+    ],
+    ids=["no socket", "window", "buffer", "nothing to send", "the path", "short"],
+)
+def test_the_kernel_says_what_limited_the_flow_that_carried_most(text, found):
+    assert limits(text) == found
+
+
+WINDOW = next(one for one in draw(1, 60) if one.name == "receive-window" and one.is_for_namespaces)
+BUFFER = next(one for one in draw(1, 60) if one.name == "send-buffer" and one.is_for_namespaces)
+
+
+@pytest.mark.parametrize(
+    ("setup", "limited", "is_played"),
+    [
+        (WINDOW, Limits(window=0.3), True),
+        (WINDOW, Limits(window=0.1, buffer=1.0), False),  # a short queue overflows first
+        (BUFFER, Limits(buffer=0.9), True),
+        (BUFFER, Limits(window=0.9), False),
+    ],
+)
+def test_a_window_was_in_effect_if_it_limited_the_flow(setup, limited, is_played):
+    (direction,) = setup.buffers
+    seen = Seen({"there": FULL, "back": FULL}, limits={direction: limited})
+    assert missing(setup, seen) == (
+        "" if is_played else f"no window limited a flow {direction}, by the sender's kernel"
+    )
 
 
 def test_only_the_first_run_counts():
