@@ -140,6 +140,50 @@ def test_bbr_whose_rate_varies_waits_for_something_else():
     assert told(replace(in_pieces, phases=(replace(phase, sender=samples),))) == []
 
 
+def bbr_after_loss(share: float, *round_trips: float) -> Evidence:
+    """BBR at one rate, which lost this share in its first second, with these round trips in ms while it did."""
+    one = flow([47, 46, 47, 46] * 3, congestion="bbr", rtt=112_000, min_rtt=110_000)
+    (phase,) = one.phases
+    begin = phase.sender[0].time
+    extra = round(share * 7e6)
+    samples = (phase.sender[0], *(_with_lost(sample, extra) for sample in phase.sender[1:]))
+    later = [0.112] * 20
+    rtt = [value / 1e3 for value in round_trips] + later
+    lost = [50.0] * len(round_trips) + [0.0] * len(later)
+    trace = Trace(
+        time=tuple(begin + at / 20 for at in range(len(rtt))),
+        rtt=tuple(rtt),
+        in_flight=(900_000.0,) * len(rtt),
+        retransmits=tuple(lost),
+    )
+    return replace(one, phases=(replace(phase, sender=samples, sender_trace=trace),))
+
+
+def _with_lost(sample, extra):
+    (one,) = sample.sockets
+    lost = replace(one, bytes_retrans=extra, bytes_sent=one.bytes_sent + extra)
+    return replace(sample, sockets=(lost,))
+
+
+def test_bbr_loses_much_behind_a_policer_until_it_knows_its_rate():
+    found = diagnose(bbr_after_loss(0.7, 111, 114, 113)).findings[0]
+    assert (found.id, found.confidence) == ("D17", "medium")
+    assert found.text == (
+        "BBR lost 46% at first, while no queue formed, and nothing since then, at 46.5 Mbit/s: a policer, or a queue of a "
+        "few packets"
+    )
+    assert told(bbr_after_loss(0.05, 111, 114, 113)) == ["D18"]  # too little for BBR to notice
+    assert told(bbr_after_loss(0.7, 111, 165, 168)) == ["D18"]  # a queue overflowed
+
+
+def test_bbr_measures_no_path_while_it_competes_for_a_cpu():
+    one = beside_others(flow([47, 45, 49] * 3, congestion="bbr", rtt=112_000, min_rtt=110_000))
+    assert told(one) == ["D18"]
+    (phase,) = one.phases
+    short = replace(phase, run=replace(phase.run, cpu_local=24.0))
+    assert told(replace(one, phases=(short,))) == []
+
+
 # --- Datagrams in both directions ----------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""D18 by the trace of a test: what was in flight when packets were lost, or BBR's even rate.
+"""D17, D18 by the trace of a test: what was in flight when packets were lost, or BBR's even rate.
 
 BBR sends at the rate at which data arrives, and need not fill a queue.
 """
@@ -35,7 +35,8 @@ from neuca_tools.selftest.conditions.window import (
     sender_buffer,
     slow_reader,
 )
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.derive import grown
+from neuca_tools.selftest.evidence.look import Look, data_sockets
 from neuca_tools.selftest.evidence.printed import printed
 
 # Of the shortest round trip, and seconds, beyond what a busy host adds: by so much it grows where
@@ -52,6 +53,11 @@ SHARE, PACED_SHARE = 0.9, 0.8  # of the lost time: by losses; by BBR
 # Coefficient of variation of the rate: BBR's own probes for more bandwidth average out in a second.
 STEADY = 0.10
 FEWEST = 3  # intervals
+# Of what was sent within a second: BBR takes a path that loses so much for policed, and paces at
+# the rate that it lets pass (bbr_lt_loss_thresh in net/ipv4/tcp_bbr.c).
+POLICED = 50 / 256
+# Of a CPU that others keep full: a test that uses so much of it may have needed more.
+COMPETING = 0.1
 # Of the bytes: a policer drops more, and BBR then sends no more than it lets pass.
 LOSSLESS = 1e-4
 
@@ -197,6 +203,8 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     """
     if not _is_steady_bbr(look) or _is_held_back(look) or not look.rate:
         return None
+    if _lost_by_policer(look):
+        return None
     return Hit(
         PACED_SHARE * look.left,
         "BBR, which sends what the path delivers, stays within "
@@ -207,6 +215,43 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         fixed=look.rate,
     )
+
+
+def policed_by_bbr(look: Look) -> Optional[Hit]:
+    """BBR lost much at first, while no queue formed, and nothing more at the rate that arrived."""
+    if not _is_steady_bbr(look) or _is_held_back(look) or not look.rate:
+        return None
+    lost = _lost_by_policer(look)
+    if not lost:
+        return None
+    return Hit(
+        SHARE * look.left,
+        f"BBR lost {amounts.percent(lost)} at first, while no queue formed, and nothing "
+        f"since then, at {amounts.rate(look.rate)}: a policer, or a queue of a few packets",
+        (fact("rate, bit/s", round(look.rate)), fact("bytes_retrans / bytes_sent, at first", lost)),
+        "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
+        confidence=MEDIUM,
+    )
+
+
+def _lost_by_policer(look: Look) -> float:
+    """The share that was lost in the worst second, if that was POLICED and no queue formed."""
+    shortest = look.round_trip.shortest or 0.0
+    queued = shortest + max(GROWN * shortest, _of_a_pair(look))
+    found = losses(look)
+    if not found or any(one.rtt >= queued for one in found):
+        return 0.0
+    worst = max(_lost_shares(look), default=0.0)
+    return worst if worst >= POLICED else 0.0
+
+
+def _lost_shares(look: Look) -> Iterator[float]:
+    """Of what was sent between two samples, the share that was sent again."""
+    sockets = [data_sockets(sample, look.phase) for sample in look.phase.sender]
+    for pair in zip(sockets, sockets[1:]):
+        lost, sent = grown(pair, "bytes_retrans"), grown(pair, "bytes_sent")
+        if lost is not None and sent:
+            yield lost / sent
 
 
 def _is_steady_bbr(look: Look) -> bool:
@@ -229,13 +274,22 @@ def _spread(look: Look) -> Optional[float]:
 def _is_held_back(look: Look) -> bool:
     """Whether something of the hosts may limit the flow."""
     receiver, sender = look.windows.rwnd_limited or 0.0, look.windows.sndbuf_limited or 0.0
-    if look.is_full or max(receiver, sender) >= SOMEWHAT or is_mostly_idle(look):
+    if look.is_full or _competes(look) or is_mostly_idle(look):
+        return True
+    if max(receiver, sender) >= SOMEWHAT:
         return True
     rules = (receiver_window, sender_buffer, slow_reader, application)
     return any(rule(look) is not None for rule in rules)
 
 
+def _competes(look: Look) -> bool:
+    """Whether iperf used much of a CPU that other programs kept full."""
+    both = (look.sender_load, look.receiver_load)
+    return look.is_disturbed and any((one.own or 0.0) >= COMPETING for one in both)
+
+
 OVERFLOW = (
+    Rule("D17", "policed", LIMIT, policed_by_bbr),
     Rule("D18", "path capacity reached", LIMIT, overflow),
     Rule("D18", "path capacity reached", LIMIT, measured_by_bbr),
 )
