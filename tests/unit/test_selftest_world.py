@@ -358,6 +358,16 @@ def test_heavy_loss_is_not_explained_by_a_few_packets_that_overtook_others():
     assert told(little)[0] == "D39"
 
 
+# --- Ends that are slower than the path ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unacked", "named"), [(50, "D09"), (205, "D18")])
+def test_a_sender_that_leaves_its_window_empty_waits_for_its_cpu(unacked, named):
+    socket = {"rtt": 12_000, "min_rtt": 1_000, "snd_cwnd": 210, "unacked": unacked}
+    one = traced(beside_others(flow([139, 140] * 5, **socket)), *[11] * 10)
+    assert told(replace(one, expect=400e6)) == [named]
+
+
 # --- Queues --------------------------------------------------------------------------------------------------------------
 
 

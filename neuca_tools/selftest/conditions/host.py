@@ -66,7 +66,7 @@ def _fullness(load: Load) -> tuple[bool, float, float]:
 
 
 def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
-    """The sender has hardly anything in flight: it waits for a CPU that others fill.
+    """The sender has little in flight: it waits for a CPU that others fill.
 
     By fair scheduling it would get half of it; a program of higher priority leaves it less.
     """
@@ -77,8 +77,8 @@ def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
     return Hit(
         look.left,
         f"other programs kept CPU {load.cpu} of the {end} busy, and left iperf "
-        f"{amounts.percent(load.own or 0)} of it: hardly anything was in flight, though the "
-        "windows had room",
+        f"{amounts.percent(load.own or 0)} of it: much less was in flight than the windows had "
+        "room for",
         (
             fact(f"CPU {load.cpu} busy", load.busy),
             fact("CPU of iperf", load.own),

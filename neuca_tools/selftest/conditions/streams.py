@@ -35,15 +35,16 @@ def is_crowded(look: Look) -> bool:
 
 
 def is_mostly_idle(look: Look) -> bool:
-    """Whether hardly anything was in flight, though the windows had room for it.
+    """Whether much less was in flight than the windows had room for.
 
-    A full path has at least as much in flight as an empty one holds in a round trip.
+    A sender fills its congestion window, except for BBR: of that, a full path has at least as much
+    in flight as an empty one holds in a round trip.
     """
     in_flight, rtt = look.windows.in_flight, look.round_trip.shortest
     room = min(look.windows.cwnd or 0.0, look.windows.snd_wnd or 0.0)
     if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
         return False
-    return in_flight < HALF * look.rate * rtt / 8
+    return not is_bbr(look) or in_flight < HALF * look.rate * rtt / 8
 
 
 def middle(values: Sequence[float]) -> float:
