@@ -47,12 +47,15 @@ FOUND = {  # recorded case: what comes first, a part of what is said of it
     "small-send-buffer-in-bursts": ("D03", "the sender's buffer of 30.5 KiB is full"),
     "slow-reader-with-room": (
         "D02",
-        "the receiving application is slow: 49% of its buffer waits to be read",
+        "the receiving application is slow: 49% of its buffer waits 797 ms to be read",
     ),
     "full-neighbour-table": ("D16", "the neighbour table of the local host overflowed"),
     "small-send-buffer-and-a-quiet-path": ("D03", "the sender's buffer of 43.9 KiB is full"),
     "shaper": ("D18", "while a queue forms: this is the capacity of the path"),
-    "slow-reader": ("D02", "the receiving application is slow: 73% of its buffer waits to be read"),
+    "slow-reader": (
+        "D02",
+        "the receiving application is slow: 73% of its buffer waits 1.60 s to be read",
+    ),
     "deep-fifo": ("D14", "the round trip grows from 4.19 ms to 164 ms under load"),
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from selftest_runs import flow_of, tcp, udp_phase
+from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
 from neuca_tools.selftest.evidence import Cpu, Evidence, Latency
@@ -359,6 +359,16 @@ def test_heavy_loss_is_not_explained_by_a_few_packets_that_overtook_others():
 
 
 # --- Ends that are slower than the path ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("queued", "named"), [(26_000, "D02"), (3_000, "D18")])
+def test_a_slow_reader_with_a_large_buffer_acknowledges_late(queued, named):
+    """Most of what is in flight waits for it; its bursts of acknowledgements overflow a short queue."""
+    socket = {"rtt": 23_000, "min_rtt": 6_000, "snd_cwnd": 20, "unacked": 20, "retrans": 0.004}
+    one = replace(flow([8.1, 8] * 5, **socket), expect=20e6)
+    reader = receiver(recv_q=queued, rcvbuf=525_000, bytes_received=1_000_000)
+    one = replace(one, phases=(replace(one.phases[0], receiver=reader),))
+    assert told(one)[0] == named
 
 
 @pytest.mark.parametrize(("unacked", "named"), [(50, "D09"), (205, "D18")])

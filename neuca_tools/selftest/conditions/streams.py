@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neuca_tools.selftest.evidence.look import Look, steady_sockets
+from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
@@ -45,6 +45,18 @@ def is_mostly_idle(look: Look) -> bool:
     if in_flight is None or not rtt or not look.rate or in_flight >= ROOM * room:
         return False
     return not is_bbr(look) or in_flight < HALF * look.rate * rtt / 8
+
+
+def is_read_late(look: Look, waits: float) -> bool:
+    """Whether most of what is in flight waits to be read, longer than for a round trip or a CPU.
+
+    It is acknowledged late and in bursts, which overflow a short queue: the sender sees loss.
+    `waits` is in seconds.
+    """
+    in_flight, shortest = look.windows.in_flight, look.round_trip.shortest
+    if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
+        return False
+    return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
 
 
 def middle(values: Sequence[float]) -> float:

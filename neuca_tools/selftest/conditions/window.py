@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIU
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import Rule, sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, middle
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
 
@@ -225,13 +225,13 @@ def slow_reader(look: Look) -> Optional[Hit]:
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
     # A reader that never catches up is what the whole flow waits for, unless its buffer has room.
-    is_hopeless = waits >= HOARDS and not has_room
+    is_hopeless = (waits >= HOARDS and not has_room) or is_read_late(look, waits)
     if not is_hopeless and not _is_waited_for(look, sockets, limited):
         return None
     hit = Hit(
         1.0 if is_hopeless else limited,
-        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits to be "
-        "read",
+        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits "
+        f"{amounts.time(waits)} to be read",
         (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
         "find out what limits the application: its CPU, its disk; larger buffers do not help",
         "receiver",
