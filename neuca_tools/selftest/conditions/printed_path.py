@@ -102,11 +102,12 @@ def _full_link(look: Look, one: Printed, speed: float) -> Hit:
     cap = _cap_of_frames(look)
     if cap is not None:
         return _frames_hit(look, cap)
+    is_wanted = bool(look.evidence.expect or (look.asked and look.asked > speed))
     return Hit(
         1.0,
         text,
         (fact("rate, bit/s", round(one.rate)),),
-        severity=None if look.evidence.expect or _is_shaper(one, speed) else INFO,
+        severity=None if is_wanted or _is_shaper(one, speed) else INFO,
         confidence=MEDIUM if _is_shaper(one, speed) else HIGH,
     )
 

@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.printed import BLOCK
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
@@ -50,9 +51,14 @@ def _flow_printed(look: Look) -> Optional[Flow]:
 
 
 def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
-    """The only interval with data and the last one, if the sender kept trying in between."""
+    """The only interval with data and the last one, if the sender kept trying in between.
+
+    Of a text that begins later, all intervals are without data.
+    """
     known = [one for one in flow.intervals if one.bytes is not None]
-    if len(known) < 2 or known[0].start > 0 or any(one.bytes for one in known[1:]):
+    if len(known) < 2 or any(one.bytes for one in known[1:]):
+        return None, None
+    if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
         return None, None
     return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
 
@@ -119,7 +125,33 @@ def _is_tried(silent: Sequence[Interval]) -> bool:
     return (silent[-1].cwnd or 0) <= ETHERNET
 
 
+def stalling(look: Look) -> Optional[Hit]:
+    """Nothing moves for whole intervals, again and again, at a rate that has blocks for each."""
+    flow = _flow_printed(look)
+    sizes = [one.bytes for one in flow.intervals if one.bytes is not None] if flow else []
+    silent, size = sum(not one for one in sizes), sum(sizes)
+    if look.asked or not SILENT <= silent / max(1, len(sizes)) < 1 or size < BLOCK * len(sizes):
+        return None
+    if not _resumes(sizes) or len(sizes) < UNTIL:
+        return None
+    return Hit(
+        0.9,
+        f"nothing was delivered in {silent} of {len(sizes)} intervals, and much in the others: the "
+        "path loses everything for seconds, or the link stops",
+        (fact("intervals without data", silent),),
+        "check the link at that time: dmesg and ethtool -S of both hosts; of a radio, its signal",
+        confidence=MEDIUM,
+    )
+
+
+def _resumes(sizes: Sequence[float]) -> bool:
+    """Whether there is data after silence, and before it."""
+    known = [at for at, size in enumerate(sizes) if size]
+    return any(later > before + 1 for before, later in zip(known, known[1:]))
+
+
 PRINTED_STOPS = (
     Rule("D21", "path MTU black hole", FAULT, stalled),
     Rule("D05", "limited by loss", LIMIT, silenced),
+    Rule("D05", "limited by loss", LIMIT, stalling),
 )

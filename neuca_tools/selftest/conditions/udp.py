@@ -27,7 +27,7 @@ from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 
 LOSSY = 1e-4  # of the datagrams; below it a receiver counts as free of loss (facts, thresholds)
-SLIGHT = 0.01  # of the datagrams: a host was busy for a moment
+SLIGHT, LASTING = 0.01, 5  # of the datagrams: a host was busy for a moment; intervals
 AS_MANY = 0.02  # of the datagrams
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Of the datagrams lost: the receiver is too slow on average, which no buffer makes up for.
@@ -36,6 +36,7 @@ WHOLE = 1472  # bytes: not fragmented at MTU 1500
 FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
 SENT = 0.95  # of the rate that was asked for (D20)
+UNLIMITED = 50e9  # bit/s: who asks for so much wants to see what is possible
 HEADERS = 28  # bytes: IPv4 and UDP
 LARGER_RECEIVE_BUFFERS = {"net.core.rmem_default": "4194304", "net.core.rmem_max": "16777216"}
 
@@ -141,9 +142,15 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         "for iperf3 alone, -w 4M",
         "receiver",
         confidence=LOW,
-        severity=INFO if loss < SLIGHT and passed(look) is not False else None,
+        severity=INFO if _is_of_a_moment(look) and passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
+
+
+def _is_of_a_moment(look: Look) -> bool:
+    """Whether so little was lost, and not all the time."""
+    losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
+    return (look.loss or 0) < SLIGHT and (len(losses) < LASTING or not all(losses))
 
 
 def is_one_of_several(look: Look) -> bool:
@@ -275,7 +282,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
     if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
         return None
-    load = look.sender_load
+    load, is_enough = look.sender_load, is_losing(look) and (look.loss or 0) >= SLIGHT
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
         1 - sent / look.asked,
@@ -286,7 +293,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
         "sender",
         confidence=HIGH if printed(look) is None else MEDIUM,
         # More than arrives is enough, whatever was asked for.
-        severity=INFO if is_losing(look) and (look.loss or 0) >= SLIGHT else LIMIT,
+        severity=INFO if is_enough or look.asked >= UNLIMITED else LIMIT,
     )
 
 

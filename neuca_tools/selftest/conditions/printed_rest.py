@@ -1,0 +1,215 @@
+"""D09, D18: what is likeliest where no rule finds a cause, by what the other causes would show.
+
+Loss would have made the congestion window smaller, a window would have a constant round trip of
+its own, and a limiter would make a queue. What is left are the hosts, and what forwards in between.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import LIMIT, LOW, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.printed import (
+    FAST,
+    OF_LINE,
+    is_constant,
+    tcp_printed,
+    window_at_loss,
+)
+from neuca_tools.selftest.conditions.printed_hosts import CORE, LOSSLESS, RADIO, is_given
+from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
+from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP
+from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.evidence.around import around
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.moves import FALLS
+from neuca_tools.selftest.evidence.printed import Printed
+
+ROOM = 2  # times the window: so much less than the loss would leave is held by something else
+QUEUED = 5  # intervals
+BONDED = 4  # links
+USUAL = (10e6, 100e6, 1e9, 10e9)  # bit/s
+FAR_SLOWER = 3  # times: between the same hosts, no load and no chance makes such a difference
+# The hosts of networks that a program emulates: of QEMU and VirtualBox (slirp), of slirp4netns,
+# of Docker Desktop (vpnkit), of Podman's and Lima's machines (gvisor-tap-vsock).
+EMULATED = frozenset(
+    {"10.0.2.2", "10.0.2.15", "10.0.2.100", "192.168.65.2", "192.168.127.1", "192.168.127.254"}
+)
+
+
+def idle_path(session: Session) -> Optional[Hit]:
+    """Nothing was lost, nothing waits, and no link is full: the hosts are as fast as they can."""
+    for look, one in _unexplained(session):
+        if _is_idle(one):
+            return Hit(
+                0.3,
+                f"{amounts.rate(one.rate)} fill no link, little was lost, and no queue is on the "
+                "path: what is left is a CPU (of a host, or of what forwards in between), its "
+                "interrupts, or a NIC that is slower than its link",
+                (
+                    fact("rate, bit/s", round(one.rate)),
+                    fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+                    fact("retransmits", one.retransmits),
+                ),
+                "check the CPUs of both hosts during a test (mpstat -P ALL 1), offloads "
+                "(ethtool -k), and lspci -vv (LnkSta, ASPM); several streams (-P)",
+                "both",
+                confidence=LOW,
+                direction=look.phase.direction,
+            )
+    return None
+
+
+def _unexplained(session: Session) -> Iterator[tuple[Look, Printed]]:
+    """The runs that filled no link, and were not limited by what is known otherwise."""
+    for look in session.looks:
+        one = tcp_printed(look)
+        if one is not None and not is_given(look, one) and not _is_near_line(one):
+            yield look, one
+
+
+def _is_near_line(one: Printed) -> bool:
+    """Whether load, encapsulation or a virtual NIC may be all that is missing to a full link.
+
+    Or to the links of a bond.
+    """
+    if is_constant(one) and _is_bond(one.rate / FAST):
+        return True
+    return any(NEAR_LINE * speed <= one.rate <= speed for speed in USUAL)
+
+
+def _is_bond(links: float) -> bool:
+    return 1 < links <= BONDED and links >= OF_LINE[0] * math.ceil(links)
+
+
+def _is_idle(one: Printed) -> bool:
+    """Whether loss and queues are not what limits, as far as the congestion window tells."""
+    if one.cwnd is None or one.retransmits is None or one.rate >= CORE * one.streams:
+        return False
+    if one.share > LOSSLESS or (one.retransmits and ROOM * one.cwnd > window_at_loss(one)):
+        return False
+    # Radios are slower, and paths with longer round trips leave the local network.
+    is_near = one.implied_rtt <= RADIO or (one.rate >= FAST and one.is_local_network)
+    return is_near or _is_shrinking(one)
+
+
+def _is_shrinking(one: Printed) -> bool:
+    """Whether the congestion window became smaller without loss: it was not used (RFC 7661)."""
+    pairs = zip(one.every[1:], one.every[2:])
+    return (
+        one.run.congestion != BBR
+        and not one.retransmits
+        and any((now.cwnd or math.inf) < FALLS * (before.cwnd or 0.0) for before, now in pairs)
+    )
+
+
+def queue_somewhere(session: Session) -> Optional[Hit]:
+    """A constant rate with a queue that no host of today makes: something on the path limits."""
+    for look, one in _unexplained(session):
+        is_queue = one.implied_rtt >= LAN_TRIP and one.is_local_network
+        if is_queue and len(one.rates) >= QUEUED and is_constant(one) and not one.is_flat:
+            return Hit(
+                0.3,
+                f"the rate stays at {amounts.rate(one.rate)}, and {amounts.size(one.cwnd or 0)} "
+                f"under way take {amounts.time(one.implied_rtt)} in a local network: they wait "
+                "before something that lets no more through",
+                (
+                    fact("rate, bit/s", round(one.rate)),
+                    fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+                ),
+                ORDERED,
+                confidence=LOW,
+                direction=look.phase.direction,
+            )
+    return None
+
+
+def emulated_network(session: Session) -> Optional[Hit]:
+    """The addresses are those of a network that a program emulates, packet by packet."""
+    for look in session.looks:
+        one = tcp_printed(look)
+        if one is None or one.retransmits or not _is_emulated(one):
+            continue
+        return Hit(
+            0.4,
+            f"{amounts.rate(one.rate)} pass a network that a program emulates (by its addresses: "
+            "slirp, vpnkit, gvisor-tap-vsock): its CPU usually limits",
+            (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
+            "a tap device or a bridge instead of the emulated network, or a larger MTU of it",
+            confidence=LOW,
+            direction=look.phase.direction,
+        )
+    return None
+
+
+def _is_emulated(one: Printed) -> bool:
+    return bool(EMULATED & {one.run.peer, *(ends.local for ends in one.run.connections)})
+
+
+def another_network(session: Session) -> Optional[Hit]:
+    """The same text has a test over another network that was several times as fast."""
+    runs = list(_unexplained(session))
+    for look, one in runs:
+        others = [other for other in session.tcp if _is_elsewhere(look, other)]
+        best = max((other.rate or 0.0 for other in others), default=0.0)
+        if best < FAR_SLOWER * one.rate:
+            continue
+        return Hit(
+            0.35,
+            f"over another network, the same text has {amounts.rate(best)}; here it is "
+            f"{amounts.rate(one.rate)}: a tunnel, a relay or an emulated device in between takes "
+            "CPU time for each packet",
+            (fact("rates, bit/s", f"{one.rate:.0f}, {best:.0f}"),),
+            "check the CPU of what forwards (top -H); a kernel's own tunnel instead of a program; "
+            "offloads of the virtual device (ethtool -k)",
+            confidence=LOW,
+            direction=look.phase.direction,
+        )
+    return None
+
+
+def _is_elsewhere(one: Look, other: Look) -> bool:
+    """Whether the other test had a different peer and the same direction."""
+    here, there = _peer(one), _peer(other)
+    is_same_way = one.phase.direction == other.phase.direction
+    return is_same_way and here is not None and there not in (None, here)
+
+
+def _peer(look: Look) -> Optional[str]:
+    run = look.phase.run
+    remote = next((one.remote for one in run.connections), None) if run else None
+    return remote or (run.peer if run else None)
+
+
+def tunnel(session: Session) -> Optional[Hit]:
+    """The text names a tunnel or a relay that is a program, and nothing else is known."""
+    raw = next((one.raw for one in session.evidence.phases if one.raw), "")
+    name = around(raw).tunnel
+    if name is None:
+        return None
+    for look, one in _unexplained(session):
+        if one.rate < CORE and not one.retransmits:
+            return Hit(
+                0.25,
+                f"the text names {name}, little is lost, and {amounts.rate(one.rate)} fill no "
+                "link: the CPU of what encrypts or forwards is the usual limit",
+                (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
+                "check its CPU during a test (top -H); a kernel's own tunnel instead of a program",
+                confidence=LOW,
+                direction=look.phase.direction,
+            )
+    return None
+
+
+REST_SESSION = (
+    Rule("D09", "CPU full", LIMIT, emulated_network),
+    Rule("D09", "CPU full", LIMIT, another_network),
+    Rule("D09", "CPU full", LIMIT, idle_path),
+    Rule("D09", "CPU full", LIMIT, tunnel),
+    Rule("D18", "path capacity reached", LIMIT, queue_somewhere),
+)
