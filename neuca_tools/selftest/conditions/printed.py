@@ -35,6 +35,7 @@ PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
 SOME = 5  # intervals, below which the size of a block does not excuse that they differ
 TIMEOUTS = 8  # intervals, of which one may have a timeout
 MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two intervals may differ
+MOSTLY, EVEN_PARTS = 0.015, 0.04  # the same of the middle half of the intervals; of fifths
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
 # The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
@@ -92,7 +93,8 @@ def _fills(rate: float, speed: float, one: Printed) -> bool:
 def _may_be_jumbo(one: Printed, speed: float) -> bool:
     """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
     if one.run.mss is None:
-        return one.is_local_network and one.spread is not None
+        # Clouds limit a flow to 5 Gbit/s; Ethernet of that speed with MTU 9000 is rarer.
+        return one.is_local_network and one.spread is not None and speed != max(RARE)
     # MTU 9000 on a rare link is rarer than a limit of that rate.
     return one.run.mss > JUMBO and speed not in RARE
 
@@ -194,6 +196,8 @@ def is_limited(one: Printed) -> bool:
     # Hosts are as even at such rates, and nobody sells just any of them.
     if one.rate >= FAST_LINE and not _is_near(one.rate, FAST_LINE):
         return False
+    if not min(one.rates, default=0.0):
+        return False  # a limiter does not stop
     if _is_steady(one, VERY_STEADY):
         return True
     losses = (one.retransmits or 0) / len(one.every)
@@ -248,7 +252,13 @@ def is_constant(one: Printed, limit: float = STEADY) -> bool:
     """
     if one.spread is None:
         return False
-    return _is_steady(one, limit) or _is_within_blocks(one)
+    return _is_steady(one, limit) or _is_within_blocks(one) or _is_mostly_steady(one)
+
+
+def _is_mostly_steady(one: Printed) -> bool:
+    """Whether the rate hardly varies but for some intervals that others make up for."""
+    is_usual = one.usual_spread is not None and one.usual_spread < MOSTLY
+    return is_usual and one.drift < EVEN_PARTS
 
 
 def _is_steady(one: Printed, limit: float) -> bool:

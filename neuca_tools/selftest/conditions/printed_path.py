@@ -167,7 +167,7 @@ def _burst(one: Printed, rest: Sequence[float]) -> float:
 
     What a receiver counts did arrive; a sender also counts what waits in its buffer.
     """
-    if one.is_received and one.share >= HEAVY and pstdev(rest) > UNEVEN * mean(rest):
+    if one.share >= HEAVY and pstdev(rest) > UNEVEN * mean(rest):
         return math.inf  # what loss leaves varies
     is_even = len(rest) >= STEADY_REST and pstdev(rest) <= EVEN * mean(rest)
     return ARRIVED if one.is_received and is_even else BURST

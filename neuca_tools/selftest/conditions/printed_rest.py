@@ -16,6 +16,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, LOW, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     FAST,
+    LOSSY,
     OF_LINE,
     is_constant,
     tcp_printed,
@@ -23,15 +24,19 @@ from neuca_tools.selftest.conditions.printed import (
 )
 from neuca_tools.selftest.conditions.printed_hosts import CORE, LOSSLESS, RADIO, is_given
 from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
-from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP
+from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.moves import FALLS
-from neuca_tools.selftest.evidence.printed import Printed
+from neuca_tools.selftest.evidence.printed import QUEUES, Printed
+from neuca_tools.selftest.evidence.run import known_rates
 
 ROOM = 2  # times the window: so much less than the loss would leave is held by something else
-QUEUED = 5  # intervals
+# bit/s: faster than nearly everything that is shaped, but for rates that are sold; a coefficient of
+# variation that is that of a single bottleneck.
+SHAPED, HARDLY = 1.1e9, 0.02
+QUEUED, FASTER = 5, 1.1  # intervals; times the rate at first
 BONDED = 4  # links
 USUAL = (10e6, 100e6, 1e9, 10e9)  # bit/s
 FAR_SLOWER = 3  # times: between the same hosts, no load and no chance makes such a difference
@@ -89,8 +94,10 @@ def _is_bond(links: float) -> bool:
 
 def _is_idle(one: Printed) -> bool:
     """Whether loss and queues are not what limits, as far as the congestion window tells."""
-    if one.cwnd is None or one.retransmits is None or one.rate >= CORE * one.streams:
+    if one.rate >= CORE * one.streams:
         return False
+    if one.cwnd is None or one.retransmits is None:
+        return one.rate >= SHAPED and one.spread is not None and one.spread < HARDLY
     if one.share > LOSSLESS or (one.retransmits and ROOM * one.cwnd > window_at_loss(one)):
         return False
     # Radios are slower, and paths with longer round trips leave the local network.
@@ -109,14 +116,13 @@ def _is_shrinking(one: Printed) -> bool:
 
 
 def queue_somewhere(session: Session) -> Optional[Hit]:
-    """A constant rate with a queue that no host of today makes: something on the path limits."""
+    """A queue that no host of today makes: something on the path limits."""
     for look, one in _unexplained(session):
-        is_queue = one.implied_rtt >= LAN_TRIP and one.is_local_network
-        if is_queue and len(one.rates) >= QUEUED and is_constant(one) and not one.is_flat:
+        if _is_queue(one):
             return Hit(
-                0.3,
-                f"the rate stays at {amounts.rate(one.rate)}, and {amounts.size(one.cwnd or 0)} "
-                f"under way take {amounts.time(one.implied_rtt)} in a local network: they wait "
+                0.35,
+                f"{amounts.size(one.cwnd or 0)} under way take {amounts.time(one.implied_rtt)} at "
+                f"{amounts.rate(one.rate)}, and a larger window makes it no faster: they wait "
                 "before something that lets no more through",
                 (
                     fact("rate, bit/s", round(one.rate)),
@@ -126,6 +132,46 @@ def queue_somewhere(session: Session) -> Optional[Hit]:
                 confidence=LOW,
                 direction=look.phase.direction,
             )
+    return None
+
+
+def _is_queue(one: Printed) -> bool:
+    """Whether what is under way waits: in a local network, or ever longer while nothing is lost."""
+    if one.implied_rtt < LAN_TRIP:
+        return False
+    is_constant_lan = one.is_local_network and len(one.rates) >= QUEUED and is_constant(one)
+    return (is_constant_lan and not one.is_flat) or (
+        one.rate < SLOWEST_PATH and _is_growing_queue(one)
+    )
+
+
+def _is_growing_queue(one: Printed) -> bool:
+    """Whether the window grows and grows, nothing is lost, and the rate is no higher."""
+    cwnds, rates = [each.cwnd for each in one.every if each.cwnd], known_rates(one.every)
+    if any(each.retransmits for each in one.every) or len(cwnds) < 3 or len(cwnds) != len(rates):
+        return False
+    return (
+        cwnds == sorted(cwnds) and cwnds[-1] >= QUEUES * cwnds[1] and rates[-1] <= rates[1] * FASTER
+    )
+
+
+def some_loss(session: Session) -> Optional[Hit]:
+    """Something is lost all the time, at a rate that nothing gives."""
+    for look, one in _unexplained(session):
+        if one.share < LOSSY or one.spread is None or 2 * one.events < len(one.every):
+            continue
+        if is_constant(one) or one.rate >= CORE:
+            continue
+        return Hit(
+            0.3,
+            f"{one.retransmits} segments, {amounts.percent(one.share)} of what was sent, were lost "
+            f"and retransmitted, in {one.events} of {len(one.every)} intervals, and nothing else "
+            "explains the rate",
+            (fact("retransmits", one.retransmits), fact("intervals with loss", one.events)),
+            "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts",
+            confidence=LOW,
+            direction=look.phase.direction,
+        )
     return None
 
 
@@ -212,4 +258,5 @@ REST_SESSION = (
     Rule("D09", "CPU full", LIMIT, idle_path),
     Rule("D09", "CPU full", LIMIT, tunnel),
     Rule("D18", "path capacity reached", LIMIT, queue_somewhere),
+    Rule("D05", "limited by loss", LIMIT, some_loss),
 )

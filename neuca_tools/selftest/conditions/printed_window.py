@@ -29,6 +29,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     ROOM,
 )
 from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ROUNDED, UNSHAPED, Printed
 
@@ -58,7 +59,7 @@ def stated_window(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if one is None or not one.run.buffer or one.retransmits or as_asked(look):
         return None
-    if not _is_stated(one, one.run.buffer):
+    if not _is_stated(one, one.run.buffer) or (look.phase.name == TOGETHER and not one.rtt):
         return None
     return Hit(
         0.95,

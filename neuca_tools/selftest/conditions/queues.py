@@ -34,7 +34,7 @@ DEEP = 0.1
 HALF = 0.5  # of the expected rate
 SECONDARY = 0.3  # of the lost time: less than what limits the rate
 BEGINNING = 10 * 1500  # bytes
-OVERTAKEN = 0.001  # of the packets (D39)
+OVERTAKEN, SURELY = 0.001, 20  # of the packets (D39); datagrams, where iperf alone counted
 EACH = 3  # segments that are sent again for one that overtook others
 HEAVILY = 0.05  # of the packets: the window cannot grow between them
 PACE = 0.95  # of the rate of a path: what is sent more slowly than this does not queue
@@ -253,6 +253,8 @@ def _reordered(share: float, facts: tuple[Fact, ...], cost: float) -> Optional[H
 def _udp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     """The share of the datagrams that were overtaken, and the evidence."""
     received = flow_of(look).received
+    if printed(look) is not None and (received.out_of_order or 0) < SURELY:
+        return 0.0, ()
     share = (received.out_of_order or 0) / (received.datagrams or math.inf)
     return share, (fact("out_of_order / datagrams", share),)
 

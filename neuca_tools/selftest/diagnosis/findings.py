@@ -15,6 +15,7 @@ from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
+DOUBTED = 0.5  # of its weight: what is of low confidence
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
@@ -120,7 +121,8 @@ def _order(one: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float,
 
     Information comes last, and limits last of it, because every path has one.
     """
-    is_information, weight = one.severity == INFO, one.share
+    is_information = one.severity == INFO
+    weight = one.share * (DOUBTED if one.confidence == LOW else 1)
     if one.severity == FAULT:
         weight += FAULT_FIRST
     is_of_better = worse is not None and one.phase == ALONE and one.direction not in (worse, BOTH)

@@ -41,6 +41,8 @@ FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
 COLLAPSED, INITIAL = 2, 10  # segments; of the first window (RFC 6928)
 PARTS = 5
+# Intervals; the distance of the quartiles of a normal distribution, in standard deviations.
+ENOUGH_FOR_QUARTERS, OF_QUARTERS = 10, 1.349
 # Of a line through rates and windows (logarithms): points, the least deviation of the windows,
 # slope and correlation.
 ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
@@ -50,7 +52,7 @@ ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
-STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
+STRETCH, OUTLIERS = 1.25, 5  # the longest round trip over the shortest; one of so many
 FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
@@ -80,6 +82,15 @@ class Printed:
         if len(rates) < 3 or mean(rates) <= 0:
             return None
         return pstdev(rates) / mean(rates)
+
+    @cached_property
+    def usual_spread(self) -> Optional[float]:
+        """The same of the middle half, as of a normal distribution; None for fewer than ten."""
+        rates = sorted(self.rates)
+        quarter = len(rates) // 4
+        if len(rates) < ENOUGH_FOR_QUARTERS or median(rates) <= 0:
+            return None
+        return (rates[-quarter - 1] - rates[quarter]) / OF_QUARTERS / median(rates)
 
     @cached_property
     def drift(self) -> float:

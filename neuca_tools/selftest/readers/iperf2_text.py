@@ -49,6 +49,7 @@ _FAILED = re.compile(
     r"(?:connect|write|bind|read)(?: to \S{1,80} port \d{1,5})? failed:? *\(?([^)\n]{1,200})"
 )
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
+_BOTH_WAYS = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
 
 
@@ -139,8 +140,14 @@ def _flows(text: Text, document: str, udp: bool) -> tuple[Flow, ...]:
         return ()
     port = _count(_PORT, document)
     incoming = {name for name, connection in text.connections if connection.local_port == port}
+    if not text.connections and len(text.ids) == 2 and _BOTH_WAYS.search(text.words.options or ""):
+        return _two_flows(text, document, {max(text.ids)}, udp)
     if not incoming or incoming.issuperset(name for name, _ in text.connections):
         return (_flow("forward", text.rows, document, udp),)
+    return _two_flows(text, document, incoming, udp)
+
+
+def _two_flows(text: Text, document: str, incoming: set[str], udp: bool) -> tuple[Flow, ...]:
     forward = [row for row in text.rows if row.id not in incoming]
     reverse = _without(text.rows, forward)
     return (_flow("forward", forward, document, udp), _flow("reverse", reverse, document, udp))
