@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Optional
 
@@ -37,6 +38,11 @@ FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
+# Of the time of the sender: what it took to arrive, where a queue had to empty.
+WAITED = 1.03
+# Of the datagrams; bit/s: iperf's own rate, which nearly every path carries.
+MUCH, USUAL = 0.05, 1.1e6
+FEWER = 0.95  # datagrams in the intervals without loss, where a limit is what drops the others
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -100,8 +106,25 @@ def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     if printed(slowest) is None:
         return hit
     # No counter of a host was read: a busy host loses a few datagrams, too.
-    is_sure = lost(slowest) >= SURELY or loss >= CLEARLY
+    is_sure = (lost(slowest) >= SURELY or loss >= CLEARLY) and not may_be_limited(slowest)
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+
+
+def may_be_limited(udp: Look) -> bool:
+    """Whether a limit of the path explains these losses as well, of a test that is the only one.
+
+    What is lost at random is lost at any rate, and what arrives does not wait.
+    """
+    flow = flow_of(udp)
+    if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
+        return True
+    known = [one for one in flow.intervals if one.lost is not None and one.datagrams]
+    clean = [one.datagrams or 0 for one in known if not one.lost]
+    hit = [one.datagrams or 0 for one in known if one.lost]
+    if clean and hit and max(clean) < FEWER * min(hit) and sum(clean) >= SURELY:
+        return True
+    sent = (udp.rate or 0.0) / (1 - min(udp.loss or 0.0, HALF))
+    return (udp.loss or 0.0) >= MUCH and sent > USUAL
 
 
 def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.printed import as_asked, link_filled
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.around import Around, around

@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.datagrams import may_be_limited
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import STEADY
 from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
@@ -93,7 +94,9 @@ def slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     one = _udp_printed(look)
     loss, size = look.loss or 0.0, payload(look)
-    if one is None or loss < MUCH or loss > MOST or not 0 < size <= WHOLE or one.is_loopback:
+    if one is None or not 0 < size <= WHOLE or one.is_loopback:
+        return None
+    if not (MUCH <= loss <= MOST or (NOTABLE <= loss < MUCH and may_be_limited(look))):
         return None
     if not is_gentle(look) or is_one_of_several(look):
         return None
@@ -115,6 +118,8 @@ def scattered(look: Look) -> Optional[Hit]:
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):
         return None
     if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(flow):
+        return None
+    if may_be_limited(look):
         return None
     return Hit(
         0.8,

@@ -245,7 +245,7 @@ def small_writes(look: Look) -> Optional[Hit]:
     if calls < CALLS:
         return None
     return Hit(
-        0.9,
+        0.97,
         f"blocks of {size} bytes (-l) take {calls:.0f} system calls in a second for each stream: "
         "they cost more CPU time than the data",
         (fact("-l", size), fact("calls in a second", round(calls))),

@@ -66,7 +66,7 @@ def _one_block_hit(look: Look) -> Hit:
 
 def _is_one_block_a_tick(one: Printed) -> bool:
     """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
-    sizes = {round(each.bytes / BLOCK, 1) for each in one.late if each.bytes and each.seconds > 0.9}
+    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in one.late if each.seconds > 0.9}
     return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
 
 

@@ -156,7 +156,7 @@ def _token_bucket(one: Printed) -> Optional[Hit]:
     rest = known_rates(one.every[1:])
     if len(rest) < 3 or not one.every[0].rate or one.every[0].omitted:
         return _emptied_later(one)
-    usual = median(rest)
+    usual = median(rest) or mean(rest)
     if usual <= 0 or one.every[0].rate < _burst(one, rest) * usual or rest[-1] > 2 * usual:
         return _emptied_later(one)
     return _bucket_hit(one, one.every[0].rate, usual, burst(one, usual))

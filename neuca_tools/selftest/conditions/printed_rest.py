@@ -18,10 +18,13 @@ from neuca_tools.selftest.conditions.printed import (
     FAST,
     LOSSY,
     OF_LINE,
+    RARE,
+    VERY_STEADY,
     is_constant,
     tcp_printed,
     window_at_loss,
 )
+from neuca_tools.selftest.conditions.printed_datagrams import LOST
 from neuca_tools.selftest.conditions.printed_hosts import CORE, LOSSLESS, RADIO, is_given
 from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
 from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
@@ -29,13 +32,17 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.moves import FALLS
-from neuca_tools.selftest.evidence.printed import QUEUES, Printed
+from neuca_tools.selftest.evidence.printed import QUEUES, Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
 
 ROOM = 2  # times the window: so much less than the loss would leave is held by something else
 # bit/s: faster than nearly everything that is shaped, but for rates that are sold; a coefficient of
 # variation that is that of a single bottleneck.
 SHAPED, HARDLY = 1.1e9, 0.02
+SLOW_HOST = 100e6  # bit/s: hosts that are slower are older, and a rate so low is rather given
+# Bytes that any host allows in flight; coefficients of variation of what loss leaves, and of
+# datagrams, which are sent evenly.
+ALLOWED, VARIED, WAITING = 256 * 1024, 0.25, 0.15
 QUEUED, FASTER = 5, 1.1  # intervals; times the rate at first
 BONDED = 4  # links
 USUAL = (10e6, 100e6, 1e9, 10e9)  # bit/s
@@ -85,7 +92,8 @@ def _is_near_line(one: Printed) -> bool:
     """
     if is_constant(one) and _is_bond(one.rate / FAST):
         return True
-    return any(NEAR_LINE * speed <= one.rate <= speed for speed in USUAL)
+    parts = ((NEAR_LINE, USUAL), (OF_LINE[0], RARE))
+    return any(part * speed <= one.rate <= speed for part, speeds in parts for speed in speeds)
 
 
 def _is_bond(links: float) -> bool:
@@ -94,7 +102,7 @@ def _is_bond(links: float) -> bool:
 
 def _is_idle(one: Printed) -> bool:
     """Whether loss and queues are not what limits, as far as the congestion window tells."""
-    if one.rate >= CORE * one.streams:
+    if one.rate >= CORE * one.streams or (one.rate < SLOW_HOST and is_constant(one, VERY_STEADY)):
         return False
     if one.cwnd is None or one.retransmits is None:
         return one.rate >= SHAPED and one.spread is not None and one.spread < HARDLY
@@ -172,6 +180,46 @@ def some_loss(session: Session) -> Optional[Hit]:
             confidence=LOW,
             direction=look.phase.direction,
         )
+    return None
+
+
+def small_flight(session: Session) -> Optional[Hit]:
+    """So little is in flight, and so unevenly, over such a round trip, that loss makes it so."""
+    for look, one in _unexplained(session):
+        flight = one.rate * (one.rtt or 0.0) / 8 / one.streams
+        if one.retransmits == 0 or (one.rtt or 0.0) < LAN_TRIP or not 0 < flight < ALLOWED:
+            continue
+        if one.spread is None or one.spread < VARIED or len(one.rates) < QUEUED:
+            continue
+        return Hit(
+            0.3,
+            f"only {amounts.size(flight)} are in flight in each round trip of "
+            f"{amounts.time(one.rtt or 0.0)}, and the rate varies: loss keeps the window small",
+            (fact("rate × rtt, bytes", round(flight)), fact("variation", one.spread)),
+            "iperf3 shows retransmits; nstat, tc -s qdisc and ethtool -S tell where it is lost",
+            confidence=LOW,
+            direction=look.phase.direction,
+        )
+    return None
+
+
+def waiting_datagrams(session: Session) -> Optional[Hit]:
+    """UDP, which is sent evenly, arrives unevenly without loss: it waits on the path."""
+    for look in session.looks:
+        one = printed(look) if look.protocol == "udp" else None
+        if one is None or one.is_loopback or (look.loss or 0.0) >= LOST or one.spread is None:
+            continue
+        known = all(each.lost is not None for each in one.every)
+        if known and len(one.rates) >= QUEUED and one.spread >= WAITING and min(one.rates) > 0:
+            return Hit(
+                0.3,
+                "datagrams, which are sent evenly, arrive unevenly, and hardly any is lost: they "
+                "wait in a queue, before something that lets no more through",
+                (fact("variation", round(one.spread, 3)), fact("lost / datagrams", look.loss)),
+                ORDERED,
+                confidence=LOW,
+                direction=look.phase.direction,
+            )
     return None
 
 
@@ -258,5 +306,7 @@ REST_SESSION = (
     Rule("D09", "CPU full", LIMIT, idle_path),
     Rule("D09", "CPU full", LIMIT, tunnel),
     Rule("D18", "path capacity reached", LIMIT, queue_somewhere),
+    Rule("D18", "path capacity reached", LIMIT, waiting_datagrams),
     Rule("D05", "limited by loss", LIMIT, some_loss),
+    Rule("D05", "limited by loss", LIMIT, small_flight),
 )

@@ -132,7 +132,7 @@ def stalling(look: Look) -> Optional[Hit]:
     silent, size = sum(not one for one in sizes), sum(sizes)
     if look.asked or not SILENT <= silent / max(1, len(sizes)) < 1 or size < BLOCK * len(sizes):
         return None
-    if not _resumes(sizes) or len(sizes) < UNTIL:
+    if not _resumes(sizes) or len(sizes) < UNTIL or _is_never_lost(flow):
         return None
     return Hit(
         0.9,
@@ -142,6 +142,11 @@ def stalling(look: Look) -> Optional[Hit]:
         "check the link at that time: dmesg and ethtool -S of both hosts; of a radio, its signal",
         confidence=MEDIUM,
     )
+
+
+def _is_never_lost(flow: Optional[Flow]) -> bool:
+    """Whether the sender is known to have sent nothing again: what it sent waits, or is held."""
+    return flow is not None and {one.retransmits for one in flow.intervals} == {0}
 
 
 def _resumes(sizes: Sequence[float]) -> bool:

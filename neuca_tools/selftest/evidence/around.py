@@ -47,7 +47,8 @@ _CPU = re.compile(
 _TUNNEL = re.compile(
     r"\b(?:wireguard|openvpn|tailscaled?|zerotier(?:-one)?|nebula|cjdns|yggdrasil|n2n|tinc|vpncloud"
     r"|\w{0,20}vpn|wg\d|tun\d{1,3}|utun\d{1,3}|tap\d{1,3}|slirp4netns|slirp|passt?|pasta|gvisor"
-    r"|user[- ]?space|user[- ]mode|socks5?|socat|haproxy|relay|ssh tunnel|tls|openssl|ipsec|strongswan|macsec|vpnkit|vmnet)\b",
+    r"|user[- ]?space|user[- ]mode|socks5?|socat|haproxy|relay|ssh tunnel|tls|openssl"
+    r"|ipsec|strongswan|macsec|vpnkit|vmnet)\b",
     re.IGNORECASE,
 )
 # A row of iperf, whose numbers are no settings.
