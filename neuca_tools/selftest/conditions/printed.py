@@ -60,9 +60,8 @@ def link_filled(one: Printed) -> Optional[float]:
     for speed in SPEEDS:
         if one.spread is None and speed in RARE:
             continue
-        is_even = _is_even(one) and not _exceeds(one, speed)
-        carried = (one.rate, one.rate - one.queued)
-        if is_even and any(_fills(rate, speed, one) for rate in carried):
+        is_full = any(_fills(rate, speed, one) for rate in (one.rate, one.rate - one.queued))
+        if is_full and _is_even(one) and not _exceeds(one, speed):
             return speed
         best = max(one.rates, default=0.0)
         if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one):

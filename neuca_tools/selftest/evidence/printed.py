@@ -57,6 +57,7 @@ FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
+KEPT = "printed"  # the name of these figures among a look's own
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Printed:
         """Whether the intervals are the receiver's, although the sender's count is known."""
         return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
 
-    @property
+    @cached_property
     def queued(self) -> float:
         """Of the rate, what the growing window holds back: it was sent, and did not arrive yet."""
         seconds = sum(one.seconds for one in self.late[1:])
@@ -339,7 +340,17 @@ class Printed:
 
 
 def printed(look: Look) -> Optional[Printed]:
-    """None if a host was sampled, which says more, or if no rate is known."""
+    """None if a host was sampled, which says more, or if no rate is known.
+
+    Nearly every rule asks for it, so that it is kept with the look.
+    """
+    kept: dict[str, Optional[Printed]] = vars(look)
+    if KEPT not in kept:
+        kept[KEPT] = _derived(look)
+    return kept[KEPT]
+
+
+def _derived(look: Look) -> Optional[Printed]:
     run, flow = look.phase.run, look.flow
     if run is None or flow is None or look.phase.sender or look.phase.receiver or not look.rate:
         return None
@@ -357,8 +368,8 @@ def printed(look: Look) -> Optional[Printed]:
 
 def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
     """Of a short test all but the first interval, although slow start may be part of it."""
-    steady = set(look.throughput.steady)
-    late = tuple(one for one in every if one in steady)
+    steady = set(map(id, look.throughput.steady))
+    late = tuple(one for one in every if id(one) in steady)
     if len(late) <= 2:
         return every[1:] or every
     return risen(sent(late, look.phase.run) if look.phase.run else late)
