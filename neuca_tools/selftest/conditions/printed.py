@@ -29,6 +29,10 @@ NEARLY = 0.9  # of what a link carries, or of what was asked for
 # Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
 # Clouds let through up to 2% more, which no Ethernet carries.
 OF_CAP, OF_CLOUD = (OF_LINE[1], 1.005), 1.02
+UNEVEN = 0.15  # coefficient of variation of the rate that losses leave
+AT_CAP = 0.1  # the same behind a limiter
+MOST_LOST = 0.25  # of the segments, where TCP meets a limiter
+BURSTS = 2  # times the average window that as much loss leaves if each segment is lost by chance
 CAPS = (1, 2, 5, 10)  # leading digits
 STEADY = 0.03  # coefficient of variation of the rate
 PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
@@ -139,7 +143,7 @@ def highest_of(cap: float) -> float:
 
 def loss_explains(one: Printed) -> bool:
     """Whether the loss that was counted holds the rate back."""
-    if not one.retransmits or one.is_inside or _is_of_a_limiter(one):
+    if not one.retransmits or one.is_inside or _is_of_a_limiter(one) or one.is_idle_after_loss:
         return False
     speed = link_filled(one)
     # Many streams that fill a fast link lose what exceeds it.
@@ -185,11 +189,35 @@ def is_window_left_by_loss(one: Printed) -> bool:
     return one.is_unqueued and one.is_window_full and not one.is_flat and one.is_lowered
 
 
+def by_chance(one: Printed, share: float) -> float:
+    """Bytes: the window that so much loss leaves if each segment is lost by itself."""
+    return one.streams * RENO / math.sqrt(share) * one.mss
+
+
+def _is_at_cap(one: Printed) -> bool:
+    """Whether what arrived is a rate that is sold, and the loss is not what made it so."""
+    if not one.arrived or cap_of(one.arrived) is None or one.arrived >= FAST_LINE:
+        return False
+    if one.share > MOST_LOST or not _varies_little(one):
+        return False
+    return one.cwnd is None or mean(one.cwnds) >= BURSTS * by_chance(one, one.share)
+
+
+def _varies_little(one: Printed) -> bool:
+    """Whether the rate varies by less than what losses by chance leave, as far as blocks tell."""
+    if one.spread is None or one.spread <= AT_CAP:
+        return True
+    size = one.rate * one.late[0].seconds / 8
+    return not one.is_received and one.spread <= BLOCK / max(size, 1)
+
+
 def is_limited(one: Printed) -> bool:
     """Whether the rate is the same in each interval however much is lost: a limiter drops the rest.
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
+    if one.share >= HEAVY and _is_at_cap(one):
+        return True
     if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
         return False
     # Hosts are as even at such rates, and nobody sells just any of them.

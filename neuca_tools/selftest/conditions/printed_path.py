@@ -13,15 +13,17 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
+    BURSTS,
     FAST_LINE,
     HEAVY,
     LOSSY,
     OF_LINE,
-    RENO,
+    UNEVEN,
     VERY_STEADY,
     as_asked,
     buffers,
     burst,
+    by_chance,
     cap_of,
     highest_of,
     is_constant,
@@ -48,7 +50,6 @@ SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
 ARRIVED, STEADY_REST = 1.5, 5  # the same of what arrived; intervals
-UNEVEN = 0.15  # coefficient of variation of the rate that losses leave
 LASTING = 3.0  # seconds that a bucket took to empty, longer than slow start
 EVEN = 0.05  # coefficient of variation of the rate before
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
@@ -58,11 +59,7 @@ SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # Of its rate, for TCP: 0.956 with timestamps and 0.964 without, of 1514 bytes at MTU 1500, as
 # printed. Ethernet carries 0.949 at most, of 1538 bytes.
 OF_FRAMES = (0.954, 0.966)
-# Of the segments: policers drop many more than full queues, which let TCP slow down first (Flach et
-# al.: An Internet-Wide Analysis of Traffic Policing, SIGCOMM 2016).
-POLICED = 0.05
-BURSTS = 2  # times the average window that as much loss leaves if each segment is lost by chance
-INTERVALS = 5
+INTERVALS = 3
 
 
 def given_rate(look: Look) -> Optional[Hit]:
@@ -333,7 +330,7 @@ def policed(look: Look) -> Optional[Hit]:
     if one is None or one.is_loopback or not _is_in_bursts(one):
         return None
     return Hit(
-        0.9,
+        0.89,
         f"{amounts.percent(one.share)} of the segments are lost, at a rate that hardly varies, and "
         f"the window of {amounts.size(one.cwnd or 0)} shows that many are lost together: a policer "
         "drops what exceeds its rate, or a queue is very short",
@@ -351,10 +348,11 @@ def policed(look: Look) -> Optional[Hit]:
 def _is_in_bursts(one: Printed) -> bool:
     if one.cwnd is None or one.spread is None or len(one.late) < INTERVALS:
         return False
-    if one.late_share < POLICED or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
+    if one.is_reduced or one.follows_window:
         return False
-    by_chance = one.streams * RENO / math.sqrt(one.late_share) * one.mss
-    return one.cwnd >= BURSTS * by_chance
+    if one.late_share < HEAVY or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
+        return False
+    return one.cwnd >= BURSTS * by_chance(one, one.late_share)
 
 
 def full_by_many(look: Look) -> Optional[Hit]:

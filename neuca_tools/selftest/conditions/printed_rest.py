@@ -25,7 +25,13 @@ from neuca_tools.selftest.conditions.printed import (
     window_at_loss,
 )
 from neuca_tools.selftest.conditions.printed_datagrams import LOST
-from neuca_tools.selftest.conditions.printed_hosts import CORE, LOSSLESS, RADIO, is_given
+from neuca_tools.selftest.conditions.printed_hosts import (
+    CORE,
+    LOSSLESS,
+    RADIO,
+    SLOWEST_HOST,
+    is_given,
+)
 from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
 from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
 from neuca_tools.selftest.conditions.session import Rule, Session
@@ -43,6 +49,7 @@ SLOW_HOST = 100e6  # bit/s: hosts that are slower are older, and a rate so low i
 # Bytes that any host allows in flight; coefficients of variation of what loss leaves, and of
 # datagrams, which are sent evenly.
 ALLOWED, VARIED, WAITING = 256 * 1024, 0.25, 0.15
+HELD = 0.3  # seconds: what waits at the end of the test
 QUEUED, FASTER = 5, 1.1  # intervals; times the rate at first
 BONDED = 4  # links
 USUAL = (10e6, 100e6, 1e9, 10e9)  # bit/s
@@ -102,7 +109,9 @@ def _is_bond(links: float) -> bool:
 
 def _is_idle(one: Printed) -> bool:
     """Whether loss and queues are not what limits, as far as the congestion window tells."""
-    if one.rate >= CORE * one.streams or (one.rate < SLOW_HOST and is_constant(one, VERY_STEADY)):
+    if not SLOWEST_HOST <= one.rate < CORE * one.streams or (
+        one.rate < SLOW_HOST and is_constant(one, VERY_STEADY)
+    ):
         return False
     if one.cwnd is None or one.retransmits is None:
         return one.rate >= SHAPED and one.spread is not None and one.spread < HARDLY
@@ -145,6 +154,9 @@ def queue_somewhere(session: Session) -> Optional[Hit]:
 
 def _is_queue(one: Printed) -> bool:
     """Whether what is under way waits: in a local network, or ever longer while nothing is lost."""
+    is_slow = one.rate < SLOWEST_PATH and one.late_share < LOSSLESS
+    if is_slow and one.held * 8 / one.rate >= HELD:
+        return True
     if one.implied_rtt < LAN_TRIP:
         return False
     is_constant_lan = one.is_local_network and len(one.rates) >= QUEUED and is_constant(one)

@@ -79,11 +79,12 @@ def _is_stated(one: Printed, asked: float) -> bool:
     if not one.rtt:
         trip = asked * 8 * one.streams / one.rate  # if the window is what limits
         lowest, highest = OF_PATHS[bool(one.cwnds)]
-        if one.is_local_network:
+        if one.is_local_network and one.rate >= SLOWEST_PATH:
             lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
         if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
             return False
-        return lowest < trip < highest and (one.is_flat or not one.cwnds)
+        is_larger = (one.cwnd or 0.0) > OF_STATED[1] * asked * one.streams
+        return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
     lowest, highest = OF_STATED
     flight = one.rate * one.rtt / 8 / one.streams
     return link_filled(one) is None and lowest <= flight / asked <= highest

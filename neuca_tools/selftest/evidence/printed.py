@@ -57,6 +57,7 @@ FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
+RESTED = 4  # intervals
 KEPT = "printed"  # the name of these figures among a look's own
 
 
@@ -71,6 +72,8 @@ class Printed:
     rtt: Optional[float]
     retransmits: Optional[int]
     share: float  # of the segments that were sent again
+    arrived: Optional[float] = None  # bit/s, as the receiver counted in all
+    held: float = 0.0  # bytes that were sent and had not arrived when the test ended
 
     @cached_property
     def rates(self) -> list[float]:
@@ -209,6 +212,21 @@ class Printed:
         level = self.level
         lost = max((at for at, one in enumerate(level) if one.retransmits), default=-1)
         return level[lost + 1 :]
+
+    @property
+    def is_idle_after_loss(self) -> bool:
+        """Whether the window did not grow after the last loss, as it does where it limits.
+
+        By a segment in each round trip (RFC 5681, section 3.1), of which it has a quarter here.
+        """
+        last = max((at for at, one in enumerate(self.every) if one.retransmits), default=0)
+        after = [one for one in self.every[last + 1 :] if one.cwnd]
+        if len(after) < RESTED or not self.implied_rtt:
+            return False
+        seconds = after[-1].end - after[0].end
+        due = seconds / self.implied_rtt * self.mss * self.streams / 4
+        first, final = after[0].cwnd or 0.0, max(one.cwnd or 0.0 for one in after)
+        return due >= first / 2 and final - first < due / 4
 
     @property
     def is_unused(self) -> bool:
@@ -363,7 +381,13 @@ def _derived(look: Look) -> Optional[Printed]:
         return None  # all in the first interval
     again = _retransmits(flow, every)
     share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
-    return Printed(run, rate, every, late, look.rtt, again, share)
+    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate, _held(flow))
+
+
+def _held(flow: Flow) -> float:
+    if not flow.sent.bytes or not flow.received.bytes:
+        return 0.0
+    return max(0.0, flow.sent.bytes - flow.received.bytes)
 
 
 def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
