@@ -38,7 +38,7 @@ STEADY = 0.03  # coefficient of variation of the rate
 PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
 SOME = 5  # intervals, below which the size of a block does not excuse that they differ
 TIMEOUTS = 8  # intervals, of which one may have a timeout
-MANY_BLOCKS, APART = 6, 2.1  # in an interval at least; by which two intervals may differ
+MANY_BLOCKS, APART, ONE_APART = 6, 2.1, 1.1  # in an interval at least; by which two may differ
 MOSTLY, EVEN_PARTS = 0.015, 0.04  # the same of the middle half of the intervals; of fifths
 VERY_STEADY, LONG_RUN = 0.01, 10  # the same of its means over fifths of a run; intervals
 BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
@@ -337,7 +337,8 @@ def is_paced(one: Printed) -> bool:
     cap = cap_of(one.rate)
     if cap is None or cap >= FAST or one.spread is None or one.retransmits:
         return False
-    return one.spread <= PACED and abs(one.rate / cap - 1) <= PACED
+    is_even = one.spread <= PACED or differs_by_blocks(one, ONE_APART)
+    return is_even and abs((one.arrived or one.rate) / cap - 1) <= PACED
 
 
 def tcp_printed(look: Look) -> Optional[Printed]:

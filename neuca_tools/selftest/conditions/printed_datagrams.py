@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.datagrams import may_be_limited
+from neuca_tools.selftest.conditions.datagrams import is_chance, may_be_limited
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import STEADY
 from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
@@ -25,7 +25,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed, printed
-from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
+from neuca_tools.selftest.evidence.run import Interval, known_rates
 
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
 # A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
@@ -36,8 +36,6 @@ FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
 NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
-SURELY = 20  # datagrams
-DISPERSION = (0.4, 4.0)  # variance over mean
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
 SMALL = 512  # bytes of a datagram
 
@@ -48,6 +46,8 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     late = _after_burst(one)
+    if not late and is_gentle(look) and is_chance(_losses(one.every)):
+        return None
     rates = known_rates(late) or one.arrivals
     arrived = mean(rates) if len(rates) >= 3 else one.rate
     is_limited = bool(late) or _is_level(rates) or _fills_line(arrived, OF_SHAPER)
@@ -62,6 +62,10 @@ def constant_arrival(look: Look) -> Optional[Hit]:
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
+
+
+def _losses(intervals: Sequence[Interval]) -> list[int]:
+    return [one.lost for one in intervals if one.lost is not None and not one.omitted]
 
 
 def _after_burst(one: Printed) -> Sequence[Interval]:
@@ -117,7 +121,9 @@ def scattered(look: Look) -> Optional[Hit]:
     one, flow = _udp_printed(look), look.flow
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):
         return None
-    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look) or not _is_chance(flow):
+    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look):
+        return None
+    if not is_chance(_losses(flow.intervals)):
         return None
     if may_be_limited(look):
         return None
@@ -129,18 +135,6 @@ def scattered(look: Look) -> Optional[Hit]:
         "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
         confidence=MEDIUM,
     )
-
-
-def _is_chance(flow: Flow) -> bool:
-    """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
-
-    A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
-    """
-    losses = [each.lost for each in flow.intervals if each.lost is not None and not each.omitted]
-    if len(losses) < 5 or min(losses) == 0 or sum(losses) < SURELY:
-        return False
-    lowest, highest = DISPERSION
-    return lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
 
 
 def line_of_datagrams(look: Look) -> Optional[Hit]:
