@@ -194,13 +194,15 @@ def by_chance(one: Printed, share: float) -> float:
     return one.streams * RENO / math.sqrt(share) * one.mss
 
 
-def _is_at_cap(one: Printed) -> bool:
+def is_at_cap(one: Printed) -> bool:
     """Whether what arrived is a rate that is sold, and the loss is not what made it so."""
     if not one.arrived or cap_of(one.arrived) is None or one.arrived >= FAST_LINE:
         return False
     if one.share > MOST_LOST or not _varies_little(one):
         return False
-    return one.cwnd is None or mean(one.cwnds) >= BURSTS * by_chance(one, one.share)
+    if one.cwnd is None or not one.share:
+        return True
+    return mean(one.cwnds) >= BURSTS * by_chance(one, one.share)
 
 
 def _varies_little(one: Printed) -> bool:
@@ -216,7 +218,7 @@ def is_limited(one: Printed) -> bool:
 
     Loss at any rate makes TCP's own rate vary by more than this.
     """
-    if one.share >= HEAVY and _is_at_cap(one):
+    if one.share >= HEAVY and is_at_cap(one):
         return True
     if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
         return False

@@ -26,8 +26,8 @@ from neuca_tools.selftest.conditions.printed import (
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed, version_of
-from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates
+from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
+from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates, version_of
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9

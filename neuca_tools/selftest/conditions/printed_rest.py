@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.printed import (
     OF_LINE,
     RARE,
     VERY_STEADY,
+    is_at_cap,
     is_constant,
     tcp_printed,
     window_at_loss,
@@ -155,7 +156,7 @@ def queue_somewhere(session: Session) -> Optional[Hit]:
 def _is_queue(one: Printed) -> bool:
     """Whether what is under way waits: in a local network, or ever longer while nothing is lost."""
     is_slow = one.rate < SLOWEST_PATH and one.late_share < LOSSLESS
-    if is_slow and one.held * 8 / one.rate >= HELD:
+    if is_slow and (one.held * 8 / one.rate >= HELD or is_at_cap(one)):
         return True
     if one.implied_rtt < LAN_TRIP:
         return False

@@ -17,6 +17,7 @@ FALLS = 0.85
 BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
 RISES = 1.1
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
+RESTED = 4  # intervals
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Of the intervals after the send buffer was full: how many at least, and how much they vary.
 FILLED, PLATEAU = 4, 0.03
@@ -32,6 +33,35 @@ def line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]
     if not var_x or not var_y:
         return 0.0, 0.0, 0.0
     return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
+
+
+def windows_and_rates(every: Sequence[Interval]) -> list[tuple[float, float]]:
+    """Logarithms: the window during an interval is about the mean of those at both of its ends."""
+    return [
+        (math.log(before.cwnd * after.cwnd) / 2, math.log(after.rate))
+        for before, after in zip(every, every[1:])
+        if before.cwnd and after.cwnd and after.rate
+    ]
+
+
+def rests(every: Sequence[Interval], growth: float) -> bool:
+    """Whether the window grew much less than by `growth` bytes a second after the last loss."""
+    last = max((at for at, one in enumerate(every) if one.retransmits), default=0)
+    after = [one for one in every[last + 1 :] if one.cwnd]
+    if len(after) < RESTED:
+        return False
+    due = (after[-1].end - after[0].end) * growth
+    first, most = after[0].cwnd or 0.0, max(one.cwnd or 0.0 for one in after)
+    return due >= first / 2 and most - first < due / 4
+
+
+def slows(every: Sequence[Interval], most: float) -> bool:
+    """Whether the window fell at the first loss, and the rate to `most` of what it was."""
+    first = next((at for at, one in enumerate(every) if one.retransmits), 0)
+    before, after = known_rates(every[1:first]), known_rates(every[first + 1 :])
+    if len(before) < 2 or len(after) < 2 or not any(map(fell, every, every[1:])):
+        return False
+    return max(after) <= most * median(before)
 
 
 def rises(values: Sequence[float], third: int) -> bool:

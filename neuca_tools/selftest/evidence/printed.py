@@ -20,10 +20,13 @@ from neuca_tools.selftest.evidence.moves import (
     fell,
     lasting_falls,
     line,
+    rests,
     risen,
     rises,
     sent,
+    slows,
     whole,
+    windows_and_rates,
 )
 from neuca_tools.selftest.evidence.run import (
     Flow,
@@ -33,6 +36,7 @@ from neuca_tools.selftest.evidence.run import (
     is_private,
     is_same_subnet,
     known_rates,
+    version_of,
 )
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
@@ -57,7 +61,6 @@ FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
-RESTED = 4  # intervals
 KEPT = "printed"  # the name of these figures among a look's own
 
 
@@ -217,16 +220,11 @@ class Printed:
     def is_idle_after_loss(self) -> bool:
         """Whether the window did not grow after the last loss, as it does where it limits.
 
-        By a segment in each round trip (RFC 5681, section 3.1), of which it has a quarter here.
+        By a segment in each round trip (RFC 5681, section 3.1); a quarter of that is enough here.
         """
-        last = max((at for at, one in enumerate(self.every) if one.retransmits), default=0)
-        after = [one for one in self.every[last + 1 :] if one.cwnd]
-        if len(after) < RESTED or not self.implied_rtt:
+        if not self.implied_rtt:
             return False
-        seconds = after[-1].end - after[0].end
-        due = seconds / self.implied_rtt * self.mss * self.streams / 4
-        first, final = after[0].cwnd or 0.0, max(one.cwnd or 0.0 for one in after)
-        return due >= first / 2 and final - first < due / 4
+        return rests(self.every, self.mss * self.streams / 4 / self.implied_rtt)
 
     @property
     def is_unused(self) -> bool:
@@ -295,11 +293,7 @@ class Printed:
 
         The window during an interval is about the geometric mean of those at both of its ends.
         """
-        pairs = [
-            (math.log(before.cwnd * after.cwnd) / 2, math.log(after.rate))
-            for before, after in zip(self.every, self.every[1:])
-            if before.cwnd and after.cwnd and after.rate
-        ]
+        pairs = windows_and_rates(self.every)
         if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
             return False
         windows, rates = zip(*pairs)
@@ -309,11 +303,7 @@ class Printed:
     @property
     def slows_at_loss(self) -> bool:
         """Whether window and rate fell when loss began in the middle of the run."""
-        first = next((at for at, one in enumerate(self.every) if one.retransmits), 0)
-        before, after = known_rates(self.every[1:first]), known_rates(self.every[first + 1 :])
-        if len(before) < 2 or len(after) < 2 or not any(map(fell, self.every, self.every[1:])):
-            return False
-        return max(after) <= SLOWS * median(before)
+        return slows(self.every, SLOWS)
 
     @property
     def is_local_network(self) -> bool:
@@ -381,13 +371,7 @@ def _derived(look: Look) -> Optional[Printed]:
         return None  # all in the first interval
     again = _retransmits(flow, every)
     share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
-    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate, _held(flow))
-
-
-def _held(flow: Flow) -> float:
-    if not flow.sent.bytes or not flow.received.bytes:
-        return 0.0
-    return max(0.0, flow.sent.bytes - flow.received.bytes)
+    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate, flow.held)
 
 
 def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
@@ -411,9 +395,3 @@ def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
 def _size(flow: Flow, every: Sequence[Interval]) -> float:
     """Bytes that were sent; infinite if that is not known."""
     return max(flow.sent.bytes or 0, sum(one.bytes or 0 for one in every)) or math.inf
-
-
-def version_of(run: Run) -> tuple[int, ...]:
-    """Empty if it is not known."""
-    digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
-    return tuple(int(one) for one in digits if one.isdecimal())

@@ -80,6 +80,13 @@ class Flow:
         """bit/s of the whole test, as received if that is known."""
         return self.received.rate or self.sent.rate
 
+    @property
+    def held(self) -> float:
+        """Bytes that were sent and had not arrived when the test ended; 0 if that is not known."""
+        if not self.sent.bytes or not self.received.bytes:
+            return 0.0
+        return max(0.0, self.sent.bytes - self.received.bytes)
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -121,6 +128,12 @@ class Run:
 
     def flow(self, direction: str) -> Optional[Flow]:
         return next((flow for flow in self.flows if flow.direction == direction), None)
+
+
+def version_of(run: Run) -> tuple[int, ...]:
+    """Empty if it is not known."""
+    digits = (run.version or "").partition("-")[0].partition("+")[0].split(".")
+    return tuple(int(one) for one in digits if one.isdecimal())
 
 
 def is_loopback(host: str) -> bool:
