@@ -124,6 +124,10 @@ def causes(content: str) -> list[str]:
     return [one.id for one in told(content).findings if one.severity != "info"]
 
 
+BOTH_SUMS = """$ iperf -c 10.20.0.9 -w 128K -d
+[  5]  0.0-60.0 sec  1.02 GBytes   146 Mbits/sec
+[  4]  0.0-60.0 sec  2.71 GBytes   388 Mbits/sec
+"""
 SMALL_DATAGRAMS = """$ iperf -c 10.20.0.9 -u -l 64 -b 1500m
 Client connecting to 10.20.0.9, UDP port 5001
 Sending 64 byte datagrams
@@ -694,6 +698,107 @@ CAUSES = {
             WAN,
         ),
     ),
+    "a limit that a command before the test sets": (
+        "D18",
+        "# tc qdisc add dev eth0 root tbf rate 30mbit burst 64kb latency 50ms\n"
+        + text([27.9, 25.1, 29.6, 24.8, 28.8], [60, 41, 52, 38, 55], [9, 14, 0, 21, 8], ends=WAN),
+    ),
+    "a limit of a plug-in, in its own configuration": (
+        "D18",
+        '"ingressRate": 40000000,\n' + text([38.3, 34.9, 39.0, 37.2, 35.5], ends=WAN),
+    ),
+    "loss that netem is told to make": (
+        "D19",
+        "$ sudo tc qdisc replace dev eth1 root netem loss 2%\n"
+        + text([41, 28, 35, 22, 39, 31], [42, 24, 31, 19, 38, 27], [60, 84, 71, 49, 92, 66], WAN),
+    ),
+    "a link that ethtool says is in half duplex": (
+        "D40",
+        "Speed: 100Mb/s\nDuplex: Half\n" + text([31, 24, 37, 29], [60, 44, 71, 50], [4, 9, 2, 7]),
+    ),
+    "a core that the text says is full": (
+        "D09",
+        text([402, 455, 431, 388], ends=WAN) + "ksoftirqd/2 has one core at 100 % meanwhile\n",
+    ),
+    "a limit of 1 Mbit/s and its losses, of which blocks hide the rate": (
+        "D18",
+        text(
+            [3.1, 1.6, 1.5, 0.9, 1.6, 1.0], [96, 21, 18, 20, 18, 21], [6, 61, 3, 0, 4, 5], ends=WAN
+        ).replace(_row(0, 6, 9.7 / 6, "receiver"), _row(0, 6, 0.988, "receiver")),
+    ),
+    "a few losses in every second, and a window far larger than by chance": (
+        "D17",
+        text(
+            [29.3, 23.2, 27.2, 30.2, 24.3, 28.1], [61, 44, 70, 48, 66, 52], [31, 24, 29, 33, 27, 25]
+        )
+        .replace(LAN[0], WAN[0])
+        .replace(LAN[1], WAN[1]),
+    ),
+    "a loss in slow start, after which the window never grows": (
+        "D18",
+        text(
+            [2.9, 1.5, 1.6, 1.1, 1.5, 1.6, 1.1, 1.5],
+            [17, 14, 14, 14, 14, 14, 17, 14],
+            [5] + [0] * 7,
+        ).replace(_row(0, 8, 12.8 / 8, "receiver"), _row(0, 8, 1.38, "receiver")),
+    ),
+    "datagrams that took longer to arrive than to send": (
+        "D18",
+        UDP_SLOW.replace("0-10.0 sec  16.6", "0-12.1 sec  16.6"),
+    ),
+    "datagrams that are lost only where more is sent": (
+        "D18",
+        "".join(
+            _row(at, at + 1, got, f"0.3 ms  {lost}/{sent} (1%)") + "\n"
+            for at, (got, lost, sent) in enumerate(
+                [
+                    *[(2.7, 0, 246), (2.6, 0, 238), (2.8, 0, 255), (4.3, 31, 422)],
+                    *[(4.2, 40, 423), (4.4, 22, 421), (4.3, 33, 422)],
+                ]
+            )
+        ),
+    ),
+    "datagrams lost by chance, many of each second": (
+        "D19",
+        "".join(
+            _row(at, at + 1, (520 - lost) * 0.0112, f"0.05 ms  {lost}/520 (12%)") + "\n"
+            for at, lost in enumerate([61, 48, 70, 55, 66, 52, 75, 58])
+        ),
+    ),
+    "a link that stops again and again": (
+        "D05",
+        text(
+            [17.2, 4.4, 0, 4.1, 0, 0, 0, 5.0, 0, 0],
+            [1.4] + [238] * 9,
+            [3, 0, 0, 1, 0, 0, 1, 0, 0, 0],
+        ),
+    ),
+    "nothing delivered, in a text that begins later": (
+        "D21",
+        "".join(_row(at, at + 1, 0, f"{1 + at % 2}   1.41 KBytes") + "\n" for at in range(4, 9)),
+    ),
+    "100 Mbit/s, of which more was asked for": (
+        "D18",
+        text(FILLING, [900 + 400 * at for at in range(10)], command="-c 10.20.0.9 -w 8M -b 140M"),
+    ),
+    "a small -w over a long path that looks like one network": (
+        "D01",
+        text(
+            [2.9, 2.8, 2.9, 2.7, 2.9, 2.8], [96, 90, 90, 87, 87, 87], command="-c 10.20.0.9 -w 32K"
+        ),
+    ),
+    "both directions of iperf 2, of which only the sums are known": (
+        "D27",
+        BOTH_SUMS,
+    ),
+    "all of a bucket at once, and nothing for seconds": (
+        "D18",
+        text([201, 0, 0, 0, 9.4, 0, 0, 0], [2, 610, 620, 630, 640, 640, 640, 640], ends=WAN),
+    ),
+    "small blocks that cost a CPU, with a -w": (
+        "D09",
+        "$ iperf -c 203.0.113.20 -w 2m -l 64\n" + text([301, 305, 304, 304, 305], ends=WAN),
+    ),
 }
 
 
@@ -728,6 +833,46 @@ LIKELIEST = {
     "a queue in a local network, at a rate that hosts can have as well": (
         "D18",
         text([61.2, 61.0, 61.3, 61.1] * 2, [420 + 240 * at for at in range(8)]),
+    ),
+    "a queue that grows while the rate stays, of which the text has three seconds": (
+        "D18",
+        text([7.9, 7.1, 7.3], [70, 120, 172], ends=WAN),
+    ),
+    "a slow path before which a second of data waits": (
+        "D18",
+        text([6.4, 5.1, 4.3, 5.2, 4.4, 5.1], [21, 19, 17, 19, 17, 18], ends=WAN).replace(
+            _row(0, 6, 30.5 / 6, "receiver"), _row(0, 6, 3.9, "receiver")
+        ),
+    ),
+    "a limit in a local network, whose window never grows": (
+        "D18",
+        text([21.2] + [19.6, 18.1, 19.7] * 3, [16] * 10, total=0),
+    ),
+    "datagrams that wait, and are not lost": (
+        "D18",
+        udp(*[[0.97, 0.98, 0.71, 0.52, 0.30, 0.22, 0.31, 0.97]] * 2),
+    ),
+    "losses all the time, at a rate that nothing else explains": (
+        "D05",
+        text(
+            [610, 480, 655, 540, 690, 430, 600, 520],
+            [500, 460, 520, 430, 540, 600, 480, 560],
+            [95, 40, 81, 120, 66, 73, 58, 91],
+            ends=WAN,
+        ),
+    ),
+    "a few segments in flight over a long path, as iperf 2 shows it": (
+        "D05",
+        "Client connecting to 203.0.113.20, TCP port 5001\n[  1] local 198.51.100.7 port 41000 "
+        "connected with 203.0.113.20 port 5001 (icwnd/mss/irtt=14/1448/181000)\n"
+        + "".join(
+            f"[  1] {at}.0000-{at + 1}.0000 sec  {rate * 122:.0f} KBytes  {rate:.2f} Mbits/sec\n"
+            for at, rate in enumerate([88, 4.1, 2.2, 1.5, 2.6, 1.0, 1.6, 1.1, 2.1, 0.5])
+        ),
+    ),
+    "a constant rate of some gigabits that nobody sells, as its receiver saw it": (
+        "D09",
+        text([1620, 1630, 1620, 1625, 1630], ends=WAN),
     ),
 }
 
@@ -966,6 +1111,15 @@ HEALTHY = {
         WAN,
     ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
+    "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
+    "a container and its host, as fast as one core copies": text(
+        [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN
+    ),
+    "twenty streams of datagrams that ask for all there is": "$ iperf3 -u -c x -P20 -b5G\n"
+    "[SUM]   0.00-10.00  sec  19.3 GBytes  16.6 Gbits/sec  0.01 ms  0/14800000 (0%)  sender\n",
+    "a round rate that -b asked for, of which the command is missing": text(
+        [20.0, 21.0, 19.9, 19.9, 19.9, 20.9], [340] * 6, total=0
+    ).replace(_row(0, 6, 121.6 / 6, "receiver"), _row(0, 6, 20.0, "receiver")),
 }
 
 

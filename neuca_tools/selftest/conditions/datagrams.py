@@ -35,7 +35,7 @@ EXPECTED = 3
 HEAVY = 0.005  # of the bytes of TCP: loss that no full queue needs (D17)
 # Datagrams that loss at random would have hit, and how much less was lost of them (D17, D19).
 SURELY, CONTRAST = 20, 4
-ENOUGH, DISPERSION = 5, (0.15, 4.0)  # intervals; variance over mean of their losses
+ENOUGH, DISPERSION = 5, (0.2, 4.0)  # intervals; variance over mean of their losses
 FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
@@ -125,21 +125,23 @@ def may_be_limited(udp: Look) -> bool:
     hit = [one.datagrams or 0 for one in known if one.lost]
     if clean and hit and max(clean) < FEWER * min(hit) and sum(clean) >= SURELY:
         return True
-    if is_chance([one.lost or 0 for one in known]):
+    if is_chance(udp):
         return False
     sent = (udp.rate or 0.0) / (1 - min(udp.loss or 0.0, HALF))
     return (udp.loss or 0.0) >= MUCH and sent > USUAL
 
 
-def is_chance(losses: Sequence[int]) -> bool:
+def is_chance(udp: Look) -> bool:
     """Whether the intervals' losses vary as independent ones (Poisson: the variance is the mean).
 
     A shaper drops the same number in each interval; queues and busy hosts drop in bursts.
     """
+    losses = [one.lost for one in flow_of(udp).intervals if one.lost is not None]
     if len(losses) < ENOUGH or min(losses) == 0 or sum(losses) < SURELY:
         return False
     lowest, highest = DISPERSION
-    return lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
+    is_independent = lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
+    return is_independent and (udp.loss or 0.0) <= DEADLY
 
 
 def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:

@@ -336,11 +336,12 @@ def as_asked(look: Look) -> bool:
 
 def is_paced(one: Printed) -> bool:
     """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
-    cap = cap_of(one.rate)
-    if cap is None or cap >= FAST or one.spread is None or one.retransmits:
+    rate = one.arrived or one.rate
+    cap = cap_of(rate)
+    if cap is None or cap >= FAST or one.spread is None or one.share >= HEAVY:
         return False
     is_even = one.spread <= PACED or differs_by_blocks(one, ONE_APART)
-    return is_even and abs((one.arrived or one.rate) / cap - 1) <= PACED
+    return is_even and abs(rate / cap - 1) <= PACED
 
 
 def tcp_printed(look: Look) -> Optional[Printed]:

@@ -46,7 +46,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     late = _after_burst(one)
-    if not late and is_gentle(look) and is_chance(_losses(one.every)):
+    if not late and is_gentle(look) and is_chance(look):
         return None
     rates = known_rates(late) or one.arrivals
     arrived = mean(rates) if len(rates) >= 3 else one.rate
@@ -62,10 +62,6 @@ def constant_arrival(look: Look) -> Optional[Hit]:
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
-
-
-def _losses(intervals: Sequence[Interval]) -> list[int]:
-    return [one.lost for one in intervals if one.lost is not None and not one.omitted]
 
 
 def _after_burst(one: Printed) -> Sequence[Interval]:
@@ -102,7 +98,7 @@ def slow_path(look: Look) -> Optional[Hit]:
         return None
     if not (MUCH <= loss <= MOST or (NOTABLE <= loss < MUCH and may_be_limited(look))):
         return None
-    if not is_gentle(look) or is_one_of_several(look):
+    if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
         return None
     return Hit(
         0.76,
@@ -121,11 +117,7 @@ def scattered(look: Look) -> Optional[Hit]:
     one, flow = _udp_printed(look), look.flow
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):
         return None
-    if not NOTABLE <= (look.loss or 0.0) < MUCH or not is_gentle(look):
-        return None
-    if not is_chance(_losses(flow.intervals)):
-        return None
-    if may_be_limited(look):
+    if not (look.loss or 0.0) >= NOTABLE or not is_gentle(look) or not is_chance(look):
         return None
     return Hit(
         0.8,

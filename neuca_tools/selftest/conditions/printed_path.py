@@ -65,7 +65,7 @@ INTERVALS = 3
 def given_rate(look: Look) -> Optional[Hit]:
     """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
     one = tcp_printed(look)
-    if one is None or as_asked(look) or one.is_loopback:
+    if one is None or as_asked(look) or one.is_loopback or is_paced(one):
         return None
     speed = link_filled(one)
     if speed is not None:

@@ -22,6 +22,7 @@ from neuca_tools.selftest.conditions.printed import (
     VERY_STEADY,
     is_at_cap,
     is_constant,
+    is_paced,
     tcp_printed,
     window_at_loss,
 )
@@ -89,7 +90,9 @@ def _unexplained(session: Session) -> Iterator[tuple[Look, Printed]]:
     """The runs that filled no link, and were not limited by what is known otherwise."""
     for look in session.looks:
         one = tcp_printed(look)
-        if one is not None and not is_given(look, one) and not _is_near_line(one):
+        if one is None or is_given(look, one) or is_paced(one):
+            continue
+        if not _is_near_line(one):
             yield look, one
 
 
