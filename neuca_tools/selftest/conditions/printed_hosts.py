@@ -238,21 +238,25 @@ def _is_fast_and_uneven(one: Printed) -> bool:
 def small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
     one = tcp_printed(look)
-    size = one.run.datagram if one else None
-    if one is None or not size or is_given(look, one) or loss_explains(one):
+    calls = calls_of(one) if one else 0.0
+    if one is None or calls < CALLS or loss_explains(one):
         return None
-    calls = one.rate / 8 / size / one.streams
-    if calls < CALLS:
+    if is_given(look, one) and not one.is_loopback:
         return None
     return Hit(
         0.97,
-        f"blocks of {size} bytes (-l) take {calls:.0f} system calls in a second for each stream: "
-        "they cost more CPU time than the data",
-        (fact("-l", size), fact("calls in a second", round(calls))),
+        f"blocks of {one.run.datagram} bytes (-l) take {calls:.0f} system calls in a second for "
+        "each stream: they cost more CPU time than the data",
+        (fact("-l", one.run.datagram), fact("calls in a second", round(calls))),
         "larger blocks: iperf3 -l 128K is the default for TCP",
         "sender",
         confidence=MEDIUM,
     )
+
+
+def calls_of(one: Printed) -> float:
+    """System calls of each stream in a second; 0 if the size of its blocks is not known."""
+    return one.rate / 8 / one.run.datagram / one.streams if one.run.datagram else 0.0
 
 
 PRINTED_HOSTS = (

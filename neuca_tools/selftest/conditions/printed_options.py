@@ -85,7 +85,9 @@ def _unstated_blocks(one: Printed) -> Hit:
 def small_segments(look: Look) -> Optional[Hit]:
     """The segments are so small (-M) that their number is what the hosts spend their time on."""
     one = tcp_printed(look)
-    if one is None or not one.run.mss or one.run.mss > SMALL_SEGMENTS or is_given(look, one):
+    if one is None or not one.run.mss or one.run.mss > SMALL_SEGMENTS:
+        return None
+    if is_given(look, one) and not one.is_loopback:
         return None
     segments = one.rate / 8 / one.run.mss
     if segments < FEW:

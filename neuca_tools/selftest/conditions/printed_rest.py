@@ -20,6 +20,7 @@ from neuca_tools.selftest.conditions.printed import (
     OF_LINE,
     RARE,
     VERY_STEADY,
+    as_asked,
     is_at_cap,
     is_constant,
     is_paced,
@@ -32,11 +33,13 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     LOSSLESS,
     RADIO,
     SLOWEST_HOST,
+    calls_of,
     is_given,
 )
 from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
 from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
 from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.moves import FALLS
@@ -54,6 +57,7 @@ ALLOWED, VARIED, WAITING = 256 * 1024, 0.25, 0.15
 HELD = 0.3  # seconds: what waits at the end of the test
 QUEUED, FASTER = 5, 1.1  # intervals; times the rate at first
 BONDED = 4  # links
+SLOW_CALLS = 80_000  # system calls in a second
 USUAL = (10e6, 100e6, 1e9, 10e9)  # bit/s
 FAR_SLOWER = 3  # times: between the same hosts, no load and no chance makes such a difference
 # The hosts of networks that a program emulates: of QEMU and VirtualBox (slirp), of slirp4netns,
@@ -296,6 +300,45 @@ def _peer(look: Look) -> Optional[str]:
     return remote or (run.peer if run else None)
 
 
+def loopback(session: Session) -> Optional[Hit]:
+    """Within a host nothing but CPUs limits, and one core copies faster than this."""
+    for look in session.looks:
+        one = tcp_printed(look)
+        if one is None or not one.is_inside or one.rate >= CORE or one.share > LOSSLESS:
+            continue
+        if look.phase.name != TOGETHER and not as_asked(look):
+            return Hit(
+                0.3,
+                f"{amounts.rate(one.rate)} within one host, where only CPUs limit: it is busy, or "
+                "a relay, a tunnel or small blocks take their time",
+                (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
+                "see which process fills its CPU during a test (top -H)",
+                "both",
+                confidence=LOW,
+                direction=look.phase.direction,
+            )
+    return None
+
+
+def many_calls(session: Session) -> Optional[Hit]:
+    """Small blocks (-l), and as many system calls as slower hosts can do."""
+    for look in session.looks:
+        one = tcp_printed(look)
+        if one is None or as_asked(look) or one.share > LOSSLESS or calls_of(one) < SLOW_CALLS:
+            continue
+        return Hit(
+            0.3,
+            f"blocks of {one.run.datagram} bytes (-l) take {calls_of(one):.0f} system calls in a "
+            "second: on a slow or virtual host these limit",
+            (fact("-l", one.run.datagram), fact("calls in a second", round(calls_of(one)))),
+            "larger blocks: iperf3 -l 128K is the default for TCP",
+            "sender",
+            confidence=LOW,
+            direction=look.phase.direction,
+        )
+    return None
+
+
 def tunnel(session: Session) -> Optional[Hit]:
     """The text names a tunnel or a relay that is a program, and nothing else is known."""
     raw = next((one.raw for one in session.evidence.phases if one.raw), "")
@@ -319,6 +362,8 @@ def tunnel(session: Session) -> Optional[Hit]:
 REST_SESSION = (
     Rule("D09", "CPU full", LIMIT, emulated_network),
     Rule("D09", "CPU full", LIMIT, another_network),
+    Rule("D09", "CPU full", LIMIT, loopback),
+    Rule("D09", "CPU full", LIMIT, many_calls),
     Rule("D09", "CPU full", LIMIT, idle_path),
     Rule("D09", "CPU full", LIMIT, tunnel),
     Rule("D18", "path capacity reached", LIMIT, queue_somewhere),
