@@ -742,6 +742,10 @@ CAUSES = {
             [5] + [0] * 7,
         ).replace(_row(0, 8, 12.8 / 8, "receiver"), _row(0, 8, 1.38, "receiver")),
     ),
+    "a limiter that drops a tenth, as its receiver saw it": (
+        "D18",
+        text([2.31, 2.27, 2.33, 2.29, 2.35, 2.30, 2.26, 2.32], ends=WAN, total=170),
+    ),
     "datagrams that took longer to arrive than to send": (
         "D18",
         UDP_SLOW.replace("0-10.0 sec  16.6", "0-12.1 sec  16.6"),

@@ -220,7 +220,8 @@ def is_limited(one: Printed) -> bool:
     """
     if one.share >= HEAVY and is_at_cap(one):
         return True
-    if not one.every or one.share < LOSSY or 2 * one.events < len(one.every):
+    is_rare = not one.is_received and 2 * one.events < len(one.every)
+    if not one.every or one.share < LOSSY or is_rare:
         return False
     # Hosts are as even at such rates, and nobody sells just any of them.
     if one.rate >= FAST_LINE and not _is_near(one.rate, FAST_LINE):
