@@ -124,6 +124,24 @@ def causes(content: str) -> list[str]:
     return [one.id for one in told(content).findings if one.severity != "info"]
 
 
+SCHEDULED = """Running with tool 'iperf3'
+* Stream ID 5
+Interval       Throughput     Retransmits    Current Window
+0.0 - 1.0      4.12 Mbps      9              27.10 KBytes
+1.0 - 2.0      0.00bps        2              8.90 KBytes
+2.0 - 3.0      1.05 Mbps      4              8.90 KBytes
+3.0 - 4.0      0.00bps        3              8.90 KBytes
+4.0 - 5.0      2.09 Mbps      2              17.80 KBytes
+5.0 - 6.0      0.00bps        5              8.90 KBytes
+Summary
+Interval       Throughput     Retransmits
+0.0 - 6.0      1.21 Mbps      25
+"""
+NONE_ARRIVES = """$ iperf3 -c 10.20.0.9 -u -b 50M
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-10.00  sec  59.6 MBytes  50.0 Mbits/sec  0.000 ms  0/7629 (0%)  sender
+[  5]   0.00-10.04  sec  0.00 Bytes  0.00 bits/sec  0.000 ms  0/0 (0%)  receiver
+"""
 BOTH_SUMS = """$ iperf -c 10.20.0.9 -w 128K -d
 [  5]  0.0-60.0 sec  1.02 GBytes   146 Mbits/sec
 [  4]  0.0-60.0 sec  2.71 GBytes   388 Mbits/sec
@@ -742,6 +760,26 @@ CAUSES = {
             [5] + [0] * 7,
         ).replace(_row(0, 8, 12.8 / 8, "receiver"), _row(0, 8, 1.38, "receiver")),
     ),
+    "the table of pScheduler, of a path that loses": ("D05", SCHEDULED),
+    "datagrams larger than a packet, of which none arrives": ("D21", NONE_ARRIVES),
+    "loss all the time, of which the best intervals nearly fill a link": (
+        "D05",
+        text(
+            [530, 840, 610, 910, 480, 1010, 640, 880],
+            [390, 350, 490, 670, 230, 760, 410, 880],
+            [49, 144, 124, 93, 135, 82, 119, 122],
+            ends=WAN,
+        ),
+    ),
+    "loss that varies after a fast start, and leaves a small window": (
+        "D05",
+        text(
+            [390, 38, 44, 29, 61, 33, 52, 47, 28, 66],
+            [58, 35, 80, 41, 70, 39, 95, 36, 62, 84],
+            [130, 20, 12, 18, 14, 16, 10, 21, 13, 11],
+            ends=WAN,
+        ),
+    ),
     "a limiter that drops a tenth, as its receiver saw it": (
         "D18",
         text([2.31, 2.27, 2.33, 2.29, 2.35, 2.30, 2.26, 2.32], ends=WAN, total=170),
@@ -1126,6 +1164,7 @@ HEALTHY = {
         WAN,
     ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
+    "50 Gbit/s within one host": text([49_300, 48_900, 49_500, 49_700, 49_600, 50_100], [600] * 6),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
         [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN

@@ -11,10 +11,14 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.printed import loss_explains, window_at_loss
+from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import is_bbr
-from neuca_tools.selftest.conditions.thresholds import carries_expected, reached_for_a_while
+from neuca_tools.selftest.conditions.thresholds import (
+    TOGETHER,
+    carries_expected,
+    reached_for_a_while,
+)
 from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
@@ -81,8 +85,8 @@ def _is_ignored(look: Look) -> bool:
 
 def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
     """Where only iperf counted: the window has to follow the loss, and allow no more than it."""
-    if not loss_explains(one):
-        return None
+    if not loss_explains(one) or (look.phase.name == TOGETHER and one.share < LOSSY):
+        return None  # of both directions, each is slowed down by the other
     known = bool(one.cwnds)
     follows = ", and the congestion window follows the loss" if known else ""
     return Hit(

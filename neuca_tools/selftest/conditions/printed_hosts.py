@@ -134,6 +134,8 @@ def is_given(look: Look, one: Printed) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
     if look.phase.name == TOGETHER or one.is_loopback or as_asked(look):
         return True
+    if one.spread is not None and one.spread >= VARIED:
+        return False
     return link_filled(one) is not None or cap_of(one.rate) is not None
 
 

@@ -35,6 +35,7 @@ from neuca_tools.selftest.conditions.printed import (
     tcp_printed,
 )
 from neuca_tools.selftest.conditions.printed_hosts import (
+    COPIED,
     LAN_RTT,
     explained_by_a_host,
     is_of_a_host,
@@ -164,7 +165,7 @@ def _burst(one: Printed, rest: Sequence[float]) -> float:
 
     What a receiver counts did arrive; a sender also counts what waits in its buffer.
     """
-    if one.share >= HEAVY and pstdev(rest) > UNEVEN * mean(rest):
+    if one.share >= LOSSY and pstdev(rest) > UNEVEN * mean(rest):
         return math.inf  # what loss leaves varies
     is_even = len(rest) >= STEADY_REST and pstdev(rest) <= EVEN * mean(rest)
     return ARRIVED if one.is_received and is_even else BURST
@@ -292,6 +293,8 @@ def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     is_silent = not one.retransmits and not one.cwnds
     if cap is None or (is_silent and is_of_a_host(one)):
         return 0.0
+    if one.rate >= COPIED and not one.retransmits:
+        return 0.0  # nobody sells a flow so fast
     if one.spread is None:
         return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
     return 0.9 if is_constant(one) else 0.0

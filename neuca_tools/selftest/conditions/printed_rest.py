@@ -105,6 +105,8 @@ def _is_near_line(one: Printed) -> bool:
 
     Or to the links of a bond.
     """
+    if one.share >= LOSSY and (one.spread or 0.0) >= VARIED:
+        return False
     if is_constant(one) and _is_bond(one.rate / FAST):
         return True
     parts = ((NEAR_LINE, USUAL), (OF_LINE[0], RARE))

@@ -9,15 +9,17 @@ from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import BLOCK
 from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
 from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
 SILENT = 0.5  # of the run
+FEWEST = 10  # datagrams
 # Intervals before it at least, and of their median rate each of them: not a radio that fades.
 UNTIL, EVEN = 5, 0.5
 
@@ -144,6 +146,28 @@ def stalling(look: Look) -> Optional[Hit]:
     )
 
 
+def nothing_arrives(look: Look) -> Optional[Hit]:
+    """UDP: datagrams were sent, and the receiver counted none at all."""
+    flow = look.flow
+    if look.protocol != "udp" or look.phase.receiver or flow is None:
+        return None
+    sent, size = flow.sent.datagrams or 0, payload(look)
+    if sent < FEWEST or flow.received.bytes or flow.received.datagrams:
+        return None
+    if flow.received.lost != 0 or not flow.received.seconds:
+        return None  # the receiver's total is not known
+    return Hit(
+        1.0,
+        f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "
+        "works: fragments, or packets larger than the path's MTU, are dropped, or a filter drops "
+        "UDP",
+        (fact("sent", sent), fact("bytes received", 0)),
+        "iperf3 -u -l 1200: if these arrive, it is the MTU or a fragment filter; else look for a "
+        "firewall",
+        confidence=MEDIUM if size > WHOLE else LOW,
+    )
+
+
 def _is_never_lost(flow: Optional[Flow]) -> bool:
     """Whether the sender is known to have sent nothing again: what it sent waits, or is held."""
     return flow is not None and {one.retransmits for one in flow.intervals} == {0}
@@ -156,6 +180,7 @@ def _resumes(sizes: Sequence[float]) -> bool:
 
 
 PRINTED_STOPS = (
+    Rule("D21", "path MTU black hole", FAULT, nothing_arrives),
     Rule("D21", "path MTU black hole", FAULT, stalled),
     Rule("D05", "limited by loss", LIMIT, silenced),
     Rule("D05", "limited by loss", LIMIT, stalling),

@@ -56,7 +56,7 @@ ANSWERED, FOLLOWED = 0.5, 0.4
 SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
-STRETCH, OUTLIERS = 1.25, 5  # the longest round trip over the shortest; one of so many
+STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
 FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.

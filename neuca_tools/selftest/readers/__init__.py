@@ -44,6 +44,12 @@ WRAPPED = re.compile(
     r"|\d{1,12}/ {0,8}\d{1,12} \([\d.e+-]{1,9}%\)[^\n]{0,20}?)[ \t]{0,20}$",
     re.MULTILINE,
 )
+# A row of the table that pScheduler prints: without a window, it is the summary.
+SCHEDULED = re.compile(
+    r"^\s{0,20}([\d.]{1,12}) - ([\d.]{1,12})\s{1,20}([\d.]{1,20}) ?([KMGT]?)bps\s{1,20}(\d{1,12})"
+    r"(?:\s{1,20}([\d.]{1,20} [KMG]?Bytes))?\s{0,20}$",
+    re.MULTILINE,
+)
 
 
 def read(content: bytes) -> Run:
@@ -77,8 +83,15 @@ def _text(content: bytes) -> Optional[str]:
     if not JSON.search(document):
         document = _unescaped(document)
     document = WRAPPED.sub(r" \1", NOISE.sub("", as_text(document)))
+    document = SCHEDULED.sub(_row_of_table, document)
     is_joined = max(map(len, document.split("\n"))) > LONG and SEVERAL.search(document)
     return NEXT.sub("\n", document) if is_joined else document
+
+
+def _row_of_table(found: re.Match[str]) -> str:
+    """The same as iperf3 writes it."""
+    start, end, rate, prefix, again, window = found.groups()
+    return f"[  5] {start}0-{end}0  sec  {rate} {prefix}bits/sec  {again}   {window or 'sender'}"
 
 
 def _decoded(content: bytes) -> str:
