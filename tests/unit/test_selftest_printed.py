@@ -926,10 +926,6 @@ LIKELIEST = {
         "D09",
         text([820, 870, 790, 880], [510] * 4, command="-c 10.20.0.9 -l 1K"),
     ),
-    "a constant rate of some gigabits that nobody sells, as its receiver saw it": (
-        "D09",
-        text([1620, 1630, 1620, 1625, 1630], ends=WAN),
-    ),
 }
 
 

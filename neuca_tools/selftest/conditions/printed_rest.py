@@ -47,9 +47,6 @@ from neuca_tools.selftest.evidence.printed import QUEUES, Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
 
 ROOM = 2  # times the window: so much less than the loss would leave is held by something else
-# bit/s: faster than nearly everything that is shaped, but for rates that are sold; a coefficient of
-# variation that is that of a single bottleneck.
-SHAPED, HARDLY = 1.1e9, 0.02
 SLOW_HOST = 100e6  # bit/s: hosts that are slower are older, and a rate so low is rather given
 # Bytes that any host allows in flight; coefficients of variation of what loss leaves, and of
 # datagrams, which are sent evenly.
@@ -124,7 +121,7 @@ def _is_idle(one: Printed) -> bool:
     ):
         return False
     if one.cwnd is None or one.retransmits is None:
-        return one.rate >= SHAPED and one.spread is not None and one.spread < HARDLY
+        return False
     if one.share > LOSSLESS or (one.retransmits and ROOM * one.cwnd > window_at_loss(one)):
         return False
     # Radios are slower, and paths with longer round trips leave the local network.
