@@ -780,6 +780,15 @@ CAUSES = {
             ends=WAN,
         ),
     ),
+    "a window that grows long after it filled a slow path": (
+        "D18",
+        text(
+            [2, 3, 4.4, 5.6, 6.4, 10.5, 15.5, 19.8] + [20.4, 20.1, 20.3, 20.2] * 3,
+            [21, 31, 42, 52, 75, 122, 187, 276, 382, 530, 707, 916, 979, 1080, 1250] + [1660] * 5,
+            [1] + [0] * 19,
+            ends=("x", "y"),
+        ),
+    ),
     "a limiter that drops a tenth, as its receiver saw it": (
         "D18",
         text([2.31, 2.27, 2.33, 2.29, 2.35, 2.30, 2.26, 2.32], ends=WAN, total=170),
@@ -893,6 +902,10 @@ LIKELIEST = {
     "datagrams that wait, and are not lost": (
         "D18",
         udp(*[[0.97, 0.98, 0.71, 0.52, 0.30, 0.22, 0.31, 0.97]] * 2),
+    ),
+    "ten streams that a slow line makes wait for seconds": (
+        "D18",
+        means(("SUM", 10, 31.5, 96, "sender"), ("SUM", 10, 21.4, None, "receiver")),
     ),
     "losses all the time, at a rate that nothing else explains": (
         "D05",
@@ -1161,6 +1174,17 @@ HEALTHY = {
     ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
     "50 Gbit/s within one host": text([49_300, 48_900, 49_500, 49_700, 49_600, 50_100], [600] * 6),
+    "a radio whose window grows, and whose rate goes up and down": text(
+        [26, 22, 18, 14, 11, 15, 9.6, 13, 17, 12],
+        [300, 500, 660, 740, 840, 950, 1000, 1040, 1070, 1070],
+        ends=("x", "y"),
+    ),
+    "a fast radio that loses, and is even": text(
+        [850, 820, 735, 690, 660, 615, 630, 640, 620, 615],
+        [3200, 520, 390, 310, 570, 540, 500, 480, 450, 420],
+        [540, 800, 210, 130, 0, 45, 30, 80, 110, 120],
+        ends=("x", "y"),
+    ),
     "several links of a bond": text([1890, 1895, 1890, 1892], [510, 490, 520, 505], [9, 6, 8, 7]),
     "a container and its host, as fast as one core copies": text(
         [24_100, 27_300, 22_500, 28_200, 25_900], [3300] * 5, [0, 1, 0, 2, 0], ends=WAN

@@ -198,16 +198,16 @@ def is_at_cap(one: Printed) -> bool:
     """Whether what arrived is a rate that is sold, and the loss is not what made it so."""
     if not one.arrived or cap_of(one.arrived) is None or one.arrived >= FAST_LINE:
         return False
-    if one.share > MOST_LOST or not _varies_little(one):
+    if one.share > MOST_LOST or not varies_little(one, AT_CAP):
         return False
     if one.cwnd is None or not one.share:
         return True
     return mean(one.cwnds) >= BURSTS * by_chance(one, one.share)
 
 
-def _varies_little(one: Printed) -> bool:
-    """Whether the rate varies by less than what losses by chance leave, as far as blocks tell."""
-    if one.spread is None or one.spread <= AT_CAP:
+def varies_little(one: Printed, most: float) -> bool:
+    """Whether the rate varies by no more than this, as far as blocks tell."""
+    if one.spread is None or one.spread <= most:
         return True
     size = one.rate * one.late[0].seconds / 8
     return not one.is_received and one.spread <= BLOCK / max(size, 1)

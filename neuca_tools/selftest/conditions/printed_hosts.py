@@ -162,7 +162,8 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
     if one.run.buffer:
         return False
     # A switched network's round trip is constant, and so is what a window allows.
-    if (one.is_local_network or one.is_private) and not one.rtt:
+    is_fast = one.rate >= FAST and not one.run.connections
+    if (one.is_local_network or one.is_private or is_fast) and not one.rtt:
         return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return spread > VARIED or _is_falling(one)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -19,12 +20,14 @@ from neuca_tools.selftest.conditions.printed import (
     LOSSY,
     OF_LINE,
     RARE,
+    UNEVEN,
     VERY_STEADY,
     as_asked,
     is_at_cap,
     is_constant,
     is_paced,
     tcp_printed,
+    varies_little,
     window_at_loss,
 )
 from neuca_tools.selftest.conditions.printed_datagrams import LOST
@@ -42,8 +45,8 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.moves import FALLS
-from neuca_tools.selftest.evidence.printed import QUEUES, Printed, printed
+from neuca_tools.selftest.evidence.moves import FALLS, QUEUES
+from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
 
 ROOM = 2  # times the window: so much less than the loss would leave is held by something else
@@ -51,7 +54,9 @@ SLOW_HOST = 100e6  # bit/s: hosts that are slower are older, and a rate so low i
 # Bytes that any host allows in flight; coefficients of variation of what loss leaves, and of
 # datagrams, which are sent evenly.
 ALLOWED, VARIED, WAITING = 256 * 1024, 0.25, 0.15
-HELD = 0.3  # seconds: what waits at the end of the test
+# Seconds: what waits at the end of the test, without loss, and with so much of it.
+HELD, HELD_LONG, FEW_LOST = 0.3, 2.0, 0.01
+SMOOTH = 0.08  # by which a rate changes from one interval to the next: a radio's changes more
 QUEUED, FASTER = 5, 1.1  # intervals; times the rate at first
 BONDED = 4  # links
 SLOW_CALLS = 80_000  # system calls in a second
@@ -161,8 +166,11 @@ def queue_somewhere(session: Session) -> Optional[Hit]:
 
 def _is_queue(one: Printed) -> bool:
     """Whether what is under way waits: in a local network, or ever longer while nothing is lost."""
-    is_slow = one.rate < SLOWEST_PATH and one.late_share < LOSSLESS
-    if is_slow and (one.held * 8 / one.rate >= HELD or is_at_cap(one)):
+    is_slow = one.rate < SLOWEST_PATH and varies_little(one, UNEVEN)
+    waits = one.held * 8 / one.rate
+    if is_slow and one.late_share < LOSSLESS and (waits >= HELD or is_at_cap(one)):
+        return True
+    if is_slow and one.share < FEW_LOST and waits >= HELD_LONG:
         return True
     if one.implied_rtt < LAN_TRIP:
         return False
@@ -177,17 +185,17 @@ def _is_growing_queue(one: Printed) -> bool:
     cwnds, rates = [each.cwnd for each in one.every if each.cwnd], known_rates(one.every)
     if any(each.retransmits for each in one.every) or len(cwnds) < 3 or len(cwnds) != len(rates):
         return False
-    return (
-        cwnds == sorted(cwnds) and cwnds[-1] >= QUEUES * cwnds[1] and rates[-1] <= rates[1] * FASTER
-    )
+    is_grown = cwnds == sorted(cwnds) and cwnds[-1] >= QUEUES * cwnds[1]
+    changes = [abs(now - before) / (before or 1.0) for before, now in zip(rates[1:], rates[2:])]
+    return is_grown and rates[-1] <= rates[1] * FASTER and median(changes) <= SMOOTH
 
 
 def some_loss(session: Session) -> Optional[Hit]:
     """Something is lost all the time, at a rate that nothing gives."""
     for look, one in _unexplained(session):
-        if one.share < LOSSY or one.spread is None or 2 * one.events < len(one.every):
+        if one.share < LOSSY or 2 * one.events < len(one.every) or one.rate >= CORE:
             continue
-        if is_constant(one) or one.rate >= CORE:
+        if (one.spread or 0.0) < UNEVEN:
             continue
         return Hit(
             0.3,

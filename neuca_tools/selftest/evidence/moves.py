@@ -18,6 +18,7 @@ BACK = 0.95  # of the window before: a loss from which it recovers within an int
 RISES = 1.1
 RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
 RESTED = 4  # intervals
+QUEUES, NO_FASTER = 1.3, 1.05  # times the window, and the rate, at first
 TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
 # Of the intervals after the send buffer was full: how many at least, and how much they vary.
 FILLED, PLATEAU = 4, 0.03
@@ -53,6 +54,14 @@ def rests(every: Sequence[Interval], growth: float) -> bool:
     due = (after[-1].end - after[0].end) * growth
     first, most = after[0].cwnd or 0.0, max(one.cwnd or 0.0 for one in after)
     return due >= first / 2 and most - first < due / 4
+
+
+def queues(cwnds: Sequence[float], rates: Sequence[float]) -> bool:
+    """Whether the window grew in the second half, and the rate did not: what it added waits."""
+    half = len(cwnds) // 2
+    if len(cwnds) < 2 * RESTED or len(cwnds) != len(rates):
+        return False
+    return cwnds[-1] >= QUEUES * cwnds[half] and rates[-1] <= rates[half] * NO_FASTER
 
 
 def slows(every: Sequence[Interval], most: float) -> bool:

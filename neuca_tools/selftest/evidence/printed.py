@@ -17,9 +17,11 @@ from typing import Optional
 from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
 from neuca_tools.selftest.evidence.moves import (
+    QUEUES,
     fell,
     lasting_falls,
     line,
+    queues,
     rests,
     risen,
     rises,
@@ -40,7 +42,6 @@ from neuca_tools.selftest.evidence.run import (
 )
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
-QUEUES = 1.3  # times the window at first
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
 COLLAPSED, INITIAL = 2, 10  # segments; of the first window (RFC 6928)
@@ -254,7 +255,7 @@ class Printed:
             return False
         if not len(cwnds) == len(rates) == len(self.every):
             return False
-        if any(one.retransmits for one in self.every[third:]):
+        if any(one.retransmits for one in self.every[third:]) or queues(cwnds, rates):
             return False
         is_slower_at_last = mean(rates[-third:]) <= mean(rates[third:-third])
         return rises(cwnds, third) and rises(rates, third) and not is_slower_at_last
