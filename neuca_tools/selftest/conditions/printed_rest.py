@@ -9,10 +9,11 @@ its own, and a limiter would make a queue. What is left are the hosts, and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from statistics import median
 from typing import Optional
 
+from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, LOW, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
@@ -26,7 +27,6 @@ from neuca_tools.selftest.conditions.printed import (
     is_at_cap,
     is_constant,
     is_paced,
-    tcp_printed,
     varies_little,
     window_at_loss,
 )
@@ -41,14 +41,17 @@ from neuca_tools.selftest.conditions.printed_hosts import (
 )
 from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
 from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Rule, Session, first
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.around import around
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.moves import FALLS, QUEUES
 from neuca_tools.selftest.evidence.printed import Printed, printed
 from neuca_tools.selftest.evidence.run import known_rates
 
+# A rule about one run of a text that has several.
+Judge = Callable[[Session, Look, Printed], Optional[Hit]]
+SHARE = 0.3  # of the lost time: it is a guess
 ROOM = 2  # times the window: so much less than the loss would leave is held by something else
 SLOW_HOST = 100e6  # bit/s: hosts that are slower are older, and a rate so low is rather given
 # Bytes that any host allows in flight; coefficients of variation of what loss leaves, and of
@@ -69,37 +72,39 @@ EMULATED = frozenset(
 )
 
 
-def idle_path(session: Session) -> Optional[Hit]:
-    """Nothing was lost, nothing waits, and no link is full: the hosts are as fast as they can."""
-    for look, one in _unexplained(session):
-        if _is_idle(one):
-            return Hit(
-                0.3,
-                f"{amounts.rate(one.rate)} fill no link, little was lost, and no queue is on the "
-                "path: what is left is a CPU (of a host, or of what forwards in between), its "
-                "interrupts, or a NIC that is slower than its link",
-                (
-                    fact("rate, bit/s", round(one.rate)),
-                    fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
-                    fact("retransmits", one.retransmits),
-                ),
-                "check the CPUs of both hosts during a test (mpstat -P ALL 1), offloads "
-                "(ethtool -k), and lspci -vv (LnkSta, ASPM); several streams (-P)",
-                "both",
-                confidence=LOW,
-                direction=look.phase.direction,
-            )
-    return None
+def _likely(text: str, facts: tuple[Fact, ...], advice: str, end: str = "path") -> Hit:
+    return Hit(SHARE, text, facts, advice, end, confidence=LOW)
 
 
-def _unexplained(session: Session) -> Iterator[tuple[Look, Printed]]:
-    """The runs that filled no link, and were not limited by what is known otherwise."""
-    for look in session.looks:
-        one = tcp_printed(look)
-        if one is None or is_given(look, one) or is_paced(one):
-            continue
-        if not _is_near_line(one):
-            yield look, one
+def _rate_facts(one: Printed) -> tuple[Fact, ...]:
+    return fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)
+
+
+def of_any(judge: Judge, protocol: str = "tcp") -> Callable[[Session], Optional[Hit]]:
+    """Apply a rule to each run, until it hits."""
+
+    def hit(session: Session) -> Optional[Hit]:
+        looks = (look for look in session.looks if look.protocol == protocol)
+        return first(_judged(judge, session, look) for look in looks)
+
+    return hit
+
+
+def _judged(judge: Judge, session: Session, look: Look) -> Optional[Hit]:
+    one = printed(look)
+    found = judge(session, look, one) if one else None
+    return replace(found, direction=look.phase.direction) if found else None
+
+
+def of_unexplained(judge: Judge) -> Callable[[Session], Optional[Hit]]:
+    """Apply a rule to each run that filled no link, and was not limited by what is known."""
+    return of_any(
+        lambda session, look, one: judge(session, look, one) if _is_open(look, one) else None
+    )
+
+
+def _is_open(look: Look, one: Printed) -> bool:
+    return not (is_given(look, one) or is_paced(one) or _is_near_line(one))
 
 
 def _is_near_line(one: Printed) -> bool:
@@ -119,15 +124,27 @@ def _is_bond(links: float) -> bool:
     return 1 < links <= BONDED and links >= OF_LINE[0] * math.ceil(links)
 
 
+def idle_path(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:
+    """Nothing was lost, nothing waits, and no link is full: the hosts are as fast as they can."""
+    is_unhurried = one.rate < SLOW_HOST and is_constant(one, VERY_STEADY)
+    if is_unhurried or not SLOWEST_HOST <= one.rate < CORE * one.streams or not _is_idle(one):
+        return None
+    return _likely(
+        f"{amounts.rate(one.rate)} fill no link, little was lost, and no queue is on the path: "
+        "what is left is a CPU (of a host, or of what forwards in between), its interrupts, or a "
+        "NIC that is slower than its link",
+        (*_rate_facts(one), fact("cwnd / rate, seconds", round(one.implied_rtt, 5))),
+        "check the CPUs of both hosts during a test (mpstat -P ALL 1), offloads (ethtool -k), and "
+        "lspci -vv (LnkSta, ASPM); several streams (-P)",
+        "both",
+    )
+
+
 def _is_idle(one: Printed) -> bool:
     """Whether loss and queues are not what limits, as far as the congestion window tells."""
-    if not SLOWEST_HOST <= one.rate < CORE * one.streams or (
-        one.rate < SLOW_HOST and is_constant(one, VERY_STEADY)
-    ):
+    if one.cwnd is None or one.retransmits is None or one.share > LOSSLESS:
         return False
-    if one.cwnd is None or one.retransmits is None:
-        return False
-    if one.share > LOSSLESS or (one.retransmits and ROOM * one.cwnd > window_at_loss(one)):
+    if one.retransmits and ROOM * one.cwnd > window_at_loss(one):
         return False
     # Radios are slower, and paths with longer round trips leave the local network.
     is_near = one.implied_rtt <= RADIO or (one.rate >= FAST and one.is_local_network)
@@ -136,162 +153,127 @@ def _is_idle(one: Printed) -> bool:
 
 def _is_shrinking(one: Printed) -> bool:
     """Whether the congestion window became smaller without loss: it was not used (RFC 7661)."""
-    pairs = zip(one.every[1:], one.every[2:])
-    return (
-        one.run.congestion != BBR
-        and not one.retransmits
-        and any((now.cwnd or math.inf) < FALLS * (before.cwnd or 0.0) for before, now in pairs)
-    )
-
-
-def queue_somewhere(session: Session) -> Optional[Hit]:
-    """A queue that no host of today makes: something on the path limits."""
-    for look, one in _unexplained(session):
-        if _is_queue(one):
-            return Hit(
-                0.35,
-                f"{amounts.size(one.cwnd or 0)} under way take {amounts.time(one.implied_rtt)} at "
-                f"{amounts.rate(one.rate)}, and a larger window makes it no faster: they wait "
-                "before something that lets no more through",
-                (
-                    fact("rate, bit/s", round(one.rate)),
-                    fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
-                ),
-                ORDERED,
-                confidence=LOW,
-                direction=look.phase.direction,
-            )
-    return None
-
-
-def _is_queue(one: Printed) -> bool:
-    """Whether what is under way waits: in a local network, or ever longer while nothing is lost."""
-    is_slow = one.rate < SLOWEST_PATH and varies_little(one, UNEVEN)
-    waits = one.held * 8 / one.rate
-    if is_slow and one.late_share < LOSSLESS and (waits >= HELD or is_at_cap(one)):
-        return True
-    if is_slow and one.share < FEW_LOST and waits >= HELD_LONG:
-        return True
-    if one.implied_rtt < LAN_TRIP:
+    if one.run.congestion == BBR or one.retransmits:
         return False
-    is_constant_lan = one.is_local_network and len(one.rates) >= QUEUED and is_constant(one)
-    return (is_constant_lan and not one.is_flat) or (
-        one.rate < SLOWEST_PATH and _is_growing_queue(one)
+    cwnds = [each.cwnd or 0.0 for each in one.every[1:]]
+    return any(0 < now < FALLS * before for before, now in zip(cwnds, cwnds[1:]))
+
+
+def queue_somewhere(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:
+    """A queue that no host of today makes: something on the path limits."""
+    is_long = one.implied_rtt >= LAN_TRIP and (_is_constant_nearby(one) or _is_growing_queue(one))
+    if not is_long and not _is_held(one):
+        return None
+    return _likely(
+        f"{amounts.size(max(one.cwnd or 0.0, one.held))} are under way at {amounts.rate(one.rate)}"
+        ", and a larger window makes it no faster: they wait before something that lets no more "
+        "through",
+        (*_rate_facts(one), fact("cwnd / rate, seconds", round(one.implied_rtt, 5))),
+        ORDERED,
     )
+
+
+def _is_held(one: Printed) -> bool:
+    """Whether much had not arrived at the end of a slow and even test, or the rate is sold."""
+    if one.rate >= SLOWEST_PATH or not varies_little(one, UNEVEN):
+        return False
+    waits = one.held * 8 / one.rate
+    if one.late_share < LOSSLESS:
+        return waits >= HELD or is_at_cap(one)
+    return one.share < FEW_LOST and waits >= HELD_LONG
+
+
+def _is_constant_nearby(one: Printed) -> bool:
+    """Whether the rate stays in a local network, while the window does not."""
+    is_known = len(one.rates) >= QUEUED and not one.is_flat
+    return is_known and one.is_local_network and is_constant(one)
 
 
 def _is_growing_queue(one: Printed) -> bool:
     """Whether the window grows and grows, nothing is lost, and the rate is no higher."""
     cwnds, rates = [each.cwnd for each in one.every if each.cwnd], known_rates(one.every)
-    if any(each.retransmits for each in one.every) or len(cwnds) < 3 or len(cwnds) != len(rates):
+    if one.rate >= SLOWEST_PATH or len(cwnds) < 3 or len(cwnds) != len(rates):
         return False
-    is_grown = cwnds == sorted(cwnds) and cwnds[-1] >= QUEUES * cwnds[1]
+    if any(each.retransmits for each in one.every) or cwnds != sorted(cwnds):
+        return False
     changes = [abs(now - before) / (before or 1.0) for before, now in zip(rates[1:], rates[2:])]
-    return is_grown and rates[-1] <= rates[1] * FASTER and median(changes) <= SMOOTH
+    is_slower = rates[-1] <= rates[1] * FASTER and median(changes) <= SMOOTH
+    return is_slower and cwnds[-1] >= QUEUES * cwnds[1]
 
 
-def some_loss(session: Session) -> Optional[Hit]:
+def some_loss(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:
     """Something is lost all the time, at a rate that nothing gives."""
-    for look, one in _unexplained(session):
-        if one.share < LOSSY or 2 * one.events < len(one.every) or one.rate >= CORE:
-            continue
-        if (one.spread or 0.0) < UNEVEN:
-            continue
-        return Hit(
-            0.3,
-            f"{one.retransmits} segments, {amounts.percent(one.share)} of what was sent, were lost "
-            f"and retransmitted, in {one.events} of {len(one.every)} intervals, and nothing else "
-            "explains the rate",
-            (fact("retransmits", one.retransmits), fact("intervals with loss", one.events)),
-            "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts",
-            confidence=LOW,
-            direction=look.phase.direction,
-        )
-    return None
+    if one.share < LOSSY or 2 * one.events < len(one.every) or one.rate >= CORE:
+        return None
+    if (one.spread or 0.0) < UNEVEN:
+        return None
+    return _likely(
+        f"{one.retransmits} segments, {amounts.percent(one.share)} of what was sent, were lost "
+        f"and retransmitted, in {one.events} of {len(one.every)} intervals, and nothing else "
+        "explains the rate",
+        (*_rate_facts(one), fact("intervals with loss", one.events)),
+        "find where it is lost: nstat, tc -s qdisc and ethtool -S on both hosts",
+    )
 
 
-def small_flight(session: Session) -> Optional[Hit]:
+def small_flight(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:
     """So little is in flight, and so unevenly, over such a round trip, that loss makes it so."""
-    for look, one in _unexplained(session):
-        flight = one.rate * (one.rtt or 0.0) / 8 / one.streams
-        if one.retransmits == 0 or (one.rtt or 0.0) < LAN_TRIP or not 0 < flight < ALLOWED:
-            continue
-        if one.spread is None or one.spread < VARIED or len(one.rates) < QUEUED:
-            continue
-        return Hit(
-            0.3,
-            f"only {amounts.size(flight)} are in flight in each round trip of "
-            f"{amounts.time(one.rtt or 0.0)}, and the rate varies: loss keeps the window small",
-            (fact("rate × rtt, bytes", round(flight)), fact("variation", one.spread)),
-            "iperf3 shows retransmits; nstat, tc -s qdisc and ethtool -S tell where it is lost",
-            confidence=LOW,
-            direction=look.phase.direction,
-        )
-    return None
+    trip = one.rtt or 0.0
+    flight = one.rate * trip / 8 / one.streams
+    if one.retransmits == 0 or trip < LAN_TRIP or flight >= ALLOWED:
+        return None
+    if (one.spread or 0.0) < VARIED or len(one.rates) < QUEUED:
+        return None
+    return _likely(
+        f"only {amounts.size(flight)} are in flight in each round trip of {amounts.time(trip)}, "
+        "and the rate varies: loss keeps the window small",
+        (fact("rate × rtt, bytes", round(flight)), fact("variation", one.spread)),
+        "iperf3 shows retransmits; nstat, tc -s qdisc and ethtool -S tell where it is lost",
+    )
 
 
-def waiting_datagrams(session: Session) -> Optional[Hit]:
+def waiting_datagrams(_session: Session, look: Look, one: Printed) -> Optional[Hit]:
     """UDP, which is sent evenly, arrives unevenly without loss: it waits on the path."""
-    for look in session.looks:
-        one = printed(look) if look.protocol == "udp" else None
-        if one is None or one.is_loopback or (look.loss or 0.0) >= LOST or one.spread is None:
-            continue
-        known = all(each.lost is not None for each in one.every)
-        if known and len(one.rates) >= QUEUED and one.spread >= WAITING and min(one.rates) > 0:
-            return Hit(
-                0.3,
-                "datagrams, which are sent evenly, arrive unevenly, and hardly any is lost: they "
-                "wait in a queue, before something that lets no more through",
-                (fact("variation", round(one.spread, 3)), fact("lost / datagrams", look.loss)),
-                ORDERED,
-                confidence=LOW,
-                direction=look.phase.direction,
-            )
-    return None
+    if one.is_loopback or (look.loss or 0.0) >= LOST or len(one.rates) < QUEUED:
+        return None
+    is_known = all(each.lost is not None for each in one.every) and min(one.rates) > 0
+    if not is_known or (one.spread or 0.0) < WAITING:
+        return None
+    return _likely(
+        "datagrams, which are sent evenly, arrive unevenly, and hardly any is lost: they wait in a "
+        "queue, before something that lets no more through",
+        (fact("variation", one.spread), fact("lost / datagrams", look.loss)),
+        ORDERED,
+    )
 
 
-def emulated_network(session: Session) -> Optional[Hit]:
+def emulated_network(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:
     """The addresses are those of a network that a program emulates, packet by packet."""
-    for look in session.looks:
-        one = tcp_printed(look)
-        if one is None or one.retransmits or not _is_emulated(one):
-            continue
-        return Hit(
-            0.4,
-            f"{amounts.rate(one.rate)} pass a network that a program emulates (by its addresses: "
-            "slirp, vpnkit, gvisor-tap-vsock): its CPU usually limits",
-            (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
-            "a tap device or a bridge instead of the emulated network, or a larger MTU of it",
-            confidence=LOW,
-            direction=look.phase.direction,
-        )
-    return None
+    hosts = {one.run.peer, *(ends.local for ends in one.run.connections)}
+    if one.retransmits or not EMULATED & hosts:
+        return None
+    return _likely(
+        f"{amounts.rate(one.rate)} pass a network that a program emulates (by its addresses: "
+        "slirp, vpnkit, gvisor-tap-vsock): its CPU usually limits",
+        _rate_facts(one),
+        "a tap device or a bridge instead of the emulated network, or a larger MTU of it",
+    )
 
 
-def _is_emulated(one: Printed) -> bool:
-    return bool(EMULATED & {one.run.peer, *(ends.local for ends in one.run.connections)})
-
-
-def another_network(session: Session) -> Optional[Hit]:
+def another_network(session: Session, look: Look, one: Printed) -> Optional[Hit]:
     """The same text has a test over another network that was several times as fast."""
-    runs = list(_unexplained(session))
-    for look, one in runs:
-        others = [other for other in session.tcp if _is_elsewhere(look, other)]
-        best = max((other.rate or 0.0 for other in others), default=0.0)
-        if best < FAR_SLOWER * one.rate:
-            continue
-        return Hit(
-            0.35,
-            f"over another network, the same text has {amounts.rate(best)}; here it is "
-            f"{amounts.rate(one.rate)}: a tunnel, a relay or an emulated device in between takes "
-            "CPU time for each packet",
-            (fact("rates, bit/s", f"{one.rate:.0f}, {best:.0f}"),),
-            "check the CPU of what forwards (top -H); a kernel's own tunnel instead of a program; "
-            "offloads of the virtual device (ethtool -k)",
-            confidence=LOW,
-            direction=look.phase.direction,
-        )
-    return None
+    others = [other for other in session.tcp if _is_elsewhere(look, other)]
+    best = max((other.rate or 0.0 for other in others), default=0.0)
+    if best < FAR_SLOWER * one.rate:
+        return None
+    return _likely(
+        f"over another network, the same text has {amounts.rate(best)}; here it is "
+        f"{amounts.rate(one.rate)}: a tunnel, a relay or an emulated device in between takes CPU "
+        "time for each packet",
+        (*_rate_facts(one), fact("over the other, bit/s", round(best))),
+        "check the CPU of what forwards (top -H); a kernel's own tunnel instead of a program; "
+        "offloads of the virtual device (ethtool -k)",
+    )
 
 
 def _is_elsewhere(one: Look, other: Look) -> bool:
@@ -307,74 +289,59 @@ def _peer(look: Look) -> Optional[str]:
     return remote or (run.peer if run else None)
 
 
-def loopback(session: Session) -> Optional[Hit]:
+def loopback(_session: Session, look: Look, one: Printed) -> Optional[Hit]:
     """Within a host nothing but CPUs limits, and one core copies faster than this."""
-    for look in session.looks:
-        one = tcp_printed(look)
-        if one is None or not one.is_inside or one.rate >= CORE or one.share > LOSSLESS:
-            continue
-        if look.phase.name != TOGETHER and not as_asked(look):
-            return Hit(
-                0.3,
-                f"{amounts.rate(one.rate)} within one host, where only CPUs limit: it is busy, or "
-                "a relay, a tunnel or small blocks take their time",
-                (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
-                "see which process fills its CPU during a test (top -H)",
-                "both",
-                confidence=LOW,
-                direction=look.phase.direction,
-            )
-    return None
-
-
-def many_calls(session: Session) -> Optional[Hit]:
-    """Small blocks (-l), and as many system calls as slower hosts can do."""
-    for look in session.looks:
-        one = tcp_printed(look)
-        if one is None or as_asked(look) or one.share > LOSSLESS or calls_of(one) < SLOW_CALLS:
-            continue
-        return Hit(
-            0.3,
-            f"blocks of {one.run.datagram} bytes (-l) take {calls_of(one):.0f} system calls in a "
-            "second: on a slow or virtual host these limit",
-            (fact("-l", one.run.datagram), fact("calls in a second", round(calls_of(one)))),
-            "larger blocks: iperf3 -l 128K is the default for TCP",
-            "sender",
-            confidence=LOW,
-            direction=look.phase.direction,
-        )
-    return None
-
-
-def tunnel(session: Session) -> Optional[Hit]:
-    """The text names a tunnel or a relay that is a program, and nothing else is known."""
-    raw = next((one.raw for one in session.evidence.phases if one.raw), "")
-    name = around(raw).tunnel
-    if name is None:
+    if not one.is_inside or one.rate >= CORE or one.share > LOSSLESS:
         return None
-    for look, one in _unexplained(session):
-        if one.rate < CORE and not one.retransmits:
-            return Hit(
-                0.25,
-                f"the text names {name}, little is lost, and {amounts.rate(one.rate)} fill no "
-                "link: the CPU of what encrypts or forwards is the usual limit",
-                (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
-                "check its CPU during a test (top -H); a kernel's own tunnel instead of a program",
-                confidence=LOW,
-                direction=look.phase.direction,
-            )
-    return None
+    if look.phase.name == TOGETHER or as_asked(look):
+        return None
+    return _likely(
+        f"{amounts.rate(one.rate)} within one host, where only CPUs limit: it is busy, or a relay, "
+        "a tunnel or small blocks take their time",
+        _rate_facts(one),
+        "see which process fills its CPU during a test (top -H)",
+        "both",
+    )
+
+
+def many_calls(_session: Session, look: Look, one: Printed) -> Optional[Hit]:
+    """Small blocks (-l), and as many system calls as slower hosts can do."""
+    calls = calls_of(one)
+    if calls < SLOW_CALLS or one.share > LOSSLESS or as_asked(look):
+        return None
+    return _likely(
+        f"blocks of {one.run.datagram} bytes (-l) take {calls:.0f} system calls in a second: on a "
+        "slow or virtual host these limit",
+        (fact("-l", one.run.datagram), fact("calls in a second", round(calls))),
+        "larger blocks: iperf3 -l 128K is the default for TCP",
+        "sender",
+    )
+
+
+def tunnel(session: Session, _look: Look, one: Printed) -> Optional[Hit]:
+    """The text names a tunnel or a relay that is a program, and nothing else is known."""
+    raw = next((phase.raw for phase in session.evidence.phases if phase.raw), "")
+    name = around(raw).tunnel
+    if name is None or one.rate >= CORE or one.retransmits:
+        return None
+    return _likely(
+        f"the text names {name}, little is lost, and {amounts.rate(one.rate)} fill no link: the "
+        "CPU of what encrypts or forwards is the usual limit",
+        _rate_facts(one),
+        "check its CPU during a test (top -H); a kernel's own tunnel instead of a program",
+    )
 
 
 REST_SESSION = (
-    Rule("D09", "CPU full", LIMIT, emulated_network),
-    Rule("D09", "CPU full", LIMIT, another_network),
-    Rule("D09", "CPU full", LIMIT, loopback),
-    Rule("D09", "CPU full", LIMIT, many_calls),
-    Rule("D09", "CPU full", LIMIT, idle_path),
-    Rule("D09", "CPU full", LIMIT, tunnel),
-    Rule("D18", "path capacity reached", LIMIT, queue_somewhere),
-    Rule("D18", "path capacity reached", LIMIT, waiting_datagrams),
-    Rule("D05", "limited by loss", LIMIT, some_loss),
-    Rule("D05", "limited by loss", LIMIT, small_flight),
+    Rule("D09", "CPU full", LIMIT, of_any(emulated_network)),
+    Rule("D09", "CPU full", LIMIT, of_unexplained(another_network)),
+    Rule("D09", "CPU full", LIMIT, of_any(loopback)),
+    Rule("D09", "CPU full", LIMIT, of_any(many_calls)),
+    Rule("D09", "CPU full", LIMIT, of_unexplained(idle_path)),
+    Rule("D09", "CPU full", LIMIT, of_unexplained(tunnel)),
+    Rule("D18", "path capacity reached", LIMIT, of_unexplained(queue_somewhere)),
+    Rule("D18", "path capacity reached", LIMIT, of_any(waiting_datagrams, "udp")),
+    Rule("D05", "limited by loss", LIMIT, of_unexplained(some_loss)),
+    Rule("D05", "limited by loss", LIMIT, of_unexplained(small_flight)),
 )
+"""The first that hits is the likeliest: they are asked in this order."""
