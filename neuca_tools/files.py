@@ -80,21 +80,28 @@ def write_files(
 
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
-    few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
+    are_few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
     for directory, paths in _by_directory(contents).items():
         with applying(f'write "{paths[0]}"'), suppress(FileExistsError):
             # If the parent is a file, opening the new file fails with a better message.
             make_directory(Path(directory))
         for path in paths:
             with applying(f'write "{path}"'):
-                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and few)
-    if sync and not few:
+                _write_new(f"{path}{NEW}", contents[path], set_mode, sync=sync and are_few)
+    if sync and not are_few:
         _sync_file_systems(_by_directory(contents))
     for path, wanted in files.items():
         _finish(path, wanted is not None)
-    if sync and not few:
-        _sync_file_systems(_by_directory(files))
-    for directory in _by_directory(files) if sync and few else ():
+    if sync:
+        _sync_names(_by_directory(files), are_few)
+
+
+def _sync_names(directories: Iterable[str], are_few: bool) -> None:
+    """Sync these directories, or their file systems."""
+    if not are_few:
+        _sync_file_systems(directories)
+        return
+    for directory in directories:
         with applying(f'sync "{directory}"'), suppress(FileNotFoundError):
             sync_directory(directory)
 

@@ -17,6 +17,7 @@ from neuca_tools.model import (
     OWN,
     UNRECORDED,
     Incarnation,
+    Link,
     LinkKey,
     LinkRequest,
     NetworkState,
@@ -242,11 +243,7 @@ def _still_changed(
     The same object if these are all of them.
     """
     found, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
-    changes: dict[str, Any] = {}
-    for name in ATTRIBUTES:
-        value = getattr(original, name)
-        if value is not None and value == getattr(found, name) and not getattr(request, name):
-            changes[name] = None
+    changes: dict[str, Any] = _in_force(original, found, request)
     templates, groups = dict(request.sysctls), dict(request.device)
     sysctls = {
         template: value
@@ -261,6 +258,16 @@ def _still_changed(
     if sysctls != original.sysctls or device != original.device:
         changes.update(sysctls=sysctls, device=device)
     return replace(original, **changes) if changes else original
+
+
+def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str, None]:
+    """The attributes that have their original value, and are not requested."""
+    values = ((name, getattr(original, name)) for name in ATTRIBUTES)
+    return {
+        name: None
+        for name, value in values
+        if value is not None and value == getattr(found, name) and not getattr(request, name)
+    }
 
 
 def _is_restored(setting: str, found: Optional[str], value: str) -> bool:

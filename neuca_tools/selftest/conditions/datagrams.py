@@ -27,6 +27,7 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import printed
+from neuca_tools.selftest.evidence.run import Flow
 
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
@@ -117,18 +118,23 @@ def may_be_limited(udp: Look) -> bool:
 
     What is lost at random is lost at any rate, and what arrives does not wait.
     """
-    flow = flow_of(udp)
+    flow, loss = flow_of(udp), udp.loss or 0.0
     if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
         return True
-    known = [one for one in flow.intervals if one.lost is not None and one.datagrams]
-    clean = [one.datagrams or 0 for one in known if not one.lost]
-    hit = [one.datagrams or 0 for one in known if one.lost]
-    if clean and hit and max(clean) < FEWER * min(hit) and sum(clean) >= SURELY:
+    if _is_clean_when_fewer(flow):
         return True
-    if is_chance(udp):
+    sent = (udp.rate or 0.0) / (1 - min(loss, HALF))
+    return loss >= MUCH and sent > USUAL and not is_chance(udp)
+
+
+def _is_clean_when_fewer(flow: Flow) -> bool:
+    """Whether nothing was lost in the intervals in which fewer datagrams were sent."""
+    known = [(one.lost, one.datagrams) for one in flow.intervals if one.datagrams]
+    clean = [sent for lost, sent in known if lost == 0]
+    hit = [sent for lost, sent in known if lost]
+    if not clean or not hit or sum(clean) < SURELY:
         return False
-    sent = (udp.rate or 0.0) / (1 - min(udp.loss or 0.0, HALF))
-    return (udp.loss or 0.0) >= MUCH and sent > USUAL
+    return max(clean) < FEWER * min(hit)
 
 
 def is_chance(udp: Look) -> bool:

@@ -81,7 +81,7 @@ def stated_duplex(session: Session) -> Optional[Hit]:
 
 def stated_cpu(session: Session) -> Optional[Hit]:
     """A CPU that the text says is full."""
-    is_slow = any(rate < SLOW and link_filled_by(look) is None for look, rate in _measured(session))
+    is_slow = any(rate < SLOW and _link_filled(look) is None for look, rate in _measured(session))
     if not is_slow or not _said(session).is_cpu_full:
         return None
     return Hit(
@@ -94,7 +94,7 @@ def stated_cpu(session: Session) -> Optional[Hit]:
     )
 
 
-def link_filled_by(look: Look) -> Optional[float]:
+def _link_filled(look: Look) -> Optional[float]:
     one = printed(look)
     return link_filled(one) if one is not None and look.protocol == "tcp" else None
 

@@ -46,12 +46,9 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     if one is None or (look.loss or 0) < LOST or not is_losing(look):
         return None
     late = _after_burst(one)
-    if not late and is_gentle(look) and is_chance(look):
-        return None
     rates = known_rates(late) or one.arrivals
     arrived = mean(rates) if len(rates) >= 3 else one.rate
-    is_limited = bool(late) or _is_level(rates) or _fills_line(arrived, OF_SHAPER)
-    if not is_limited or not _are_few(look, arrived):
+    if not _are_few(look, arrived) or not (late or _is_limited(look, rates, arrived)):
         return None
     when = "after a first second without loss" if late else "all the time"
     return Hit(
@@ -62,6 +59,13 @@ def constant_arrival(look: Look) -> Optional[Hit]:
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
         confidence=MEDIUM,
     )
+
+
+def _is_limited(look: Look, rates: Sequence[float], arrived: float) -> bool:
+    """Whether what arrived is constant or fills a line, and the losses are not those of chance."""
+    if is_gentle(look) and is_chance(look):
+        return False
+    return _is_level(rates) or _fills_line(arrived, OF_SHAPER)
 
 
 def _after_burst(one: Printed) -> Sequence[Interval]:

@@ -162,11 +162,17 @@ def _is_too_slow_for_its_window(one: Printed) -> bool:
     if one.run.buffer:
         return False
     # A switched network's round trip is constant, and so is what a window allows.
-    is_fast = one.rate >= FAST and not one.run.connections
-    if (one.is_local_network or one.is_private or is_fast) and not one.rtt:
+    if not one.rtt and _is_nearby(one):
         return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return spread > VARIED or _is_falling(one)
+
+
+def _is_nearby(one: Printed) -> bool:
+    """Whether both hosts are in one network; where the addresses are not known, by the rate."""
+    if one.is_local_network or one.is_private:
+        return True
+    return one.rate >= FAST and not one.run.connections
 
 
 def _is_falling(one: Printed) -> bool:

@@ -9,7 +9,7 @@ its own, and a limiter would make a queue. What is left are the hosts, and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Optional
 
@@ -194,11 +194,15 @@ def _is_growing_queue(one: Printed) -> bool:
     cwnds, rates = [each.cwnd for each in one.every if each.cwnd], known_rates(one.every)
     if one.rate >= SLOWEST_PATH or len(cwnds) < 3 or len(cwnds) != len(rates):
         return False
-    if any(each.retransmits for each in one.every) or cwnds != sorted(cwnds):
+    is_growing = cwnds == sorted(cwnds) and cwnds[-1] >= QUEUES * cwnds[1]
+    if not is_growing or any(each.retransmits for each in one.every):
         return False
-    changes = [abs(now - before) / (before or 1.0) for before, now in zip(rates[1:], rates[2:])]
-    is_slower = rates[-1] <= rates[1] * FASTER and median(changes) <= SMOOTH
-    return is_slower and cwnds[-1] >= QUEUES * cwnds[1]
+    return rates[-1] <= rates[1] * FASTER and _is_smooth(rates[1:])
+
+
+def _is_smooth(rates: Sequence[float]) -> bool:
+    changes = [abs(now - before) / (before or 1.0) for before, now in zip(rates, rates[1:])]
+    return median(changes) <= SMOOTH
 
 
 def some_loss(_session: Session, _look: Look, one: Printed) -> Optional[Hit]:

@@ -74,20 +74,25 @@ def stated_window(look: Look) -> Optional[Hit]:
 
 def _is_stated(one: Printed, asked: float) -> bool:
     """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
-    if one.is_inside:
+    if one.is_inside or link_filled(one) is not None:
         return False
     if not one.rtt:
-        trip = asked * 8 * one.streams / one.rate  # if the window is what limits
-        lowest, highest = OF_PATHS[bool(one.cwnds)]
-        if one.is_local_network and one.rate >= SLOWEST_PATH:
-            lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
-        if one.is_loopback or one.rate >= CORE or link_filled(one) is not None:
-            return False
-        is_larger = (one.cwnd or 0.0) > OF_STATED[1] * asked * one.streams
-        return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
+        return _is_stated_at_any_trip(one, asked)
     lowest, highest = OF_STATED
     flight = one.rate * one.rtt / 8 / one.streams
-    return link_filled(one) is None and lowest <= flight / asked <= highest
+    return lowest <= flight / asked <= highest
+
+
+def _is_stated_at_any_trip(one: Printed, asked: float) -> bool:
+    """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
+    if one.is_loopback or one.rate >= CORE:
+        return False
+    lowest, highest = OF_PATHS[bool(one.cwnds)]
+    if one.is_local_network and one.rate >= SLOWEST_PATH:
+        lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
+    trip = asked * 8 * one.streams / one.rate  # if the window is what limits
+    is_larger = (one.cwnd or 0.0) > OF_STATED[1] * asked * one.streams
+    return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
 
 
 def window_by_round_trip(look: Look) -> Optional[Hit]:
