@@ -19,6 +19,7 @@ from worlds import Agent, machine, nic
 import neuca_tools
 from neuca_tools.dataclass import FEW
 from neuca_tools.documents import parse
+from neuca_tools.model.addresses import address_of
 from neuca_tools.state.records import RECORD, load_record, save_record
 
 OURS = str(Path(neuca_tools.__file__).parent)
@@ -84,6 +85,7 @@ class Host(Agent):
 
 def costs(directory, links, addresses):
     """The calls of each part of two passes: the second has nothing to do."""
+    address_of.cache_clear()  # a pass is a process of its own
     (directory / RECORD).unlink(missing_ok=True)
     host, found = Host(directory, links), {}
     found["parse"], host.document = calls(parse, text(links, addresses))
