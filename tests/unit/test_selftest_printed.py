@@ -400,6 +400,10 @@ CAUSES = {
     ),
     "the small window of iperf 2 on a long path": ("D01", IPERF2_WINDOW),
     "a full CPU that iperf counts": ("D09", text(UNEVEN, cpu=(99.6, 12.0))),
+    "a sender of datagrams that takes all of a CPU": (
+        "D09",
+        document([407, 402, 411, 399, 405], [0.3] * 5, None, cpu=(99.8, 4.6), protocol="UDP"),
+    ),
     "a receiver whose softirqs leave iperf 80 %": ("D09", text(UNEVEN, cpu=(10.0, 81.0))),
     "a router that sends as fast as it can": ("D09", text([412] * 8, [160] * 8)),
     "a MIPS router, of which nothing but the windows is known": (
@@ -1171,6 +1175,9 @@ HEALTHY = {
         [97, 60, 56, 49, 63, 59],
         [0, 7, 5, 4, 0, 6],
         WAN,
+    ),
+    "a sender of datagrams that spins until the next is due": document(
+        [500.1, 500, 499.9, 500, 500], [0.3] * 5, None, cpu=(99.8, 4.6), protocol="UDP"
     ),
     "several threads with a CPU each": document([4100, 3700, 4300, 3900], [0.4] * 4, cpu=(180, 90)),
     "50 Gbit/s within one host": text([49_300, 48_900, 49_500, 49_700, 49_600, 50_100], [600] * 6),

@@ -15,6 +15,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     FAST,
+    PACED,
     STEADY,
     as_asked,
     cap_of,
@@ -83,15 +84,18 @@ def busy_process(look: Look) -> Optional[Hit]:
 def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     """How busy the busier process kept its CPU, and its end.
 
-    With UDP only the receiver's counts, if it loses datagrams: a sender may spin without need, and
-    with --bidir each of them sends.
+    With UDP the receiver's counts only if it loses datagrams, and the sender's only if none is lost
+    and its rate varies: one that spins until the next datagram is due sends evenly. With --bidir
+    each of them sends.
     """
     is_forward = look.phase.direction == "forward"
     sender, receiver = one.cpus if is_forward else one.cpus[::-1]
-    if look.protocol == "udp":
-        is_receiver = len(one.run.flows) < 2 and (look.loss or 0) >= LOSSY
-        return (receiver if is_receiver else 0.0), "receiver"
-    return max((sender, "sender"), (receiver, "receiver"))
+    if look.protocol == "tcp":
+        return max((sender, "sender"), (receiver, "receiver"))
+    if len(one.run.flows) < 2 and (look.loss or 0) >= LOSSY:
+        return receiver, "receiver"
+    is_varied = len(one.run.flows) < 2 and look.loss == 0 and (one.spread or 0.0) > PACED
+    return (sender if is_varied else 0.0), "sender"
 
 
 def slow_sender(look: Look) -> Optional[Hit]:
