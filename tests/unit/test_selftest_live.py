@@ -121,8 +121,10 @@ def test_the_estimate_is_what_the_manual_page_says():
 LIMIT = 120  # seconds of silence, for what hangs
 # Whoever runs these tests in the background may ignore SIGINT, and children inherit that.
 DRAWN = """
-import os, signal, sys
+import os, select, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+def wait():  # Python notices a signal just before a read only when there is something to read
+    while not select.select([sys.stdin], [], [], 0.1)[0]: pass
 from neuca_tools.selftest.measure.live import can_draw, live
 from neuca_tools.selftest.report.progress import Stage
 assert can_draw()
@@ -209,7 +211,7 @@ def test_the_line_is_drawn_again_each_second_with_the_rates():
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
 def test_whoever_ends_the_test_ends_the_drawing(number):
-    terminal = Terminal(DRAWN.format(body="signal = sys.stdin.readline()"))
+    terminal = Terminal(DRAWN.format(body="wait()"))
     terminal.until(b"about 10 s left")
     os.kill(terminal.process.pid, number)
     code, _, lines = terminal.end()
@@ -219,7 +221,7 @@ def test_whoever_ends_the_test_ends_the_drawing(number):
 
 def test_an_interrupt_from_the_keyboard_ends_the_test_alone():
     """The whole foreground group gets it; the drawing erases its line."""
-    terminal = Terminal(DRAWN.format(body="sys.stdin.readline()"))
+    terminal = Terminal(DRAWN.format(body="wait()"))
     terminal.until(b"about 10 s left")
     os.killpg(terminal.process.pid, signal.SIGINT)
     code, error, lines = terminal.end()
