@@ -874,6 +874,16 @@ def test_a_rate_that_the_unit_rounds_to_nothing_is_that_of_its_bytes():
     assert one.rate == 87.5 * 1024 * 8 / 2
 
 
+def test_one_direction_of_bidir_is_read_alone():
+    """As of a text that was cut, or of which only some lines were pasted."""
+    rows = (
+        f"[  5][TX-C]   {at}.00-{at + 1}.00   sec   112 MBytes   941 Mbits/sec" for at in (0, 1)
+    )
+    run = read("\n".join(rows).encode())
+    assert [len(flow.intervals) for flow in run.flows] == [2, 0]
+    assert run.flow("forward").intervals[1].rate == 941e6
+
+
 APPLE = """[  5][TX-C]   0.00-1.00   sec  1.12 GBytes  9.63 Gbits/sec    4   4.25 MBytes   2.12 MBytes   2.12 MBytes     2ms    0ms   989ms
 [  7][RX-C]   0.00-1.00   sec  1.25 GBytes  10.8 Gbits/sec  3.94 MBytes
 [  5][TX-C]   0.00-1.00   sec  1.12 GBytes  9.63 Gbits/sec    4           0.000s           0.959s             sender

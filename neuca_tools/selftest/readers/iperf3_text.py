@@ -192,7 +192,12 @@ def _total(lines: list[Line], end: str) -> Total:
 
 
 def _signed(rows: list[Row]) -> list[Row]:
-    """The same; whose the totals of a stream are, if the text lost it: the sender's come first."""
+    """The same; whose the totals of a stream are, if the text lost it: the sender's come first.
+
+    With --bidir, a direction may have no rows.
+    """
+    if not rows:
+        return []
     last = max(row.end for row in rows)
     usual = median(row.end - row.start for row in rows)
     longest = max(last - usual, LONGER * usual)
