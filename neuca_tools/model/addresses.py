@@ -35,6 +35,9 @@ class V4(IPv4Interface):
     def __hash__(self) -> int:
         return self._hash
 
+    def __repr__(self) -> str:
+        return f"IPv4Interface({str(self)!r})"  # which digests of requests are made of
+
     @property
     def ip(self) -> IPv4Address:
         return self._host
@@ -49,6 +52,9 @@ class V6(IPv6Interface):
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __repr__(self) -> str:
+        return f"IPv6Interface({str(self)!r})"
 
     @property
     def ip(self) -> IPv6Address:
