@@ -104,9 +104,9 @@ def _settings(tap: dict) -> tuple:
 
 
 def forget(directory: Path) -> None:
-    """Out of the way with all that neucad has written: the next one is a first one.
+    """Move everything that neucad has written out of the way, so that the next pass is a first one.
 
-    Nothing is deleted: ext4 searches for inodes that were not in use lately, which no first boot has to.
+    Nothing is deleted: ext4 does not reuse an inode soon after that, and searches for others, which no first boot has to do.
     """
     (directory / "old").mkdir(exist_ok=True)
     old = Path(tempfile.mkdtemp(dir=directory / "old"))

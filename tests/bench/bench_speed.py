@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 import bench_host as host
 
-KINDS = ("first", "again", "ip")
 SETTLED = 5.0  # seconds: what was freed is given back by then (PAGE_REPORTING delays it by 2 s, mm/page_reporting.c)
 BARE = {"python3 -c pass": "pass", "python3 -c 'import pyroute2'": "import pyroute2"}
 
@@ -64,7 +63,7 @@ def measure(
 
 def _medians(found: dict[int, list[list[Cost]]], which: int) -> dict[int, Times]:
     return {
-        size: Times(*(statistics.median(cost[which] for cost in kind) for kind in zip(*rows)))
+        size: Times(*(statistics.median(one[which] for one in kind) for kind in zip(*rows)))
         for size, rows in found.items()
     }
 
