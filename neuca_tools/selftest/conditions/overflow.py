@@ -201,9 +201,7 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
     Its windows are twice of what the path holds, so that they never limit a steady flow (Cardwell
     et al., BBR: Congestion-Based Congestion Control, 2016).
     """
-    if not _is_steady_bbr(look) or _is_held_back(look) or not look.rate:
-        return None
-    if _lost_by_policer(look):
+    if not look.rate or not _is_measured(look) or _lost_by_policer(look):
         return None
     return Hit(
         PACED_SHARE * look.left,
@@ -219,10 +217,8 @@ def measured_by_bbr(look: Look) -> Optional[Hit]:
 
 def policed_by_bbr(look: Look) -> Optional[Hit]:
     """BBR lost much at first, while no queue formed, and nothing more at the rate that arrived."""
-    if not _is_steady_bbr(look) or _is_held_back(look) or not look.rate:
-        return None
-    lost = _lost_by_policer(look)
-    if not lost:
+    lost = _lost_by_policer(look) if _is_measured(look) else 0.0
+    if not look.rate or not lost:
         return None
     return Hit(
         SHARE * look.left,
@@ -232,6 +228,11 @@ def policed_by_bbr(look: Look) -> Optional[Hit]:
         "find the loss-free rate with a UDP ladder (--only udp), and ask for a shaper",
         confidence=MEDIUM,
     )
+
+
+def _is_measured(look: Look) -> bool:
+    """Whether BBR keeps one rate, and nothing of the hosts may be what limits it."""
+    return _is_steady_bbr(look) and not _is_held_back(look)
 
 
 def _lost_by_policer(look: Look) -> float:

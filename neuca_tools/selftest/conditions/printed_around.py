@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.printed import as_asked, link_filled
+from neuca_tools.selftest.conditions.printed import as_asked, link_filled, tcp_printed
 from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence.around import Around, around
 from neuca_tools.selftest.evidence.look import Look
@@ -20,7 +20,8 @@ LOST = 0.25  # of the loss that is emulated, at least, if it is what is seen
 SLOW = 10e9  # bit/s
 
 
-def _said(session: Session) -> Around:
+def said(session: Session) -> Around:
+    """What the text around the results says; nothing if there is no text."""
     raws = [one.raw for one in session.evidence.phases if one.raw and one.run]
     return around(raws[0]) if raws else Around()
 
@@ -35,7 +36,7 @@ def stated_limiter(session: Session) -> Optional[Hit]:
     """A limiter whose rate is what arrives."""
     lowest, highest = OF_LIMITER
     for look, rate in _measured(session):
-        for limit in _said(session).rates:
+        for limit in said(session).rates:
             if not lowest <= rate / max(limit, 1.0) <= highest or as_asked(look):
                 continue
             return Hit(
@@ -51,8 +52,8 @@ def stated_limiter(session: Session) -> Optional[Hit]:
 
 def stated_loss(session: Session) -> Optional[Hit]:
     """Loss that is emulated, and that iperf counted."""
-    loss = _said(session).loss
     for look, _ in _measured(session):
+        loss = said(session).loss
         if loss and (look.loss or 0.0) >= LOST * loss:
             return Hit(
                 0.96,
@@ -68,7 +69,7 @@ def stated_loss(session: Session) -> Optional[Hit]:
 
 def stated_duplex(session: Session) -> Optional[Hit]:
     """A link in half duplex."""
-    if not _said(session).is_half_duplex or not _measured(session):
+    if not _measured(session) or not said(session).is_half_duplex:
         return None
     return Hit(
         0.96,
@@ -82,7 +83,7 @@ def stated_duplex(session: Session) -> Optional[Hit]:
 def stated_cpu(session: Session) -> Optional[Hit]:
     """A CPU that the text says is full."""
     is_slow = any(rate < SLOW and _link_filled(look) is None for look, rate in _measured(session))
-    if not is_slow or not _said(session).is_cpu_full:
+    if not is_slow or not said(session).is_cpu_full:
         return None
     return Hit(
         0.9,
@@ -95,8 +96,8 @@ def stated_cpu(session: Session) -> Optional[Hit]:
 
 
 def _link_filled(look: Look) -> Optional[float]:
-    one = printed(look)
-    return link_filled(one) if one is not None and look.protocol == "tcp" else None
+    one = tcp_printed(look)
+    return link_filled(one) if one is not None else None
 
 
 AROUND_SESSION = (

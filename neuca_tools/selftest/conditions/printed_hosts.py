@@ -32,7 +32,7 @@ from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates, version_of
 
 # bit/s of one TCP stream, above which a CPU core usually limits (fasterdata.es.net, "100G tuning").
 CORE = 10e9
-COPIED = 20e9
+COPIED = 20e9  # bit/s that one core copies within a host
 # bit/s of all streams that share a thread, and the most of the segments that were lost meanwhile.
 THREAD, LOSSLESS = (2.5 * CORE, 6 * CORE), 1e-4
 UNEVEN = 0.05  # coefficient of variation: a CPU that others use as well varies so much

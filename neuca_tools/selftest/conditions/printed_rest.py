@@ -1,7 +1,7 @@
-"""D09, D18: what is likeliest where no rule finds a cause, by what the other causes would show.
+"""D05, D09, D18: what is likeliest if no rule finds a cause, by what the other causes would show.
 
 Loss would have made the congestion window smaller, a window would have a constant round trip of
-its own, and a limiter would make a queue. What is left are the hosts, and what forwards in between.
+its own, and a limiter would make a queue. Otherwise, the hosts are left, and what forwards packets.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,6 +30,7 @@ from neuca_tools.selftest.conditions.printed import (
     varies_little,
     window_at_loss,
 )
+from neuca_tools.selftest.conditions.printed_around import said
 from neuca_tools.selftest.conditions.printed_datagrams import LOST
 from neuca_tools.selftest.conditions.printed_hosts import (
     CORE,
@@ -43,7 +44,6 @@ from neuca_tools.selftest.conditions.printed_path import NEAR_LINE
 from neuca_tools.selftest.conditions.printed_window import BBR, LAN_TRIP, SLOWEST_PATH
 from neuca_tools.selftest.conditions.session import Rule, Session, first
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
-from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.moves import FALLS, QUEUES
 from neuca_tools.selftest.evidence.printed import Printed, printed
@@ -324,8 +324,7 @@ def many_calls(_session: Session, look: Look, one: Printed) -> Optional[Hit]:
 
 def tunnel(session: Session, _look: Look, one: Printed) -> Optional[Hit]:
     """The text names a tunnel or a relay that is a program, and nothing else is known."""
-    raw = next((phase.raw for phase in session.evidence.phases if phase.raw), "")
-    name = around(raw).tunnel
+    name = said(session).tunnel
     if name is None or one.rate >= CORE or one.retransmits:
         return None
     return _likely(

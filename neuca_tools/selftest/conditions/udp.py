@@ -282,7 +282,8 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
     if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
         return None
-    load, is_enough = look.sender_load, is_losing(look) and (look.loss or 0) >= SLIGHT
+    is_enough = is_losing(look) and (look.loss or 0) >= SLIGHT
+    load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
         1 - sent / look.asked,

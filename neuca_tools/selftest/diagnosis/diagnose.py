@@ -173,7 +173,7 @@ def _severity(hit: Hit, severity: str, one: Look, result: PhaseResult) -> str:
 def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
     """Whether a fault made no difference to the rate of this phase."""
     if one.protocol == "udp" and result.passed and (one.loss or 0) < SLIGHT:
-        return hit.share < 1  # of everything, the receiver has counted no loss
+        return hit.share < 1  # a receiver that got nothing at all has counted no loss
     return hit.share < TRIFLE and result.passed is not False
 
 
