@@ -200,3 +200,6 @@ class Source(Protocol):
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         """One item of metadata by its path in the EC2 tree. Most sources raise SourceError."""
         raise SourceError(f"it has no {path}: only ec2 and alibaba have paths")
+
+    def close(self) -> None:
+        """End what it keeps open for the requests of one query; called after each query."""

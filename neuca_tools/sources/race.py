@@ -172,6 +172,8 @@ class Race:
             return self._ask(source, self._deadline, session)
         except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
             return error
+        finally:
+            source.close()
 
     def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
