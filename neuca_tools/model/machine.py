@@ -48,12 +48,15 @@ class Outlet:
 
     `identity` is what `Origin.mac` keeps. `likely`: something other than a router advertisement
     says that it is for management; the well-known addresses are requested through no other one.
+    `macs`: the addresses by which a platform may list it: those of the NICs below it, of a bond
+    between, and its own.
     """
 
     name: str
     identity: str
     networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
     likely: bool = True
+    macs: frozenset[str] = frozenset()
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
         """Whether the interface has a route to this address."""

@@ -177,12 +177,6 @@ class Connection:
         self._peer = peer
         self._socket: Optional[_Socket] = None
 
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         if self._socket is not None:
             self._socket.shut()

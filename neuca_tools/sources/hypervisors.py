@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -183,7 +184,7 @@ class Lxd(Source):
             return Answer(self.name, None, session)
         from neuca_tools.sources.http import Connection
 
-        with Connection(self.place) as connection:
+        with closing(Connection(self.place)) as connection:
             get = partial(self._get, connection, deadline)
             data = get("/1.0/config/cloud-init.user-data")
             network = get("/1.0/config/cloud-init.network-config")

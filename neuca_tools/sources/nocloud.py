@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -116,7 +117,7 @@ class NoCloud(Directory):
             there = replace(url, device=outlet.name if outlet else "")
             share = deadline.share(len(outlets) - number)
             try:
-                with Connection(there) as connection:
+                with closing(Connection(there)) as connection:
                     return _seed(partial(_fetched, connection, url, deadline=share))
             except SourceError as error:
                 failed.append(str(error))

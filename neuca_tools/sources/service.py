@@ -116,7 +116,7 @@ class Service(Source):
         from copy import copy
 
         other = copy(self)
-        other.url, other.outlet, other._connection = url, outlet, None
+        other.url, other.outlet = url, outlet
         return other
 
     def request(

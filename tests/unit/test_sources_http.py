@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +44,7 @@ def serve():
 
 def request(method, url, path, headers, deadline):
     """One request over a connection of its own."""
-    with Connection(url) as connection:
+    with closing(Connection(url)) as connection:
         return connection.request(method, path, headers, deadline)
 
 
@@ -373,7 +374,7 @@ ANSWERS = {
 def test_a_connection_is_used_again_only_after_an_answer_whose_end_is_certain(serve, how):
     make, status, is_kept = ANSWERS[how]
     server = serve(lambda request: make() if request.path == "/1" else http(200, b"2"), most=9)
-    with Connection(parse_url(server.url)) as connection:
+    with closing(Connection(parse_url(server.url))) as connection:
         first = connection.request("GET", "/1", {}, Deadline.after(LONG))
         second = connection.request("GET", "/2", {}, Deadline.after(LONG))
     assert (first.status, second) == (status, Response(200, b"2"))
@@ -382,7 +383,7 @@ def test_a_connection_is_used_again_only_after_an_answer_whose_end_is_certain(se
 
 def test_a_service_that_closes_after_each_answer_is_asked_on_new_connections(serve):
     server = serve(lambda request: http(200, request.path.encode()))
-    with Connection(parse_url(server.url)) as connection:
+    with closing(Connection(parse_url(server.url))) as connection:
         for path in ("/1", "/2", "/3"):
             assert connection.request("PUT", path, {}, Deadline.after(LONG)).body == path.encode()
     assert (server.asked, server.connections) == (["PUT /1", "PUT /2", "PUT /3"], [1, 1, 1])
@@ -397,7 +398,7 @@ def test_an_answer_that_came_too_late_is_not_that_of_the_next_request(serve):
         return http(200, request.path.encode())
 
     server = serve(play, most=9)
-    with Connection(parse_url(server.url)) as connection:
+    with closing(Connection(parse_url(server.url))) as connection:
         with pytest.raises(SourceTimeoutError):
             connection.request("GET", "/1", {}, Deadline.after(0.3))
         hold.set()
@@ -407,7 +408,7 @@ def test_an_answer_that_came_too_late_is_not_that_of_the_next_request(serve):
 def test_a_kept_connection_has_the_limits_and_the_deadline_of_each_request(serve):
     bodies = {"/big": http(200, b"x" * BODY_LIMIT), "/never": None}
     server = serve(lambda request: bodies[request.path], most=9)
-    with Connection(parse_url(server.url)) as connection:
+    with closing(Connection(parse_url(server.url))) as connection:
         for _ in range(3):  # more than the limit of one response
             assert len(connection.request("GET", "/big", {}, Deadline.after(LONG)).body) > 0
         began = time.monotonic()
