@@ -10,6 +10,7 @@ from pathlib import Path
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
+from neuca_tools.lazy import sha256
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.typed import Optional, Protocol, Union
 
@@ -171,6 +172,12 @@ class Answer:
     @property
     def empty(self) -> bool:
         return self.data is None and not self.parts
+
+    @property
+    def digest(self) -> str:
+        """The digest of the documents."""
+        parts = [self.data or b"", *(self.parts[name] for name in sorted(self.parts))]
+        return sha256(b"\0".join(parts)).hexdigest()
 
 
 class Source(Protocol):

@@ -42,7 +42,6 @@ from neuca_tools.state.records import (
     save_look,
     save_machine,
 )
-from neuca_tools.state.rival_services import contradiction, digest
 from neuca_tools.state.store import Where
 from neuca_tools.typed import Callable, Optional
 
@@ -147,6 +146,9 @@ def fetch(
     )
     disputed = str(load_look(around.run_directory).get("disputed", ""))
     if around.origin is None and intake.origin is not None:
+        # Needed for the first answer of an instance only: not loaded by the idle daemon.
+        from neuca_tools.state.rival_services import contradiction
+
         disputed = contradiction(specs, budget, around, intake.origin, intake.said)
     return replace(intake, platform=cloud(specs, around), disputed=disputed)
 
@@ -213,7 +215,7 @@ def _taken(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return replace(_document_of(answer, directory), origin=origin, said=digest(answer))
+    return replace(_document_of(answer, directory), origin=origin, said=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:

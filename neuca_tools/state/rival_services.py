@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import SourceError
-from neuca_tools.lazy import sha256
 from neuca_tools.model.machine import Origin
-from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, look
+from neuca_tools.sources import Session, SourceSpec, Surroundings, look
 
 _SECONDS = 1.0  # that other NICs get to contradict
 
@@ -48,10 +47,4 @@ def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> s
         return ""
     if answer.empty or answer.origin is None:
         return ""
-    return digest(answer)
-
-
-def digest(answer: Answer) -> str:
-    """The digest of a whole answer."""
-    parts = [answer.data or b"", *(answer.parts[name] for name in sorted(answer.parts))]
-    return sha256(b"\0".join(parts)).hexdigest()
+    return answer.digest
