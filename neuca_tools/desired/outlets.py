@@ -69,7 +69,8 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
         released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
-            found.append(Outlet(device.name, origin.mac, EVERYWHERE))
+            macs = _macs(world, device)
+            found.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
     return tuple(found)
 
 
@@ -116,9 +117,15 @@ def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
 
 def _outlet(candidate: _Candidate, world: World) -> Outlet:
     networks = tuple(_networks(candidate, world))
-    name = name_of(world, candidate.device)
-    rank = candidate.rank
-    return Outlet(candidate.device.name, name, networks, rank < ROUTED, rank < UNVOUCHED)
+    device, rank = candidate.device, candidate.rank
+    return Outlet(
+        device.name,
+        name_of(world, device),
+        networks,
+        likely=rank < ROUTED,
+        vouched=rank < UNVOUCHED,
+        macs=_macs(world, device),
+    )
 
 
 def name_of(world: World, device: Device) -> str:
@@ -135,6 +142,13 @@ def _nics(world: World, device: Device) -> frozenset[str]:
     """The MACs of the NICs that the device is or is stacked on."""
     carriers = (world.devices.get(index) for index in below(world, [device.index]))
     return frozenset(identity(one) for one in carriers if one and is_nic(one))
+
+
+def _macs(world: World, device: Device) -> frozenset[str]:
+    """Its own address, and the present and permanent ones of everything below it."""
+    lowers = (world.devices.get(index) for index in below(world, [device.index]))
+    macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
+    return forms(filter(None, macs))
 
 
 def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
