@@ -13,12 +13,14 @@ from neuca_tools.config.options import (
     MAC_LISTS,
     OBSOLETE,
     OPTIONS,
+    PROTECTIVE,
     RAW_SECTIONS,
     SECTIONS,
     Config,
     ConfigFault,
     listed,
 )
+from neuca_tools.config.protection import meant_to_protect, protection_faults
 from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
@@ -42,6 +44,7 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     """
     entries, faults = files.read(path)
     faults += _unknown_sections(entries)
+    faults += protection_faults(entries)
     given = [entry for entry in entries if entry.option]
     fields = _fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _links([entry for entry in entries if link_kind(entry.section)], faults)
@@ -75,7 +78,8 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         known = tuple(_listed(entry, _source, faults))
         return {"sources": known} if known else {}
     if where not in OPTIONS:
-        faults.append(entry.fault("unknown option, ignoring it", "warning"))
+        if not meant_to_protect(entry):
+            faults.append(entry.fault("unknown option, ignoring it", "warning"))
         return {}
     if not entry.value:
         return {}
@@ -83,7 +87,8 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
     try:
         return {name: read(entry.value)}
     except UnusableError as reason:
-        faults.append(entry.fault(f"{reason}, using the default"))
+        fault = entry.fault(f"{reason}, using the default")
+        faults.append(replace(fault, stops=where in PROTECTIVE))
         return {}
 
 
@@ -94,7 +99,8 @@ def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFaul
         try:
             found.append(read(text))
         except (UnusableError, UsageError) as reason:
-            faults.append(entry.fault(f"{reason}, ignoring this one"))
+            # Only lists that protect are read by this function.
+            faults.append(replace(entry.fault(f"{reason}, ignoring this one"), stops=True))
     return found
 
 
@@ -145,7 +151,7 @@ def _checked(
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     grouped: dict[tuple[str, str], list[Line]] = {}
-    for file, section, option, value in entries:
+    for file, section, option, value, _ in entries:
         lines = grouped.setdefault((file, section), [])
         if option and value:
             lines.append(Line(0, section, option.lower(), value, option, source=file))
