@@ -31,6 +31,7 @@ from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
 from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, whole
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
+from neuca_tools.files import read_input
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
@@ -243,10 +244,7 @@ def budget_line(plan: MeshPlan) -> str:
 
 def _text(name: str) -> str:
     try:
-        if name == "-":
-            return sys.stdin.read(MOST_TEXT)
-        with Path(name).open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(MOST_TEXT)
+        return read_input(name, MOST_TEXT).decode("utf-8", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 
