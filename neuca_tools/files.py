@@ -2,16 +2,13 @@
 
 # SPDX-License-Identifier: MIT
 # A pass reads and writes a file for each of many NICs, and pathlib takes longer than the kernel.
-# ruff: noqa: PTH105, PTH120, PTH123, PTH208
+# ruff: noqa: PTH105, PTH120, PTH208
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-import stat
 import struct
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -49,28 +46,6 @@ def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
             return content + stream.read(most - len(content))
     finally:
         os.close(descriptor)
-
-
-def read_input(name: str, most: int) -> bytes:
-    """The content of a file that a command names, or of standard input for `-`.
-
-    Raises OSError for more than `most` bytes; if the size is known, before anything is read.
-    """
-    if name == "-":
-        content = sys.stdin.buffer.read(most + 1)
-    else:
-        with open(name, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if stat.S_ISREG(status.st_mode):
-                _check_size(status.st_size, most)
-            content = stream.read(most + 1)
-    _check_size(len(content), most)
-    return content
-
-
-def _check_size(size: int, most: int) -> None:
-    if size > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
 
 
 def names_in(directory: Path) -> list[str]:

@@ -8,9 +8,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.errors import SelftestError
-from neuca_tools.files import read_input
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import NAGIOS
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose

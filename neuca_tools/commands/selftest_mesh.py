@@ -23,7 +23,7 @@ from neuca_tools.commands.arguments import (
     flag,
     value,
 )
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
@@ -31,7 +31,6 @@ from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
 from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, whole
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
-from neuca_tools.files import read_input
 from neuca_tools.files import write_files
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts

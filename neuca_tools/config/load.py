@@ -10,6 +10,7 @@ from pathlib import Path
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
 from neuca_tools.config.options import (
+    KNOWN,
     MAC_LISTS,
     OBSOLETE,
     OPTIONS,
@@ -20,7 +21,6 @@ from neuca_tools.config.options import (
     ConfigFault,
     listed,
 )
-from neuca_tools.config.protection import meant_to_protect, protection_faults
 from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
@@ -44,11 +44,32 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     """
     entries, faults = files.read(path)
     faults += _unknown_sections(entries)
-    faults += protection_faults(entries)
+    suspects = [entry for entry in entries if _is_suspect(entry)]
+    if suspects:
+        # Nobody else needs the module.
+        from neuca_tools.config.protection import protection_faults
+
+        faults += protection_faults(suspects)
     given = [entry for entry in entries if entry.option]
     fields = _fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _links([entry for entry in entries if link_kind(entry.section)], faults)
     return replace(Config(), links=requests, faults=tuple(faults), **fields)
+
+
+def _is_suspect(entry: Entry) -> bool:
+    """Whether an option may be a protective one that is misspelt, misplaced or repeated."""
+    where = (entry.section, entry.option.lower())
+    if where in KNOWN:
+        return len(entry.lines) > 1 and where in PROTECTIVE
+    if link_kind(entry.section):
+        # These sections have keys of their own, which may be thousands.
+        return any(abs(len(entry.option) - len(name)) <= 2 for _, name in MAC_LISTS)
+    return bool(entry.option)
+
+
+def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
+    """The options that were meant to protect, by file and section."""
+    return {(one.file, one.section, one.option.lower()) for one in faults if one.stops}
 
 
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
@@ -78,7 +99,7 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         known = tuple(_listed(entry, _source, faults))
         return {"sources": known} if known else {}
     if where not in OPTIONS:
-        if not meant_to_protect(entry):
+        if (entry.file, *where) not in _reported(faults):
             faults.append(entry.fault("unknown option, ignoring it", "warning"))
         return {}
     if not entry.value:

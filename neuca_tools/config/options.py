@@ -301,6 +301,7 @@ OBSOLETE = {
     *(("runtime", option) for option in ("pidfile-timeout", "testing")),
     *(("logging", option) for option in ("log-retain", "log-size", "log-file-size")),
 }
+KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
 # Without them, more would be changed or believed than the administrator permits. The default of
 # every other option is the most careful value, or protects nothing.
 PROTECTIVE = frozenset(

@@ -11,19 +11,11 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from neuca_tools.config.files import Entry
-from neuca_tools.config.options import (
-    MAC_LISTS,
-    OBSOLETE,
-    OPTIONS,
-    PROTECTIVE,
-    SECTIONS,
-    ConfigFault,
-)
+from neuca_tools.config.options import KNOWN, MAC_LISTS, PROTECTIVE, SECTIONS, ConfigFault
 from neuca_tools.dataclass import replace
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.spelling import closest
 
-_KNOWN = {*OPTIONS, *MAC_LISTS, *OBSOLETE}
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
 
@@ -50,7 +42,7 @@ def _place(entry: Entry) -> str:
 def meant_to_protect(entry: Entry) -> str:
     """The protective option that was probably meant, as `[SECTION] OPTION`; empty if none was."""
     option = entry.option.lower()
-    if not option or (entry.section, option) in _KNOWN:
+    if not option or (entry.section, option) in KNOWN:
         return ""
     found = _closest(entry.section, option)
     return f"[{found[0]}] {found[1]}" if found in PROTECTIVE and found else ""
@@ -58,8 +50,8 @@ def meant_to_protect(entry: Entry) -> str:
 
 def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
-    own = {name for where, name in _KNOWN if where == section}
-    every = {name for _, name in _KNOWN}
+    own = {name for where, name in KNOWN if where == section}
+    every = {name for _, name in KNOWN}
     if own:
         name = closest(option, own)
         if name:
@@ -67,4 +59,4 @@ def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
     elif section in SECTIONS or link_kind(section):
         every = _LISTS
     name = option if option in every else closest(option, every)
-    return next((known for known in sorted(_KNOWN) if known[1] == name), None)
+    return next((known for known in sorted(KNOWN) if known[1] == name), None)
