@@ -38,6 +38,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     NOWHERE,
@@ -47,7 +48,6 @@ from neuca_tools.model.routing import (
     Rule,
     Traits,
 )
-from neuca_tools.model.provenance import RTPROT_RA
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
