@@ -2,7 +2,7 @@
 
 A NIC is management, dataplane, ignored or unlisted. It is identified by its permanent MAC, or by
 its current MAC if the driver reports no permanent one. It must have no master, and must have a
-parent device or be a veth or a tap. If no NIC or more than one matches, none is touched.
+parent device or be a veth or a tap. If several match, only one configured since the boot is meant.
 """
 
 # SPDX-License-Identifier: MIT
@@ -140,12 +140,16 @@ def _made_key(device: Device, world: World) -> LinkKey:
 
 
 def find_nics(
-    world: World, named: Collection[str], ours: Collection[int] = ()
+    world: World,
+    named: Collection[str],
+    ours: Collection[int] = (),
+    configured: Collection[tuple[str, int]] = (),
 ) -> tuple[dict[str, Device], list[Problem]]:
     """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
     A NIC is free if it has no master, or if its master is one of `ours`, the devices that we
-    created.
+    created. Of several NICs with a MAC, the one that is `configured` (MAC and index) is meant: a
+    virtual function appears beside it before its master is set.
     """
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
@@ -154,11 +158,35 @@ def find_nics(
             held[identity(device)] = device
         else:
             candidates[identity(device)].append(device)
+    known = {
+        mac: device
+        for mac, devices in candidates.items()
+        for device in devices
+        if len(devices) == 1 or (mac, device.index) in configured
+    }
     problems = (
-        _unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)
+        _beside(known[mac], candidates[mac])
+        if mac in known
+        else _unusable(mac, candidates.get(mac, []), held.get(mac), world)
+        for mac in sorted(named)
     )
-    unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
-    return unique, [*filter(None, problems)]
+    return known, [*filter(None, problems)]
+
+
+def _beside(nic: Device, devices: Collection[Device]) -> Optional[Problem]:
+    """A problem if the NIC is not the only device with its MAC."""
+    if len(devices) == 1:
+        return None
+    names = ", ".join(sorted(device.name for device in devices if device is not nic))
+    text = f'another device has the MAC of "{nic.name}" too, and is left alone: {names}'
+    return Problem("contested", text, LinkKey(identity(nic)))
+
+
+def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
+    """MAC and index of each NIC that has been configured since the boot."""
+    seen = {mac: nic.incarnation for mac, nic in record.nics.items() if nic.applied}
+    now = {mac: one for mac, one in seen.items() if one and one.boot_id == world.boot_id}
+    return frozenset((mac, one.ifindex) for mac, one in now.items())
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
@@ -215,7 +243,8 @@ def assign(
     stacked = made(world, record)
     masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
-    nics, problems = find_nics(world, named - ignored - found.declared, masters)
+    wanted = named - ignored - found.declared
+    nics, problems = find_nics(world, wanted, masters, _configured(world, record))
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     vlans = tagged(world, managing)

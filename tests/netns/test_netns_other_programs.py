@@ -55,7 +55,10 @@ def test_a_default_route_of_the_images_dhcp_client_is_a_problem(lab, protocol, l
     [
         (["pref 5270 lookup 52"], ["default"], "5270: from all lookup 52"),
         (
-            ["not fwmark 0xca6c pref 5280 lookup 52", "lookup main suppress_prefixlength 0 pref 5279"],
+            [
+                "not fwmark 0xca6c pref 5280 lookup 52",
+                "lookup main suppress_prefixlength 0 pref 5279",
+            ],
             ["default"],
             "5280: not from all fwmark 0xca6c/0xffffffff lookup 52",
         ),
@@ -82,3 +85,26 @@ def test_a_rule_that_shadows_ours_is_a_note(host, rules, routes, named):
     (note,) = notes
     assert note.startswith(f'rule "{named}" of another program comes before: 31000: from 10.1.0.5')
     assert "31200: from 10.1.0.5/32 lookup" in note
+
+
+def test_a_configured_nic_keeps_everything_while_another_device_has_its_mac(host):
+    """A virtual function, on a cloud that takes it away and gives it back, before it has a master."""
+    host.document(SECTION)
+    assert host.once().code == 0
+    routing = "ip rule show; ip -6 rule show; ip route show table all dev dp1; ip address show dp1"
+    before = host.run("sh", "-c", routing).out
+    for name in ("vf0", "zf0"):
+        host.veth(name, address=mac(1), up=True)
+        host.once()
+        assert host.run("sh", "-c", routing).out == before
+        _, status = host.status()
+        (nic,) = [one for one in status["interfaces"] if one["mac"] == mac(1)]
+        assert nic["name"] == "dp1"
+        (problem,) = nic["problems"]
+        assert problem["code"] == "contested"
+        assert problem["text"] == (
+            f'another device has the MAC of "dp1" too, and is left alone: {name}'
+        )
+        host.ip(f"link delete {name}")
+    assert host.once().code == 0
+    assert host.run("sh", "-c", routing).out == before
