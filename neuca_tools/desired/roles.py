@@ -26,6 +26,7 @@ from neuca_tools.model.topology import (
     identity,
     is_nic,
 )
+EMPTY = Record()
 
 
 @dataclass(frozen=True)
@@ -143,14 +144,15 @@ def find_nics(
     world: World,
     named: Collection[str],
     ours: Collection[int] = (),
-    configured: Collection[tuple[str, int]] = (),
+    record: Record = EMPTY,
 ) -> tuple[dict[str, Device], list[Problem]]:
     """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
     A NIC is free if it has no master, or if its master is one of `ours`, the devices that we
-    created. Of several NICs with a MAC, the one that is `configured` (MAC and index) is meant: a
-    virtual function appears beside it before its master is set.
+    created. Of several NICs with a MAC, the one that is configured already is meant: a virtual
+    function appears beside it before its master is set.
     """
+    configured = _configured(world, record)
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
     for device in filter(is_nic, world.devices.values()):
@@ -184,9 +186,8 @@ def _beside(nic: Device, devices: Collection[Device]) -> Optional[Problem]:
 
 def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
     """MAC and index of each NIC that has been configured since the boot."""
-    seen = {mac: nic.incarnation for mac, nic in record.nics.items() if nic.applied}
-    now = {mac: one for mac, one in seen.items() if one and one.boot_id == world.boot_id}
-    return frozenset((mac, one.ifindex) for mac, one in now.items())
+    seen = [(mac, nic.incarnation) for mac, nic in record.nics.items() if nic.applied]
+    return frozenset((mac, at.ifindex) for mac, at in seen if at and at.boot_id == world.boot_id)
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
@@ -243,8 +244,7 @@ def assign(
     stacked = made(world, record)
     masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
-    wanted = named - ignored - found.declared
-    nics, problems = find_nics(world, wanted, masters, _configured(world, record))
+    nics, problems = find_nics(world, named - ignored - found.declared, masters, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     vlans = tagged(world, managing)
