@@ -26,6 +26,7 @@ from neuca_tools.model.topology import (
     identity,
     is_nic,
 )
+
 EMPTY = Record()
 
 
