@@ -185,7 +185,7 @@ class _Sources:
     def __init__(self, world: World) -> None:
         self._priorities: dict[Network, int] = {}
         for seen in world.rules:
-            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source:
+            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
                 network, priority = ip_network(seen.rule.source), seen.rule.priority
                 known = self._priorities.setdefault(network, priority)
                 self._priorities[network] = min(known, priority)
