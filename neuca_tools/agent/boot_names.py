@@ -18,7 +18,6 @@ from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
-from neuca_tools.desired.management import Policy
 from neuca_tools.desired.marks import rule_mac
 from neuca_tools.desired.names import (
     TEMPORARY,
@@ -28,6 +27,7 @@ from neuca_tools.desired.names import (
     own_names,
     rename_steps,
 )
+from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError

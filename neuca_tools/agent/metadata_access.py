@@ -11,9 +11,9 @@ from neuca_tools.backends import hostid, outlook
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.desired import bindings
-from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import stack
 from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned, strangers
+from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
 from neuca_tools.model.machine import Machine, Origin, Outlet, elsewhere

@@ -20,8 +20,8 @@ from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
 from neuca_tools.backends.linkwatch import Watch, interfaces
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
-from neuca_tools.desired.management import Policy
 from neuca_tools.desired.outlets import is_void
+from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
 from neuca_tools.log import has_fields, log

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
-from neuca_tools.dataclass import dataclass, field
+from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.first_nic import LEASE_SECONDS, Belief, believed, nics_with_macs
+from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
 from neuca_tools.model.topology import (
@@ -36,35 +37,6 @@ ANSWERS = "the metadata service of this instance has responded through it"
 METADATA = "it carries the route to the metadata service"
 DEFAULT = "it carries the default route"
 FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"
-
-
-@dataclass(frozen=True)
-class Policy:
-    """The administrator's settings on roles: MACs to ignore, and MACs that are always management.
-
-    `origin` is the NIC through which a metadata service has answered for this instance, if one has.
-    """
-
-    ignored: frozenset[str] = frozenset()
-    management: frozenset[str] = frozenset()
-    origin: str = ""
-
-
-@dataclass(frozen=True)
-class Said:
-    """What the platform's document says about management, unless the configuration overrides it.
-
-    `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
-    to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
-    management link because it has DHCP, a default route or the route to the metadata service.
-    """
-
-    described: frozenset[str] = frozenset()
-    named: Mapping[str, str] = field(default_factory=dict)
-    gateways: tuple[Mapping[str, str], ...] = ()
-
-
-NOTHING = Said()
 
 
 @dataclass(frozen=True)

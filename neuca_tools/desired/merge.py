@@ -16,7 +16,8 @@ from typing import Optional
 from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
 from neuca_tools.desired.bindings import bound
-from neuca_tools.desired.management import ANSWERED, Policy
+from neuca_tools.desired.management import ANSWERED
+from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.documents.neuca.links import combine

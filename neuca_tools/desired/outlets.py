@@ -15,7 +15,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.desired.first_nic import Belief, bus_order
-from neuca_tools.desired.management import Policy
+from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet

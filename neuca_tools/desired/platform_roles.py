@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from neuca_tools.dataclass import replace
-from neuca_tools.desired.management import Said
+from neuca_tools.desired.policy import Said
 from neuca_tools.desired.roles import Roles
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, World

@@ -14,9 +14,9 @@ from typing import Optional
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
-from neuca_tools.desired.management import Policy
 from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
+from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Roles, find_links

@@ -16,14 +16,14 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.first_nic import Belief
-from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
+from neuca_tools.desired.management import Management, choose
+from neuca_tools.desired.management_vlans import management_devices, tagged
+from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
 from neuca_tools.model.ports import short
 from neuca_tools.model.topology import (
     above,
     base,
-    below,
-    best_default_routes,
     identity,
     is_nic,
 )
@@ -236,10 +236,7 @@ def assign(
     record: Record,
     said: Said = NOTHING,
 ) -> Roles:
-    """Give every NIC its role, with what the platform's document says of them.
-
-    Recorded roles stay, whatever routes are added, unless `[network] management-macs` is set.
-    """
+    """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     ours = made_indexes(world, record)
     record = _without_false_management(record, world, ours)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
@@ -251,7 +248,8 @@ def assign(
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     vlans = tagged(world, managing)
-    management = _management_devices(world, _indexes(world, managing, ours, vlans=False), vlans)
+    indexes = _indexes(world, managing, ours, vlans=False)
+    management = management_devices(world, indexes, vlans)
     return Roles(
         nics,
         _twins(world, nics),
@@ -270,54 +268,6 @@ def assign(
         hands_off=ignored,
         belief=found.belief,
     )
-
-
-def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
-    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
-
-    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
-    metadata service, goes through a VLAN on it.
-    """
-    plain = {
-        index: identity(device)
-        for index, device in world.devices.items()
-        if identity(device) in macs and is_nic(device) and _is_plain(device, world)
-    }
-    upper = above(world, plain)
-    ways = best_default_routes(route for route in world.routes if route.index in upper)
-    lines = below(world, [*(route.index for route in ways), world.metadata_index])
-    found: dict[str, frozenset[int]] = {}
-    for index in lines & world.devices.keys():
-        device = world.devices[index]
-        if device.vlan_id is not None and device.lower in plain:
-            mac = plain[device.lower]
-            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
-    return found
-
-
-def _is_plain(nic: Device, world: World) -> bool:
-    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
-    if nic.master or nic.slave or nic.index == world.metadata_index:
-        return False
-    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
-    prefixes |= {route.to for route in world.routes if route.index == nic.index}
-    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
-
-
-def _management_devices(
-    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
-) -> frozenset[int]:
-    """These devices and what is stacked on them, without VLANs that are not for management."""
-    carriers = {index for index in devices if identity(world.devices[index]) in vlans}
-    upper = {
-        device.index
-        for device in world.devices.values()
-        if device.lower in carriers
-        and (
-            device.vlan_id is None or device.vlan_id in vlans[identity(world.devices[device.lower])]
-        )
-    }
-    return above(world, {*devices} - carriers | upper) | carriers
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:

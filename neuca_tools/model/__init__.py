@@ -15,6 +15,7 @@ from functools import cached_property
 
 from neuca_tools.dataclass import NamedTuple, dataclass, field, fields_of
 from neuca_tools.model.addresses import Address as Address
+from neuca_tools.model.addresses import DeviceNetworks, device_networks
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
 from neuca_tools.model.clients import OwnClients as OwnClients
@@ -209,25 +210,14 @@ class Device:
         return dict(self.options).get("mode", "")
 
 
-class DeviceNetworks(NamedTuple):
-    """Networks of a device: `own` are not autoconfigured; `leased` and `manual` are of IPv4."""
-
-    own: set[Network]
-    leased: set[Network]
-    manual: set[Network]
-
-
-NO_NETWORKS = DeviceNetworks(set(), set(), set())
-
-
 @dataclass(frozen=True)
 class World:
     """The observed state of the host.
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
-    addresses with a lifetime, each with its device; `endless` are those of infinite leases, as far
-    as a client has recorded them. `age` is in seconds since the boot while the
-    network may still be coming up, and infinite if no manager brings it up. `advertised` are the
+    addresses with a lifetime, each with its device; `endless` are those that a client has recorded
+    as leased. `age` is in seconds since the boot while the network may still be coming up, and
+    infinite if no manager brings it up. `advertised` are the
     devices on which the kernel accepts routes from router advertisements only as long as they do
     not forward. `sysctls` are the requested settings by path, without those that cannot be read.
     `files` are the agent's own files, None for one that does not exist. `managers` maps manager and
@@ -270,19 +260,8 @@ class World:
     @cached_property
     def networks(self) -> Mapping[int, DeviceNetworks]:
         """The networks of the addresses of each device, by who has set the addresses."""
-        found = {}
-        for index, addresses in self.addresses.items():
-            networks = DeviceNetworks(set(), set(), set())
-            for address in addresses:
-                if (index, address) not in self.autoconf:
-                    networks.own.add(address.network)
-                if address.version == 4:
-                    is_leased = (index, address) in self.leased or (index, address) in self.endless
-                    (networks.leased if is_leased else networks.manual).add(address.network)
-            found[index] = networks
-        for index, network in self.peers:
-            found.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
-        return found
+        leased = self.leased | self.endless
+        return device_networks(self.addresses, leased, self.autoconf, self.peers)
 
 
 # --- The two states that plan compares ------------------------------------------------------------

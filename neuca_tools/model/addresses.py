@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -16,6 +17,7 @@ from ipaddress import (
     ip_network,
 )
 
+from neuca_tools.dataclass import NamedTuple
 from neuca_tools.typed import Union
 
 Address = Union[IPv4Interface, IPv6Interface]
@@ -81,3 +83,37 @@ def read_address(text: str) -> Address:
     if ":" in ip:
         return address_of(ip_address(ip).packed, int(length))
     return address_of(bytes(map(int, ip.split("."))), int(length))
+
+
+class DeviceNetworks(NamedTuple):
+    """`own` are those of addresses that were not autoconfigured, and of peers; `leased` and
+    `manual` are of IPv4.
+    """
+
+    own: set[Network]
+    leased: set[Network]
+    manual: set[Network]
+
+
+NO_NETWORKS = DeviceNetworks(set(), set(), set())
+
+
+def device_networks(
+    addresses: Mapping[int, tuple[Address, ...]],
+    leased: Collection[tuple[int, Address]],
+    autoconf: Collection[tuple[int, Address]],
+    peers: Collection[tuple[int, Network]],
+) -> dict[int, DeviceNetworks]:
+    """The networks by the index of the device, as in the fields of `World`."""
+    found: dict[int, DeviceNetworks] = {}
+    for index, of_device in addresses.items():
+        networks = found[index] = DeviceNetworks(set(), set(), set())
+        for address in of_device:
+            if (index, address) not in autoconf:
+                networks.own.add(address.network)
+            if address.version == 4:
+                is_leased = (index, address) in leased
+                (networks.leased if is_leased else networks.manual).add(address.network)
+    for index, network in peers:
+        found.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
+    return found

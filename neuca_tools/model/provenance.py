@@ -9,7 +9,8 @@ itself that a NIC is for management, whatever its prefix, metric, protocol numbe
 
 from __future__ import annotations
 
-from neuca_tools.model import NO_NETWORKS, DeviceNetworks, Route, World
+from neuca_tools.model import Route, World
+from neuca_tools.model.addresses import NO_NETWORKS, DeviceNetworks
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 AGENT = "agent"

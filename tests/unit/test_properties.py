@@ -35,6 +35,7 @@ from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Incarnation, LinkKey, NicRecord, Original, Owned, Record, Written
 from neuca_tools.model.device_settings import Declined
+from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink
 from neuca_tools.plan.operations import SetMtu
 from neuca_tools.plan.plan import plan
@@ -100,13 +101,17 @@ def forbidden(kernel, policy):
     """Every device that is management or ignored, or stacked on one that is; found anew here, not by the product."""
     world = kernel.world()
     defaults = [one for one in world.routes if one.to.prefixlen == 0]
+    if any({one.mac, one.permanent_mac} & policy.management for one in world.devices.values()):
+        # The configuration decides: a DHCP server cannot make another NIC a management NIC.
+        defaults = [one for one in defaults if one.protocol != RTPROT_DHCP]
     best = {
         one.index
         for one in defaults
         if one.metric
         == min(other.metric for other in defaults if other.to.version == one.to.version)
     }
-    reached = {index for index in (*best, world.metadata_index) if index}
+    ways = {one.index for one in world.routes if one.protocol == RTPROT_DHCP} - best
+    reached = {index for index in (*best, world.metadata_index) if index} - ways
     while True:  # down to what carries them
         lower = {world.devices[index].lower for index in reached} | {
             one.index for one in world.devices.values() if one.master in reached

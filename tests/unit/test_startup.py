@@ -33,7 +33,7 @@ HEAVY = set(
     "ast asyncio concurrent ctypes dataclasses datetime decimal dis email hashlib html http inspect logging pickle shutil"
     " ssl subprocess threading tokenize traceback uuid dbus pyroute2 pyudev systemd yaml".split()
 )
-MOST_MODULES = 253  # of them, 163 are ours; the library's differ with its version
+MOST_MODULES = 259  # of them, 169 are ours; the library's differ with its version
 # Of a pass, and of a poll: only the children of the daemon have them.
 OF_A_PASS = {"apply", "desired", "guest", "plan", "status"}
 MESH = "neuca_tools.commands.selftest, neuca_tools.commands.selftest_mesh"
@@ -97,7 +97,7 @@ print(*sys.modules)"""
 def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
     found = loaded(MESH)
     assert found & {"ast", "dataclasses", "dis", "inspect", "logging", "tokenize"} == set()
-    assert len(found) <= 414
+    assert len(found) <= 418
 
 
 @pytest.mark.parametrize("name", ["iperf/3.21-tcp.json", "faults/half-duplex.json"])

@@ -1,0 +1,38 @@
+"""What the configuration and the platform's document say about the roles of NICs."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from neuca_tools.dataclass import dataclass, field
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The administrator's settings on roles: MACs to ignore, and MACs that are always management.
+
+    `origin` is the NIC through which a metadata service has answered for this instance, if one has.
+    """
+
+    ignored: frozenset[str] = frozenset()
+    management: frozenset[str] = frozenset()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the platform's document says about management, unless the configuration overrides it.
+
+    `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
+    to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
+    management link because it has DHCP, a default route or the route to the metadata service.
+    """
+
+    described: frozenset[str] = frozenset()
+    named: Mapping[str, str] = field(default_factory=dict)
+    gateways: tuple[Mapping[str, str], ...] = ()
+
+
+NOTHING = Said()
