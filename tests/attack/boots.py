@@ -74,6 +74,15 @@ class Boot:
                 service.tree = {"/latest/meta-data/instance-id": "i-1"}
             self.real.append(service)
 
+    def fall_ill(self, health):
+        """The real service, which was well, is so from now on."""
+        if health == "absent":
+            for service in self.real:
+                service.close()
+            self.real = []
+        for service in self.real:
+            service.mode = MODE[health]
+
     def recover(self, document=OURS):
         """The real service is there and has this document."""
         self.acquire()

@@ -8,10 +8,16 @@ Nothing that it leaves on its NIC makes its service believed or moves a role.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 
+import frames
 import pytest
+from attacker import SERVICES
 from boots import STATES, Boot
-from signs import SIGNS
+from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
+from signs import NIC, ROUTER, SIGNS
+from unpacked import program
 
 
 def rows():
@@ -30,8 +36,63 @@ def boot(guest, attackers):
         yield lambda state: Boot(guest, attackers, stack, state)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("sign, state", rows())
 def test_no_sign_of_a_stranger_makes_it_the_metadata_service(boot, sign, state):
     made = boot(state)
     SIGNS[sign].make(made.guest, made.evil)
     made.check_held()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("state", [("absent", "dual", "no lease"), ("404", "IPv6", "leased"), ("hang", "IPv4", "leased")],
+                         ids=", ".join)  # fmt: skip
+@pytest.mark.parametrize("its_mac", ["", MANAGEMENT_MAC], ids=["its own MAC", "the MAC of mgmt0"])
+def test_claims_and_redirects_bring_no_first_document(boot, state, its_mac):
+    """Neighbour entries for the service, the gateway and the guest; its frames may have the MAC of the management NIC."""
+    made = boot(state)
+    evil = made.evil
+    evil.mac = its_mac or evil.mac
+    evil.claim(*SERVICES, GATEWAY, GATEWAY6, "192.0.2.10", "2001:db8:ffff::10")
+    evil.answer_arp()
+    for router, victim in ((GATEWAY, "192.0.2.10"), (ROUTER, "10.66.0.2")):
+        evil.send(frames.redirect4(evil.mac, mac(7), router, victim, SERVICE, ROUTER))
+    source = "2001:db8:ffff::10"
+    for router in (GATEWAY6, evil.link_local):
+        told = (router, source, "fd00:ec2::254", evil.link_local)
+        evil.send(frames.redirect6(evil.mac, mac(7), *told))
+    made.check_held()
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("end", [600, frames.FOREVER], ids=["finite", "infinite"])
+@pytest.mark.parametrize("health", ["404", "absent"])
+@pytest.mark.parametrize("lease", ["leased", "no lease"])
+def test_a_lease_that_dhclient_takes_brings_no_first_document(boot, daemons, health, lease, end):
+    """dhclient itself, with the script of its package, which sets no protocol and, without an end, no lifetime."""
+    made = boot((health, "IPv4", lease))
+    guest, options = made.guest, {
+        "option_1": frames.packed("255.255.255.0"), "option_3": frames.packed(ROUTER),
+        "option_51": end.to_bytes(4, "big"), "option_28": frames.packed("10.66.0.255"),
+    }  # fmt: skip
+    made.evil.serve_dhcp(**options)
+    script = guest.folder / "dhclient-script"
+    script.write_text(program("usr/sbin/dhclient-script").read_text())
+    script.chmod(0o755)
+    files = ("-lf", guest.folder / "leases", "-pf", guest.folder / "dhclient.pid", "-cf", "/dev/null")
+    with guest.foreign.changing():
+        guest.run(program("usr/sbin/dhclient"), "-4", "-1", "-q", "-sf", script, *files, NIC)
+    daemons.append(Process(guest.folder / "dhclient.pid"))
+    assert "10.66.0.2/24" in guest.addresses(NIC)
+    assert guest.routes("default")
+    made.check_held()
+
+
+class Process:
+    """A program that wrote its number into a file."""
+
+    def __init__(self, place):
+        self.number = int(place.read_text())
+
+    def stop(self):
+        os.kill(self.number, signal.SIGKILL)
