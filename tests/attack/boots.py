@@ -39,6 +39,7 @@ class Boot:
         self.guest, self._stack = guest, stack
         self.service, self._families, lease = state[0], FAMILIES[state[1]], LEASE[state[2]]
         self.has_lease = False
+        self.asked_without = 0  # requests while the management NIC has no lease: another NIC may be asked, not believed
         guest.veth("mgmt0", address=MANAGEMENT_MAC, up=True)
         addresses = {4: (f"{GATEWAY}/24", f"{SERVICE}/32"), 6: (f"{GATEWAY6}/64", "fd00:ec2::254/128")}  # fmt: skip
         for address in (each for family in self._families for each in addresses[family]):
@@ -49,7 +50,7 @@ class Boot:
         script = f"[scripts]\nbootscript = #!/bin/sh\n    echo yes > {self.mark}\n"
         evil = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n{script}"
         stack_files = {"meta_data.json": '{"uuid": "i-evil"}', "user_data": evil}
-        self.evil.own("10.66.0.1/24").impersonate(evil, openstack=stack_files)
+        self.evil.own("10.66.0.1/24").impersonate(evil, tokens=False, openstack=stack_files)
         guest.veth("dp1", 1)
         guest.configure(sources="openstack, ec2", timeout=1)
         self.real = []
@@ -63,6 +64,7 @@ class Boot:
         if not self.has_lease:
             for words in (each for family in self._families for each in ACQUIRED[family]):
                 self.guest.ip(words)
+            self.asked_without = len(self.evil.asked())
         self.has_lease = True
 
     def _serve(self, mode):
@@ -107,7 +109,7 @@ class Boot:
         assert not self.mark.exists()
         assert (self.origin() or {}).get("mac") in (None, MANAGEMENT_MAC)
         if self.has_lease:
-            assert self.evil.asked() == []
+            assert self.evil.asked()[self.asked_without :] == []
 
     def check_roles(self):
         assert self.guest.role(mac(7)) != "management"

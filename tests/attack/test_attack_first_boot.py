@@ -19,6 +19,14 @@ from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
 from signs import NIC, ROUTER, SIGNS
 from unpacked import program
 
+# Text that a reader of dhclient's lease file could take for statements of the file.
+EXTRAS = {
+    "plain": {},
+    "statements in the root path": {"option_17": b"interface lo; fixed-address 10.9.9.9; x"},
+    "an end in the root path": {"option_17": b"x expire 5 2030/01/01; }"},
+    "another lease in the root path": {"option_17": b"x } lease { interface lo; expire soon; x"},
+}
+
 
 def rows():
     """Three states for each sign, in turn, so that all occur with each kind of sign; a third of the signs is not `long`."""
@@ -65,26 +73,26 @@ def test_claims_and_redirects_bring_no_first_document(boot, state, its_mac):
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("more", EXTRAS)
 @pytest.mark.parametrize("end", [600, frames.FOREVER], ids=["finite", "infinite"])
-@pytest.mark.parametrize("health", ["404", "absent"])
-@pytest.mark.parametrize("lease", ["leased", "no lease"])
-def test_a_lease_that_dhclient_takes_brings_no_first_document(boot, daemons, health, lease, end):
-    """dhclient itself, with the script of its package, which sets no protocol and, without an end, no lifetime."""
+@pytest.mark.parametrize("health, lease", [("404", "leased"), ("absent", "no lease")])
+def test_a_lease_that_dhclient_takes_brings_no_first_document(boot, daemons, health, lease, end, more):
+    """dhclient itself with the script of its package, which sets no protocol and, without an end, no lifetime."""
     made = boot((health, "IPv4", lease))
-    guest, options = made.guest, {
-        "option_1": frames.packed("255.255.255.0"), "option_3": frames.packed(ROUTER),
-        "option_51": end.to_bytes(4, "big"), "option_28": frames.packed("10.66.0.255"),
-    }  # fmt: skip
-    made.evil.serve_dhcp(**options)
+    guest = made.guest
+    made.evil.serve_dhcp(
+        option_1=frames.packed("255.255.255.0"), option_3=frames.packed(ROUTER),
+        option_51=end.to_bytes(4, "big"), **EXTRAS[more])  # fmt: skip
     script = guest.folder / "dhclient-script"
     script.write_text(program("usr/sbin/dhclient-script").read_text())
     script.chmod(0o755)
-    files = ("-lf", guest.folder / "leases", "-pf", guest.folder / "dhclient.pid", "-cf", "/dev/null")
+    guest.run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    files = ("-lf", "/run/dhclient.eth7.leases", "-pf", guest.folder / "dhclient.pid", "-cf", "/dev/null")
     with guest.foreign.changing():
         guest.run(program("usr/sbin/dhclient"), "-4", "-1", "-q", "-sf", script, *files, NIC)
     daemons.append(Process(guest.folder / "dhclient.pid"))
     assert "10.66.0.2/24" in guest.addresses(NIC)
-    assert guest.routes("default")
+    assert any(route[1] == NIC for route in guest.routes("default"))
     made.check_held()
 
 
