@@ -121,10 +121,16 @@ def lease(name, protocol, end, metric):
     return Left(tuple(words))
 
 
+def looks_set_by_hand(end, protocol):
+    """Nothing tells such a lease from an administrator's settings, which SECURITY.md says (dhclient records its own)."""
+    return end == "infinite" and protocol != "a client that marks its routes"
+
+
 LEASES = {
     f"{name}, {end}, of {protocol}, {metric}": lease(name, protocol, end, metric)
     for name, end, protocol, metric in product(LEASED, ENDS, PROTOCOLS, METRICS)
-    if LEASED[name][1] or (protocol, metric) == ("a client that does not", "no metric")
+    if not looks_set_by_hand(end, protocol)
+    if LEASED[name][1] or metric == "no metric"
 }
 # What a client that handles router advertisements itself leaves (systemd-networkd, NetworkManager, dhcpcd).
 HANDLED = {
