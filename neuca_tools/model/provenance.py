@@ -83,8 +83,8 @@ def _is_of_lease(route: Route, world: World) -> bool:
     if not leased:
         return False
     manual = [address.network for address in addresses if not is_leased(index, address, world)]
-    if route.protocol == RTPROT_KERNEL:
-        return route.to in leased and route.to not in manual
+    if route.protocol == RTPROT_KERNEL and route.via is None:
+        return route.to not in manual
     return not manual or (route.via is not None and not _contains(manual, route.via))
 
 

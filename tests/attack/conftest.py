@@ -12,7 +12,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "netns"))
 pytest.register_assert_rewrite(
-    "lab", "foreign", "monitor", "metadata", "running", "warm", "ends", "attacker", "stranger", "boots"
+    "lab",
+    "foreign",
+    "monitor",
+    "metadata",
+    "running",
+    "warm",
+    "ends",
+    "attacker",
+    "stranger",
+    "boots",
 )
 
 from attacker import Attacker  # noqa: E402 - once its assertions are readable

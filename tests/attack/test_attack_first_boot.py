@@ -76,7 +76,9 @@ def test_claims_and_redirects_bring_no_first_document(boot, state, its_mac):
 @pytest.mark.parametrize("more", EXTRAS)
 @pytest.mark.parametrize("end", [600, frames.FOREVER], ids=["finite", "infinite"])
 @pytest.mark.parametrize("health, lease", [("404", "leased"), ("absent", "no lease")])
-def test_a_lease_that_dhclient_takes_brings_no_first_document(boot, daemons, health, lease, end, more):
+def test_a_lease_that_dhclient_takes_brings_no_first_document(
+    boot, daemons, health, lease, end, more
+):
     """dhclient itself with the script of its package, which sets no protocol and, without an end, no lifetime."""
     made = boot((health, "IPv4", lease))
     guest = made.guest
@@ -87,7 +89,14 @@ def test_a_lease_that_dhclient_takes_brings_no_first_document(boot, daemons, hea
     script.write_text(program("usr/sbin/dhclient-script").read_text())
     script.chmod(0o755)
     guest.run("mount", "-t", "tmpfs", "tmpfs", "/run")
-    files = ("-lf", "/run/dhclient.eth7.leases", "-pf", guest.folder / "dhclient.pid", "-cf", "/dev/null")
+    files = (
+        "-lf",
+        "/run/dhclient.eth7.leases",
+        "-pf",
+        guest.folder / "dhclient.pid",
+        "-cf",
+        "/dev/null",
+    )
     with guest.foreign.changing():
         guest.run(program("usr/sbin/dhclient"), "-4", "-1", "-q", "-sf", script, *files, NIC)
     daemons.append(Process(guest.folder / "dhclient.pid"))
