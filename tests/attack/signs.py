@@ -56,7 +56,7 @@ class Left(NamedTuple):
 
     words: tuple[str, ...]
 
-    def make(self, guest, evil):
+    def make(self, guest, evil):  # noqa: ARG002 - as that of an advertisement
         for words in self.words:
             guest.ip(words)
 
@@ -116,8 +116,8 @@ LEASED = {  # the address, and the routes
 def lease(name, protocol, end, metric):
     address, routes = LEASED[name]
     words = [f"address add {address} dev {NIC}{ENDS[end]}"]
-    for to in routes:
-        words.append(f"route add {to} dev {NIC} {PROTOCOLS[protocol]} metric {METRICS[metric]}")
+    more = f"dev {NIC} {PROTOCOLS[protocol]} metric {METRICS[metric]}"
+    words += [f"route add {to} {more}" for to in routes]
     return Left(tuple(words))
 
 
