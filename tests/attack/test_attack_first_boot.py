@@ -45,7 +45,7 @@ def boot(guest, attackers):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("sign, state", rows())
+@pytest.mark.parametrize(("sign", "state"), rows())
 def test_no_sign_of_a_stranger_makes_it_the_metadata_service(boot, sign, state):
     made = boot(state)
     SIGNS[sign].make(made.guest, made.evil)
@@ -75,7 +75,7 @@ def test_claims_and_redirects_bring_no_first_document(boot, state, its_mac):
 @pytest.mark.matrix
 @pytest.mark.parametrize("more", EXTRAS)
 @pytest.mark.parametrize("end", [600, frames.FOREVER], ids=["finite", "infinite"])
-@pytest.mark.parametrize("health, lease", [("404", "leased"), ("absent", "no lease")])
+@pytest.mark.parametrize(("health", "lease"), [("404", "leased"), ("absent", "no lease")])
 def test_a_lease_that_dhclient_takes_brings_no_first_document(
     boot, daemons, health, lease, end, more
 ):

@@ -38,7 +38,7 @@ def recorded(guest, attackers):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("sign, health, family", rows())
+@pytest.mark.parametrize(("sign", "health", "family"), rows())
 def test_no_sign_of_a_stranger_moves_a_role_of_a_recorded_host(recorded, sign, health, family):
     boot = recorded(family)
     boot.fall_ill(health)
