@@ -26,9 +26,9 @@ addresses = 10.7.0.9/24, fd00:7::9/64
 MODE = {"well": "ok", "no user-data": "404", "404": "404", "500": "500", "hang": "hang"}
 ACQUIRED = {
     4: ("address add 192.0.2.10/24 dev mgmt0 valid_lft 3600 preferred_lft 3600",
-        f"route add default via {GATEWAY} dev mgmt0 proto dhcp metric 100"),
+        f"route replace default via {GATEWAY} dev mgmt0 proto dhcp metric 100"),
     6: ("-6 address add 2001:db8:ffff::10/64 dev mgmt0 nodad valid_lft 3600 preferred_lft 3600",
-        f"-6 route add default via {GATEWAY6} dev mgmt0 proto ra metric 100"),
+        f"-6 route replace default via {GATEWAY6} dev mgmt0 proto ra metric 100"),
 }  # fmt: skip
 
 
