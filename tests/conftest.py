@@ -114,6 +114,7 @@ def pytest_make_collect_report(collector):  # noqa: ARG001 - a module may skip i
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: `make test` leaves it to `make test-all`")
+    config.addinivalue_line("markers", "matrix: its variants say themselves which are `long`")
 
 
 def _tier(item):
@@ -140,7 +141,8 @@ def _spare(items):
     """Mark the variants that are left to `make test-all`."""
     variants = defaultdict(list)
     for item in items:
-        if _tier(item) in WITH_VARIANTS and not item.get_closest_marker("long"):
+        marked = item.get_closest_marker("long") or item.get_closest_marker("matrix")
+        if _tier(item) in WITH_VARIANTS and not marked:
             variants[item.path, item.originalname].append(item)
     for found in variants.values():
         kept = chosen(len(found))

@@ -1,13 +1,15 @@
-"""The addresses of dhclient's infinite leases, from its lease files (dhclient.leases(5)).
+"""The addresses of dhclient's leases, from its lease files (dhclient.leases(5)).
 
-Such an address looks like one that an administrator has set: its lifetime in the kernel is infinite
-too, and the script of dhclient adds its routes without a protocol of their own.
+The address of an infinite lease looks like one that an administrator has set: its lifetime in the
+kernel is infinite too, and the script of dhclient adds its routes without a protocol of their own.
+The end in the file does not tell: for such a lease it is a date about 136 years ahead.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,15 +24,16 @@ PATTERNS = (
     "var/lib/NetworkManager/dhclient*.lease",
 )
 _MOST_FILES, _LONGEST = 256, 1 << 20  # bytes of one file
-_STATEMENT = pattern(r'\b(interface|fixed-address|expire)\s+"?([^";\s]+)"?;')
+# At the beginning of a line: the text of an option, which the server chooses, is never there.
+_STATEMENT = pattern(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 
 
-def infinite() -> frozenset[tuple[str, str]]:
-    """Interface name and IPv4 address of each infinite lease that is recorded.
+def recorded() -> frozenset[tuple[str, str]]:
+    """Interface name and IPv4 address of each lease that is recorded.
 
     A file that cannot be read counts as one without leases.
     """
-    return frozenset(lease for path in _files() for lease in _infinite_leases(_text(path)))
+    return frozenset(lease for path in _files() for lease in _leases(_text(path)))
 
 
 def _files() -> list[Path]:
@@ -44,13 +47,11 @@ def _text(path: Path) -> str:
     return ""
 
 
-def _infinite_leases(text: str) -> Iterator[tuple[str, str]]:
-    """Each lease names its interface first and says last when it expires."""
-    interface = address = ""
+def _leases(text: str) -> Iterator[tuple[str, str]]:
+    """Each lease names its interface first."""
+    interface = ""
     for keyword, value in _STATEMENT.findall(text):
         if keyword == "interface":
-            interface, address = value, ""
-        elif keyword == "fixed-address":
-            address = value
-        elif value == "never" and interface and address:
-            yield interface, address
+            interface = value
+        elif interface:
+            yield interface, value

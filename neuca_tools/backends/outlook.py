@@ -90,7 +90,7 @@ def _endless(
     devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
 ) -> Iterator[tuple[int, Address]]:
     """The addresses that dhclient has leased for ever, by the indexes of their devices."""
-    for name, text in dhclient_leases.infinite():
+    for name, text in dhclient_leases.recorded():
         for index, device in devices.items():
             if device.name == name:
                 yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)

@@ -69,11 +69,11 @@ def _is_of_lease(route: Route, world: World) -> bool:
     networks = _networks(route, world)
     if not networks.leased:
         return False
-    if route.protocol == RTPROT_KERNEL:
-        return route.to in networks.leased and route.to not in networks.manual
+    if route.protocol == RTPROT_KERNEL and route.via is None:
+        return route.to not in networks.manual
     if not networks.manual:
         return True
-    return route.via is not None and not any(route.via in one for one in networks.manual)
+    return route.via is not None and not any(route.via in network for network in networks.manual)
 
 
 def _networks(route: Route, world: World) -> DeviceNetworks:

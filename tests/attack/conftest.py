@@ -12,11 +12,20 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "netns"))
 pytest.register_assert_rewrite(
-    "lab", "foreign", "monitor", "metadata", "running", "warm", "ends", "attacker", "stranger"
+    "lab",
+    "foreign",
+    "monitor",
+    "metadata",
+    "running",
+    "warm",
+    "ends",
+    "attacker",
+    "stranger",
+    "boots",
 )
 
 from attacker import Attacker  # noqa: E402 - once its assertions are readable
-from fixtures import ends, lab, pytest_runtest_makereport, warm  # noqa: E402, F401
+from fixtures import daemons, ends, lab, pytest_runtest_makereport, warm  # noqa: E402, F401
 
 
 @pytest.fixture

@@ -60,17 +60,17 @@ def _option(kind, body):
     return struct.pack("!BB", kind, (len(body) + 2) // 8) + body
 
 
-def prefix_information(prefix, flags=0xC0):
-    """`flags`: 0x80 on-link, 0x40 autonomous (RFC 4861, section 4.6.2)."""
+def prefix_information(prefix, flags=0xC0, valid=FOREVER):
+    """`flags`: 0x80 on-link, 0x40 autonomous (RFC 4861, section 4.6.2); `valid` in seconds."""
     network = ipaddress.ip_network(prefix)
-    fixed = struct.pack("!BBIII", network.prefixlen, flags, FOREVER, FOREVER, 0)
+    fixed = struct.pack("!BBIII", network.prefixlen, flags, valid, valid, 0)
     return _option(3, fixed + network.network_address.packed)
 
 
-def route_information(prefix, preference="high"):
+def route_information(prefix, preference="high", lifetime=FOREVER):
     """RFC 4191, section 2.3."""
     network = ipaddress.ip_network(prefix)
-    fixed = struct.pack("!BBI", network.prefixlen, PREFERENCE[preference], FOREVER)
+    fixed = struct.pack("!BBI", network.prefixlen, PREFERENCE[preference], lifetime)
     return _option(24, fixed + network.network_address.packed)
 
 
