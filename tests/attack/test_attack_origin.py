@@ -101,9 +101,12 @@ def test_an_advertised_default_route_does_not_bring_a_first_document(first_boot)
 
 
 def test_a_second_answer_that_differs_is_a_fault_and_not_the_document(first_boot):
+    """Two NICs are asked only if the administrator names both."""
     guest, _ = first_boot
     guest.ip("address add 10.66.0.2/24 dev eth7")
     guest.ip("route add default via 10.66.0.1 dev eth7 metric 900 proto dhcp")
+    both = f"[network]\nmanagement-macs = {MANAGEMENT_MAC}, {mac(7)}\n"
+    guest.configure(both, sources="ec2", timeout=5)
     assert guest.once().code == 4
     assert guest.addresses("dp1") == {"172.16.1.1/24"}
     text = (
