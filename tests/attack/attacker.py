@@ -209,6 +209,10 @@ class Attacker:
                     if select.select([packets], [], [], 0.1)[0]:
                         answer(packets.recv(65536))
 
+        return self._begin(work)
+
+    def _begin(self, work):
+        """A thread that ends at `close`."""
         thread = threading.Thread(target=work)
         thread.start()
         self._threads.append(thread)

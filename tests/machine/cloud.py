@@ -12,7 +12,7 @@ PATIENCE = 300.0  # seconds
 
 
 class Cloud:
-    """`mode` is ok, off (the connection is closed at once), hang, 404, 500, garbage or cut."""
+    """`document`: None for no user-data; `mode` is ok, off (the connection is closed at once), hang, 404, 500, garbage or cut."""
 
     def __init__(self, document):
         self.document, self.mode = document, "ok"
@@ -72,7 +72,8 @@ class Cloud:
             return 200, self.files[path].encode()
         if token != "a-token":
             return 401, b""
-        return (200, self.document.encode()) if path == USER_DATA else (404, b"")
+        found = path == USER_DATA and self.document is not None
+        return (200, self.document.encode()) if found else (404, b"")
 
 
 def _handler(cloud):
