@@ -41,8 +41,9 @@ addresses = 172.16.0.1/24
 addresses = 10.66.0.9/24, fd00:16::9/64
 """ + SCRIPT.format("real")
 REAL_ADDRESSES = {ATTACKED: {"172.16.0.1/24"}, OTHER: {"10.66.0.9/24", "fd00:16::9/64"}}
+# Of two default routes without a metric the kernel takes the first: here the attacker's.
 INTERFACES = "auto lo\niface lo inet loopback\n" + "".join(
-    f"\nauto eth{number}\niface eth{number} inet dhcp\n" for number in (0, 1)
+    f"\nauto eth{number}\niface eth{number} inet dhcp\n" for number in (1, 0)
 )
 # What has to be on the disk for DHCP on every NIC.
 FILES = {"A": {}, "C": {}, "D": {"/etc/network/interfaces": INTERFACES}}
