@@ -20,7 +20,7 @@ from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Route
 from neuca_tools.model.routing import Traits
-from neuca_tools.model.topology import DHCP
+from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.typed import Any, Callable, NoReturn
 
 FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
@@ -105,11 +105,11 @@ class State:
         traits = Traits(int(request["table"]))
         for network, (prefix, _) in self._prefixes.items():
             if prefix.on_link:
-                yield Route(network, index, None, metric, DHCP, traits=traits)
+                yield Route(network, index, None, metric, RTPROT_DHCP, traits=traits)
         best = max((one.preference for one in self._routers.values()), default=0)
         via = next((host for host, one in self._routers.items() if one.preference == best), None)
         if via is not None:
-            yield Route(EVERYTHING6, index, via, metric, DHCP, traits=traits)
+            yield Route(EVERYTHING6, index, via, metric, RTPROT_DHCP, traits=traits)
 
 
 def interface_identifier(mac: str) -> int:

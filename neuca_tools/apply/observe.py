@@ -11,7 +11,6 @@ from typing import Optional
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
-from neuca_tools.desired.router_advertisements import is_advertised
 from neuca_tools.model import (
     OWN,
     UNCHANGED,
@@ -30,7 +29,8 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
-from neuca_tools.model.topology import automatic, lifelines
+from neuca_tools.model.provenance import is_advertised, is_automatic
+from neuca_tools.model.topology import lifelines
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
@@ -215,7 +215,9 @@ def _hops(
         if key is None or route.protocol == ROUTE_PROTOCOL:
             continue
         left_over = key in resolution.quiet and is_advertised(route, world)
-        left_over = left_over or _is_left_behind(route, key, record, kept)
+        left_over = left_over or (
+            is_automatic(route, world) and _is_left_behind(route, key, record, kept)
+        )
         shadow = _is_shadow(route, resolution.want.links.get(key), world)
         if left_over or shadow or (route.to in banned and route.via is not None):
             hops.append(Hop(route.to, key, route.via, route.metric, False, left_over, shadow))
@@ -281,7 +283,7 @@ def _owners(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:
 def _is_left_behind(
     route: Route, key: LinkKey, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether a departing network manager had set the route; `kept` are the lifelines."""
-    if key.vlan_id is not None or not automatic(route) or (route.index, route.to.version) in kept:
+    """Whether a departing network manager had set the automatic route; `kept` are the lifelines."""
+    if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, UNRECORDED).leaving)

@@ -20,7 +20,7 @@ from neuca_tools.backends.dhcplease import (
 from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Route
 from neuca_tools.model.routing import Traits
-from neuca_tools.model.topology import DHCP
+from neuca_tools.model.provenance import RTPROT_DHCP
 
 MOST_ROUTES = 64
 
@@ -113,16 +113,16 @@ def _routes(found: Offer, request: Mapping[str, Any], index: int) -> list[Route]
     traits = Traits(int(request["table"]), source=found.address.ip)
     routes = []
     if own.prefixlen < own.max_prefixlen:
-        routes.append(Route(own, index, None, metric, DHCP, traits=traits))
+        routes.append(Route(own, index, None, metric, RTPROT_DHCP, traits=traits))
     wanted = found.routes if request["routes"] else ()
     for to, via in wanted:
         if via == found.address.ip or not (is_unicast(via) or int(via) == 0):
             continue
         if int(via) == 0:  # on the link (RFC 3442)
-            routes.append(Route(to, index, None, metric, DHCP, traits=traits))
+            routes.append(Route(to, index, None, metric, RTPROT_DHCP, traits=traits))
             continue
         if via not in own:
-            routes.append(Route(IPv4Network(via), index, None, metric, DHCP, traits=traits))
-        routes.append(Route(to, index, via, metric, DHCP, traits=traits))
+            routes.append(Route(IPv4Network(via), index, None, metric, RTPROT_DHCP, traits=traits))
+        routes.append(Route(to, index, via, metric, RTPROT_DHCP, traits=traits))
     unique = {(route.to, route.metric): route for route in reversed(routes)}
     return sorted(unique.values(), key=lambda route: route.via is not None)

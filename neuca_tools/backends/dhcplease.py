@@ -29,7 +29,8 @@ from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Host, Route, World
-from neuca_tools.model.topology import DHCP, METADATA_HOSTS
+from neuca_tools.model.provenance import RTPROT_DHCP
+from neuca_tools.model.topology import METADATA_HOSTS
 
 LEASE = ".lease"
 DHCP6, ADVERTISEMENTS = "dhcp6", "ra"  # the protocols of a request; one without has DHCPv4
@@ -271,7 +272,7 @@ def _remove_routes(world: World, lease: Mapping[str, Any], kept: Collection[obje
     own = [
         route
         for route in world.tables
-        if route.protocol == DHCP
+        if route.protocol == RTPROT_DHCP
         and route.to.version == lease.get("family", 4)
         and (route.index, route.traits.table) == (lease.get("index"), lease.get("table"))
         and _identity(route) not in kept

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, wire
+from neuca_tools.backends import dhclient_leases, kinds, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Host, Route, World
@@ -50,6 +50,7 @@ PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
 OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS))
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 OF_ROUTE = wire.Reader((TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE))
+SYSFS = "/sys/class/net"
 EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
 
 
@@ -74,12 +75,25 @@ def _dumps() -> tuple[list[bytes], list[bytes], list[bytes]]:
 
 
 def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[bytes]) -> World:
+    devices = {one.index: one for one in map(device, links)}
+    of_addresses = _addresses(addresses)
     return World(
-        {one.index: one for one in map(device, links)},
+        devices,
+        endless=frozenset(_endless(devices, of_addresses["addresses"])),
         routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
         boot_id=boot_id(),
-        **_addresses(addresses),
+        **of_addresses,
     )
+
+
+def _endless(
+    devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
+) -> Iterator[tuple[int, Address]]:
+    """The addresses that dhclient has leased for ever, by the indexes of their devices."""
+    for name, text in dhclient_leases.infinite():
+        for index, device in devices.items():
+            if device.name == name:
+                yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)
 
 
 def device(message: bytes) -> Device:
@@ -95,6 +109,7 @@ def device(message: bytes) -> Device:
     if kind == "ipoib" and LOWER not in link:
         # The interface of a port: older kernels send no kind for it.
         kind = ""
+    is_hardware = not kind and _is_attached(link, arp_type, name, index)
     return Device(
         index=index,
         name=name,
@@ -104,7 +119,7 @@ def device(message: bytes) -> Device:
         lower=_lower_index(link, kind, data),
         master=link.number(MASTER),
         slave=bool(flags & IFF_SLAVE),
-        hardware=not kind and _is_attached(link, arp_type, name, index),
+        hardware=is_hardware,
         vlan_id=data.number(VLAN_ID) if kind == "vlan" else None,
         up=bool(flags & IFF_UP),
         carrier=bool(flags & IFF_LOWER_UP),
@@ -118,7 +133,21 @@ def device(message: bytes) -> Device:
         port=tuple(_port(info)) if MEMBER_KIND in info else (),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
+        slot=_slot(name) if is_hardware else (),
     )
+
+
+def _slot(name: str) -> tuple[int, ...]:
+    """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
+    with suppress(OSError):
+        path = os.readlink(f"{SYSFS}/{name}")
+        return tuple(
+            int(number, 16)
+            for part in path.split("/")
+            if part.count(":") == 2 and part[-2:-1] == "."
+            for number in part.replace(".", ":").split(":")
+        )
+    return ()
 
 
 def _shown(arp_type: int, address: bytes) -> str:
@@ -171,7 +200,7 @@ def _altnames(link: wire.Attributes) -> Iterator[str]:
 
 def _has_parent_device(name: str, index: int) -> bool:
     """Whether sysfs shows that the device is attached to a bus; the kernel says so since 5.14."""
-    node = Path("/sys/class/net") / name
+    node = Path(SYSFS) / name
     with suppress(OSError, ValueError):
         # Sysfs may show another network namespace.
         here = int((node / "ifindex").read_text(encoding="ascii")) == index

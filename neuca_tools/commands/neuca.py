@@ -75,6 +75,7 @@ _ROWS = (
         "json undo dry-run",
         "link",
     ),
+    ("trust", "trust", "vouch for the NIC through which metadata is requested", "", "link"),
     (
         "revert",
         "change",

@@ -2,8 +2,9 @@
 
 A NIC is a management NIC because it is named (by the configuration, a device tag or the platform's
 primary flag), because it is recorded, because the metadata service of this instance has answered
-through it, or because of a route. Every other NIC that the platform describes is a dataplane NIC,
-even if its subnet has a gateway or DHCP.
+through it, or because of a route that an administrator has set. What a DHCP server or a router has
+caused counts only on the NIC that is believed on a first boot (`first_nic`). Every other NIC that
+the platform describes is a dataplane NIC, even if its subnet has a gateway or DHCP.
 """
 
 # SPDX-License-Identifier: MIT
@@ -11,14 +12,14 @@ even if its subnet has a gateway or DHCP.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 from neuca_tools.dataclass import dataclass, field
+from neuca_tools.desired.first_nic import LEASE_SECONDS, Belief, believed, nics_with_macs
 from neuca_tools.model import UNRECORDED, Record, Route, World
+from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
 from neuca_tools.model.topology import (
     METADATA_HOSTS,
-    RA,
-    advertised,
-    automatic,
     below,
     best_default_routes,
     identity,
@@ -75,6 +76,7 @@ class Management:
     says so. One of the `undecided` will be a management NIC, but nothing on the host shows yet
     which one. `rivals` are NICs that the document does not distinguish from the chosen ones.
     `beside` are further management NICs that were not chosen, and that only a route indicates.
+    `belief`: the NIC that is believed on a first boot.
     """
 
     reasons: Mapping[str, str]
@@ -83,6 +85,7 @@ class Management:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
+    belief: Belief = Belief()
 
 
 def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:
@@ -101,18 +104,19 @@ class _Chooser:
 
     def __init__(self, world: World, policy: Policy, record: Record, said: Said) -> None:
         self.world, self.policy, self.record, self.said = world, policy, record, said
-        self._nics_by_index: dict[int, Collection[str]] = {}
+        self._nics_by_index: dict[int, frozenset[str]] = {}
         self.present = {*map(identity, filter(is_nic, world.devices.values()))}
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
-        self.best = best_default_routes(world.routes)
-        self.manual = [route for route in self.best if not automatic(route)]
+        self.belief = self._belief()
+        self.best = best_default_routes(filter(self._is_sign, world.routes))
+        self.manual = [*filter(self._is_manual, self.best)]
         self.four = [route for route in self.best if route.to.version == 4]
         self.metadata = self._metadata()
         self.proven = self._proven()
         self.weak = self._weak()
         certain = self.metadata | policy.management | self._origin()
-        self.anchored = _anchored(world, certain, record, self.dataplane)
+        self.anchored = self._anchored(certain)
         self.relevant = [*filter(self._counts, self.best)]
 
     def outcome(self) -> Management:
@@ -135,17 +139,49 @@ class _Chooser:
             undecided,
             self._rivals({*seen, *declared}) - undecided,
             frozenset(seen.keys() - chosen - firm.keys()),
+            self.belief,
         )
+
+    def _belief(self) -> Belief:
+        """The NIC that is believed; none if a NIC is for management for another reason."""
+        known = {*self.policy.management, *self._origin(), *self._beyond_doubt()}
+        if known & self.present:
+            return Belief()
+        barred = {*self.policy.ignored, *self.dataplane}
+        barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
+        candidates = nics_with_macs(self.world, barred)
+        return believed(self.world, candidates & self.hinted or candidates)
+
+    def _is_sign(self, route: Route) -> bool:
+        """Whether the route may show a management NIC, and was not caused by a stranger.
+
+        A lease counts on the NIC that is believed. If that one has no default route after its time,
+        or a service has vouched for the document, a lease also counts where the document has DHCP.
+        """
+        nics = self._nics(route.index)
+        if self._is_manual(route) or self.belief.mac in nics:
+            return True
+        is_documented = bool(nics & self.hinted) and not self._is_advertised(route)
+        return is_documented and self._may_trust_hints
+
+    @cached_property
+    def _may_trust_hints(self) -> bool:
+        if not self.belief.mac:
+            return True
+        return self.world.age >= LEASE_SECONDS and not self._has_default({self.belief.mac})
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt."""
         declared, undecided = self._by_document()
         if declared or undecided:
             return {*declared}, declared, undecided
-        chosen = self._first(route for route in self.relevant if route.protocol == RA)
+        chosen = self._first(filter(self._is_advertised, self.relevant))
         if not chosen:
             declared = self._first_described()
         return chosen or {*declared}, declared, undecided
+
+    def _is_advertised(self, route: Route) -> bool:
+        return provenance(route, self.world) == ADVERTISEMENT
 
     def _rivals(self, chosen: Collection[str]) -> frozenset[str]:
         """The other NICs with a gateway or DHCP, unless something stronger than a route decides."""
@@ -193,11 +229,15 @@ class _Chooser:
         """
         nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
-        if ways and all(map(advertised, ways)):
+        signs = [*filter(self._is_sign, ways)]
+        if (ways and not signs) or (ways and all(map(self._is_advertised, ways))):
             return frozenset()
-        if ways and all(map(automatic, ways)) and not self._is_possible(nics):
+        if ways and not any(map(self._is_manual, signs)) and not self._is_possible(nics):
             return frozenset()
         return nics
+
+    def _is_manual(self, route: Route) -> bool:
+        return not is_automatic(route, self.world)
 
     def _ways_to_metadata(self) -> list[Route]:
         """The routes to the metadata service through the device that leads to it."""
@@ -212,7 +252,7 @@ class _Chooser:
         """The NICs that only a route from DHCP, which any server can send, shows."""
         found = {mac for mac, reason in self.proven.items() if reason == METADATA}
         ways = [route for route in self._ways_to_metadata() if route.to.prefixlen]
-        if not ways or not all(map(automatic, ways)):
+        if not ways or any(map(self._is_manual, ways)):
             return set()
         return found - self._origin() - self._beyond_doubt().keys() - self._carriers(self.manual)
 
@@ -234,11 +274,7 @@ class _Chooser:
         """The NICs that are recorded as management without a doubt."""
         if self.policy.management:
             return {}
-        return {
-            mac: RECORDED
-            for mac, nic in self.record.nics.items()
-            if nic.role == "management" and not nic.doubtful
-        }
+        return dict.fromkeys(self._recorded_without_doubt(), RECORDED)
 
     def _in_doubt(self) -> set[str]:
         """The NICs that are recorded with a doubt that has not ended."""
@@ -270,7 +306,7 @@ class _Chooser:
     def _by_routes(self) -> set[str]:
         """The NICs that the best route shows: IPv4 before IPv6, and no advertised route."""
         first = self._first(self.four)
-        if first & self._carriers(route for route in self.four if not automatic(route)):
+        if first & self._carriers(filter(self._is_manual, self.four)):
             return first
         return (
             self._in_doubt_here()
@@ -281,7 +317,7 @@ class _Chooser:
 
     def _counts(self, route: Route) -> bool:
         """Whether the route shows a management NIC, because its family has no stronger sign."""
-        return not automatic(route) or route.to.version not in self.anchored
+        return self._is_manual(route) or route.to.version not in self.anchored
 
     def _first(self, routes: Iterable[Route]) -> set[str]:
         """The NICs of the first of these routes, which is the one that the kernel uses.
@@ -292,7 +328,7 @@ class _Chooser:
         order = sorted(routes, key=lambda route: route.index != self.world.metadata_index)
         for route in order:
             nics = nics_of(self.world, [route.index]) - self.dataplane
-            if nics and (not automatic(route) or self._is_possible(nics)):
+            if nics and (self._is_manual(route) or self._is_possible(nics)):
                 return {*nics}
         return set()
 
@@ -339,7 +375,7 @@ class _Chooser:
         """The MACs of the NICs that these routes go through."""
         return nics_of(self.world, (route.index for route in routes))
 
-    def _nics(self, index: int) -> Collection[str]:
+    def _nics(self, index: int) -> frozenset[str]:
         """The MACs of the NICs of one device, looked up once."""
         if index not in self._nics_by_index:
             self._nics_by_index[index] = nics_of(self.world, [index])
@@ -349,38 +385,34 @@ class _Chooser:
         """The families whose automatic default route makes it management, now or as recorded."""
         routes = self.relevant
         if mac in chosen:
-            routes = [route for route in self.best if automatic(route)]
+            routes = [route for route in self.best if not self._is_manual(route)]
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
         if mac in self.weak:
             now |= {route.to.version for route in self._ways_to_metadata()}
         before = self.record.nics.get(mac, UNRECORDED).doubtful
         return tuple(sorted(now | ({*before} - self.anchored)))
 
+    def _anchored(self, certain: Collection[str]) -> set[int]:
+        """The address families whose automatic default routes do not make a NIC management.
 
-def _anchored(
-    world: World, certain: Collection[str], record: Record, dataplane: Collection[str]
-) -> set[int]:
-    """The address families whose automatic default routes do not make a NIC management.
+        With any other sign of a management NIC that includes IPv6: any host on the link can send
+        router advertisements.
+        """
+        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
+        families: set[int] = {
+            route.to.version for route in defaults if self._nics(route.index) & {*certain}
+        }
+        if certain or self._has_other_signs(filter(self._is_sign, defaults)):
+            families.add(6)
+        return families
 
-    With any other sign of a management NIC that includes IPv6: any host on the link can send router
-    advertisements.
-    """
-    families: set[int] = {
-        route.to.version
-        for route in world.routes
-        if route.to.prefixlen == 0 and nics_of(world, [route.index]) & {*certain}
-    }
-    if certain or _other_signs(world, record, dataplane):
-        families.add(6)
-    return families
-
-
-def _other_signs(world: World, record: Record, dataplane: Collection[str]) -> bool:
-    """Whether anything but a router advertisement shows that a management NIC is present."""
-    for device in filter(is_nic, world.devices.values()):
-        nic = record.nics.get(identity(device), UNRECORDED)
-        if nic.role == "management" and not nic.doubtful:
+    def _has_other_signs(self, defaults: Iterable[Route]) -> bool:
+        """Whether anything but a router advertisement shows a management NIC that is present."""
+        if self._recorded_without_doubt() & self.present:
             return True
-    defaults = [route for route in world.routes if route.to.prefixlen == 0]
-    counted = (route.index for route in defaults if route.to.version == 4 or not automatic(route))
-    return bool(nics_of(world, counted) - {*dataplane})
+        counted = (route for route in defaults if not self._is_advertised(route))
+        return bool(self._carriers(counted) - self.dataplane)
+
+    def _recorded_without_doubt(self) -> set[str]:
+        nics = self.record.nics.items()
+        return {mac for mac, nic in nics if nic.role == "management" and not nic.doubtful}

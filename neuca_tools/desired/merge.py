@@ -36,6 +36,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
 
@@ -133,10 +134,9 @@ def _held(
     manager takes them. If no management NIC shows up, the marks are removed and managers may try
     every NIC. A host without any management NIC is configured after that.
     """
-    has_default_route = any(route.to.prefixlen == 0 for route in world.routes)
-    if has_default_route or world.metadata_index or world.age >= ANSWERED:
+    if "management" in roles.by_mac.values() or _is_reached(world, roles):
         return frozenset()
-    if "management" in roles.by_mac.values():
+    if world.age >= ANSWERED:
         return frozenset()
     return frozenset(
         mac
@@ -144,6 +144,14 @@ def _held(
         if role == "dataplane"
         and mac not in configured
         and record.nics.get(mac, UNRECORDED).role != "dataplane"
+    )
+
+
+def _is_reached(world: World, roles: Roles) -> bool:
+    """Whether this host is reached otherwise: by a protected NIC, or a route set by hand."""
+    defaults = (route for route in world.routes if route.to.prefixlen == 0)
+    return world.metadata_index in roles.protected or any(
+        route.index in roles.protected or not is_automatic(route, world) for route in defaults
     )
 
 

@@ -1,15 +1,15 @@
 """Which interfaces metadata may be requested through, and in which order.
 
 Any host on a dataplane network can answer at the addresses of a metadata service. Therefore it is
-requested only through interfaces that are, or may still become, management ones. A router
-advertisement, which any host on the link can send, is no sign that one is.
+requested only through NICs that are for management, and on a first boot only through the one that
+is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
@@ -19,12 +19,13 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import forms
-from neuca_tools.model.topology import RA, below, identity, is_nic
+from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, provenance
+from neuca_tools.model.topology import below, identity, is_nic
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 LINK_LOCAL = ip_network("fe80::/64")
 SERVICE = ip_address("169.254.169.254")
-NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, ALONE, ROUTED = range(6)
+NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 
 
 @dataclass(frozen=True)
@@ -75,25 +76,39 @@ def outlets(
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
     of `without`.
     """
-    free: set[str] = set()
-    found = []
+    candidates = []
     for device in world.devices.values():
         macs = _usable(world, roles, device)
         if macs and not macs & {*without}:
-            free |= macs
-            found.append(_candidate(device, macs, world, policy, record))
-    chosen = sorted(filter(None, found), key=lambda candidate: candidate.order)
+            candidates.append(_candidate(device, macs, world, policy, record, roles))
+    known = sorted(filter(None, candidates), key=lambda candidate: candidate.order)
+    return tuple(_outlet(candidate, world) for candidate in _chosen(known, policy))
+
+
+def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
+    """The candidates of the best rank; of those that only a route or the bus shows, one NIC's.
+
+    Those with only a route set by hand stay: a URL that an administrator has set may lead there.
+    """
     if policy.management:
-        chosen = [candidate for candidate in chosen if candidate.rank == NAMED]
-    elif not chosen or chosen[0].rank >= ALONE:
-        chosen = [*_alone(chosen, free, roles)]
-    return tuple(_outlet(candidate, world) for candidate in chosen)
+        return [candidate for candidate in candidates if candidate.rank == NAMED]
+    if not candidates or candidates[0].rank == ROUTED:
+        return candidates
+    best = candidates[0]
+    routed = [candidate for candidate in candidates if candidate.rank == ROUTED]
+    equal = [candidate for candidate in candidates if candidate.rank == best.rank]
+    if best.rank > RECORDED:
+        equal = [candidate for candidate in equal if candidate.nics & best.nics]
+    if best.rank == FIRST:
+        equal += [candidate for candidate in candidates if candidate.rank == UNVOUCHED]
+    return equal + routed
 
 
 def _outlet(candidate: _Candidate, world: World) -> Outlet:
     networks = tuple(_networks(candidate, world))
     name = name_of(world, candidate.device)
-    return Outlet(candidate.device.name, name, networks, candidate.rank < ROUTED)
+    rank = candidate.rank
+    return Outlet(candidate.device.name, name, networks, rank < ROUTED, rank < UNVOUCHED)
 
 
 def name_of(world: World, device: Device) -> str:
@@ -127,24 +142,36 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
 
 
 def _candidate(
-    device: Device, nics: frozenset[str], world: World, policy: Policy, record: Record
+    device: Device,
+    nics: frozenset[str],
+    world: World,
+    policy: Policy,
+    record: Record,
+    roles: Roles,
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
     if policy.management & nics:
         return _Candidate(device, nics, NAMED)
     recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
-    if any(nic.role == "management" and not nic.doubtful for nic in recorded):
+    is_recorded = any(nic.role == "management" and not nic.doubtful for nic in recorded)
+    if is_recorded or roles.declared & nics & roles.reasons.keys():
         return _Candidate(device, nics, RECORDED)
     routes = [route for route in world.routes if route.index == device.index]
     if not routes and not world.addresses.get(device.index):
         return None
-    rank, metric = _rank(routes)
+    rank, metric = _rank(
+        [route for route in routes if provenance(route, world) == ADMINISTRATOR]
+    )
+    if rank == ROUTED and roles.belief.mac in nics:
+        rank = FIRST
+    elif rank == ROUTED and nics & {*roles.belief.unvouched}:
+        rank = UNVOUCHED
     return _Candidate(device, nics, rank, metric)
 
 
 def _rank(routes: Collection[Route]) -> tuple[int, int]:
-    """The rank and metric of an interface with these routes."""
-    defaults = [route for route in routes if route.to.prefixlen == 0 and route.protocol != RA]
+    """The rank and metric of an interface with these routes, which administrators have set."""
+    defaults = [route for route in routes if route.to.prefixlen == 0]
     metrics = [route.metric for route in defaults if route.to.version == 4]
     if metrics:
         return DEFAULT_ROUTE, min(metrics)
@@ -159,32 +186,20 @@ def _leads_to_service(route: Route) -> bool:
     return meant and route.to.version == SERVICE.version and SERVICE in route.to
 
 
-def _alone(
-    chosen: Iterable[_Candidate], free: Collection[str], roles: Roles
-) -> Iterator[_Candidate]:
-    """The candidates; the only NIC that can be for management counts even if all its routes are
-    advertised.
-    """
-    others = {mac for mac, role in roles.by_mac.items() if role in ("unlisted", "management")}
-    for candidate in chosen:
-        if candidate.nics >= others | {*free} and not roles.held:
-            candidate = _Candidate(candidate.device, candidate.nics, ALONE)
-        yield candidate
-
-
 def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
     """The networks behind the interface.
 
-    If only its routes make it a candidate, advertised ones do not count.
+    If only its routes make it a candidate, only those that an administrator has set count, with the
+    networks of such addresses.
     """
-    if candidate.rank < ROUTED:
+    is_likely = candidate.rank < ROUTED
+    if is_likely:
         yield LINK_LOCAL
     for route in world.routes:
-        if route.index == candidate.device.index and (
-            candidate.rank < ROUTED or not _advertised(route)
-        ):
+        if route.index == candidate.device.index and (is_likely or _is_manual(route, world)):
             yield route.to
 
 
-def _advertised(route: Route) -> bool:
-    return route.to.version == 6 and (route.protocol == RA or route.expires)
+def _is_manual(route: Route, world: World) -> bool:
+    """Whether an administrator has set the route, or the address that the kernel made it for."""
+    return provenance(route, world) in (ADMINISTRATOR, KERNEL)

@@ -47,7 +47,7 @@ from neuca_tools.model.routing import (
     Rule,
     Traits,
 )
-from neuca_tools.model.topology import RA
+from neuca_tools.model.provenance import RTPROT_RA
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -115,7 +115,7 @@ def _is_routed(
 def _announced(world: World) -> dict[int, dict[int, Host]]:
     """The best router that has announced itself on each device, by its family."""
     found: dict[int, dict[int, Host]] = {}
-    defaults = (one for one in world.routes if one.protocol == RA and one.to.prefixlen == 0)
+    defaults = (one for one in world.routes if one.protocol == RTPROT_RA and one.to.prefixlen == 0)
     for route in sorted(defaults, key=lambda route: route.metric):
         if route.via is not None:
             found.setdefault(route.index, {}).setdefault(route.via.version, route.via)

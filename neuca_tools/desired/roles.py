@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
+from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import NOTHING, Management, Policy, Said, choose
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
 from neuca_tools.model.ports import short
@@ -66,6 +67,7 @@ class Roles:
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
     ours: frozenset[int] = frozenset()
     hands_off: frozenset[str] = frozenset()
+    belief: Belief = Belief()
 
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
@@ -236,6 +238,7 @@ def assign(
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
+        belief=found.belief,
     )
 
 
@@ -245,13 +248,14 @@ def tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
     Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
     metadata service, goes through a VLAN on it.
     """
-    ways = (route.index for route in best_default_routes(world.routes))
-    lines = below(world, [*ways, world.metadata_index])
     plain = {
         index: identity(device)
         for index, device in world.devices.items()
         if identity(device) in macs and is_nic(device) and _is_plain(device, world)
     }
+    upper = above(world, plain)
+    ways = best_default_routes(route for route in world.routes if route.index in upper)
+    lines = below(world, [*(route.index for route in ways), world.metadata_index])
     found: dict[str, frozenset[int]] = {}
     for index in lines & world.devices.keys():
         device = world.devices[index]

@@ -1,9 +1,7 @@
 """Router advertisements on dataplane links: whether they are accepted, and what they have left.
 
 Any host on the link can send one. What the kernel has added because of one can be recognized:
-default routes and routes to other prefixes have RTPROT_RA, addresses have the flags of address
-autoconfiguration, and the route to an on-link prefix belongs to the kernel although the device has
-no address in that network.
+routes as `model.provenance` describes, addresses by the flags of address autoconfiguration.
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,32 +22,8 @@ from neuca_tools.model import (
     LinkRequest,
     NetworkState,
     Owned,
-    Route,
     World,
 )
-from neuca_tools.model.topology import RA
-
-KERNEL = 2  # RTPROT_KERNEL (linux/rtnetlink.h)
-
-
-def is_advertised(route: Route, world: World) -> bool:
-    """Whether the kernel added this route because of a router advertisement."""
-    if route.to.version == 4 or route.to.is_link_local or route.to.is_multicast:
-        return False
-    if route.protocol == KERNEL and route.via is None:
-        return route.to not in _own(route.index, world)
-    return route.protocol == RA
-
-
-def _own(index: int, world: World) -> set[object]:
-    """The networks of the addresses of this device that were not autoconfigured."""
-    networks: set[object] = {
-        address.network
-        for address in world.addresses.get(index, ())
-        if (index, address) not in world.autoconf
-    }
-    return networks | {network for device, network in world.peers if device == index}
-
 
 def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
     """What may be removed, including the autoconfigured addresses on the links in `quiet`."""

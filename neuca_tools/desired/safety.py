@@ -18,6 +18,7 @@ from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, Host, Network, Route, World
 from neuca_tools.model.routing import ROUTE_PROTOCOL
+from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
@@ -138,12 +139,18 @@ def fence(
     twice: Mapping[Host, str] = NOTHING,
     shortest: Mapping[int, int] = NO_LIMIT,
 ) -> Fence:
-    """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours.
+    """The limits on this host. Routes through dataplane NICs are not counted, as they may be ours,
+    and neither are those that a stranger may have caused on an unlisted NIC.
 
     `ground` are the management networks, gateways and routes of the last boot.
     """
     dataplane = _dataplane_indexes(world, roles)
-    foreign = [route for route in world.routes if route.index not in dataplane]
+    foreign = [
+        route
+        for route in world.routes
+        if route.index in roles.protected
+        or (route.index not in dataplane and not is_automatic(route, world))
+    ]
     defaults = best_default_routes(foreign)
     before = _remembered(ground, world, roles)
     guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, before)}

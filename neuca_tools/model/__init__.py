@@ -165,7 +165,8 @@ class Device:
     is the kind of the root qdisc. `options` are those of a virtual link, as in `Virtual`; `primary`
     is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     `infiniband`: its addresses are port GUIDs (`ports`). The IPoIB interface of a port has no
-    `kind`, but `options`; a child has the kind `ipoib`.
+    `kind`, but `options`; a child has the kind `ipoib`. `slot` are the numbers of its PCI addresses
+    from the root of the bus, empty for a device on no PCI bus.
     """
 
     index: int
@@ -190,6 +191,7 @@ class Device:
     port: tuple[tuple[str, str], ...] = ()
     primary: int = 0
     infiniband: bool = False
+    slot: tuple[int, ...] = ()
 
     @property
     def mode(self) -> str:
@@ -202,7 +204,8 @@ class World:
     """The observed state of the host.
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
-    addresses with a lifetime, each with its device. `age` is in seconds since the boot while the
+    addresses with a lifetime, each with its device; `endless` are those of infinite leases, as far
+    as a client has recorded them. `age` is in seconds since the boot while the
     network may still be coming up, and infinite if no manager brings it up. `advertised` are the
     devices on which the kernel accepts routes from router advertisements only as long as they do
     not forward. `sysctls` are the requested settings by path, without those that cannot be read.
@@ -223,6 +226,7 @@ class World:
     boot_id: str = ""
     rename_while_up: bool = True
     leased: frozenset[tuple[int, Address]] = frozenset()
+    endless: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
     advertised: frozenset[int] = frozenset()

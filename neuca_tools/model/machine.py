@@ -46,14 +46,16 @@ class Origin:
 class Outlet:
     """An interface through which metadata may be requested, with the networks that it routes to.
 
-    `identity` is what `Origin.mac` keeps. `likely`: something other than a router advertisement
-    says that it is for management; the well-known addresses are requested through no other one.
+    `identity` is what `Origin.mac` keeps. `likely`: it is believed to be for management; the
+    well-known addresses are requested through no other one. `vouched`: something that no stranger
+    on the link can cause says so; otherwise, only an answer that proves itself is used.
     """
 
     name: str
     identity: str
     networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
     likely: bool = True
+    vouched: bool = True
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
         """Whether the interface has a route to this address."""

@@ -11,14 +11,12 @@ from ipaddress import ip_address
 from neuca_tools.model import Device, Host, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
+from neuca_tools.model.provenance import is_automatic
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
 # Kinds that count as NICs, so that the whole agent can be tested in a network namespace.
 VIRTUAL_NICS = frozenset({"veth", "tun"})
-# RTPROT_RA and RTPROT_DHCP (linux/rtnetlink.h): routes that no administrator configured.
-RA, DHCP = 9, 16
-AUTOMATIC = frozenset({RA, DHCP})
 MAC_LENGTH = len("00:00:00:00:00:00")
 
 
@@ -41,16 +39,6 @@ def identity(device: Device) -> str:
     return device.permanent_mac or device.mac
 
 
-def automatic(route: Route) -> bool:
-    """Whether a route comes from DHCP or a router advertisement."""
-    return route.protocol in AUTOMATIC
-
-
-def advertised(route: Route) -> bool:
-    """Whether a route comes from a router advertisement, as far as the route itself shows."""
-    return route.to.version == 6 and (route.protocol == RA or route.expires)
-
-
 def base(device: Device) -> str:
     """The `mac` of the LinkKey of a device: the MAC of a NIC, kind and name of a virtual link."""
     if device.kind in KINDS:
@@ -70,17 +58,13 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
     """Device and family of each default route from DHCP or a router advertisement.
 
-    Families in which a management device has a default route are left out.
+    None if a management device has a default route, which the host is reached through.
     """
-    others = {
-        route.to.version
-        for route in world.routes
-        if route.to.prefixlen == 0 and route.index in management
-    }
+    defaults = [route for route in world.routes if route.to.prefixlen == 0]
+    if any(route.index in management for route in defaults):
+        return frozenset()
     return frozenset(
-        (route.index, route.to.version)
-        for route in world.routes
-        if route.to.prefixlen == 0 and automatic(route) and route.to.version not in others
+        (route.index, route.to.version) for route in defaults if is_automatic(route, world)
     )
 
 

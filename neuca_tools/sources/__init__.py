@@ -18,7 +18,7 @@ from importlib import import_module
 from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
-from neuca_tools.sources.base import Answer, Session, Source, Surroundings, Token
+from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 from neuca_tools.typed import TYPE_CHECKING, Optional
 
@@ -126,10 +126,17 @@ def look(
     """
     from neuca_tools.sources.race import first
 
-    sources = _made(specs, surroundings or Surroundings())
-    return first(
-        sources, "user-data", budget, session, lambda source, *rest: source.documents(*rest)
-    )
+    around = surroundings or Surroundings()
+
+    def ask(source: Source, deadline: Deadline, known: Session) -> Answer:
+        answer = source.documents(deadline, known)
+        if source.outlet is None or source.outlet.vouched:
+            return answer
+        from neuca_tools.sources.vouching import vouched
+
+        return vouched(answer, source, around)
+
+    return first(_made(specs, around), "user-data", budget, session, ask)
 
 
 def fetch_path(

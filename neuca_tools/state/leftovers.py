@@ -24,7 +24,8 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.topology import automatic, lifelines
+from neuca_tools.model.provenance import is_automatic
+from neuca_tools.model.topology import lifelines
 
 TITLES = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 
@@ -119,7 +120,7 @@ def settled(
 
 def _held(record: Record, have: NetworkState, world: World) -> set[str]:
     """The NICs that a manager manages, or that have leased addresses or automatic routes."""
-    routed = {route.index for route in world.routes if automatic(route)}
+    routed = {route.index for route in world.routes if is_automatic(route, world)}
     held = {key.mac for key, _ in _leased(record, have, world)}
     for key, link in have.links.items():
         if "managed" in link.managers.values():

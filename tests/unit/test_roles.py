@@ -325,7 +325,7 @@ DHCP = 16  # RTPROT_DHCP
 
 def leased(*metrics):
     """NICs 1, 2, … with a default route each, from DHCP, with these metrics; the metadata service is on the link of NIC 1."""
-    nics = [nic(number) for number in range(1, len(metrics) + 1)]
+    nics = [nic(number, up=True, carrier=True) for number in range(1, len(metrics) + 1)]
     defaults = [route("0.0.0.0/0", number, f"10.0.{number}.1", metric, DHCP)
                 for number, metric in enumerate(metrics, 1) if metric]  # fmt: skip
     return world(*nics, routes=defaults, metadata=1)
@@ -349,15 +349,15 @@ def test_default_routes_from_dhcp_make_no_management_nic_beside_one_that_is_sure
     )
 
 
-def test_a_default_route_from_dhcp_protects_where_no_other_nic_has_one_or_somebody_set_it():
-    assert roles(leased(None, 100), named=(2,)) == {1: "management", 2: "management"}
+def test_a_default_route_from_dhcp_protects_the_nic_that_is_believed_and_one_set_by_hand_any_nic():
+    assert roles(leased(None, 100), named=(2,)) == {1: "management", 2: "dataplane"}
     by_hand = replace(
         leased(102, None),
         routes=(*leased(102, None).routes, route("0.0.0.0/0", 2, "10.0.2.1", 100)),
     )
     assert roles(by_hand, named=(2,)) == {1: "management", 2: "management"}
     nowhere = replace(leased(100, 100), metadata_index=0)
-    assert roles(nowhere, named=(2,)) == {1: "management", 2: "management"}
+    assert roles(nowhere, named=(2,)) == {1: "management", 2: "dataplane"}
 
 
 def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
@@ -366,12 +366,14 @@ def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
     seen = replace(leased(100, None), routes=(*leased(100, None).routes, six))
     assert roles(seen, named=(2,)) == {1: "management", 2: "dataplane"}
     alone = replace(leased(None, None), routes=(six,), metadata_index=0)
-    assert roles(alone, named=(2,))[2] == "management"
+    assert roles(alone, named=(2,))[2] == "dataplane"
+    believed = replace(alone, routes=(replace(six, index=1),))
+    assert roles(believed, named=(2,)) == {1: "management", 2: "dataplane"}
 
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
-    before = assign(leased(None, 100), {mac(2)}, ANYONE, NOBODY)
-    assert before.doubtful == {mac(2): (4,)}
+    before = assign(replace(leased(100, None), metadata_index=0), {mac(2)}, ANYONE, NOBODY)
+    assert before.doubtful == {mac(1): (4,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4,))})
     assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
     assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
@@ -382,8 +384,8 @@ def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_bette
 
 def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
-    alone = replace(leased(None, None), routes=(six,), metadata_index=0)
-    assert assign(alone, {mac(2)}, ANYONE, NOBODY).doubtful == {mac(2): (6,)}
+    alone = replace(leased(None, None), routes=(better,), metadata_index=0)
+    assert assign(alone, {mac(2)}, ANYONE, NOBODY).doubtful == {mac(1): (6,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):

@@ -1,0 +1,80 @@
+"""Which NIC is believed on a first boot, before anything has shown which one is for management.
+
+Any host on a dataplane link can respond to DHCP, advertise itself as a router and respond at the
+address of a metadata service, so nothing of that tells the management NIC from another. Nearly
+every cloud and testbed plugs it in first, and no stranger can change the order of the bus. Hence
+the first NIC with a carrier is believed, as cloud-init's fallback NIC is. While it has no address,
+the guest waits for one, and no other NIC takes its place.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from neuca_tools.dataclass import NamedTuple
+from neuca_tools.model import Device, World
+from neuca_tools.model.topology import above, identity, is_nic
+
+# Seconds after a boot. A NIC without a carrier is passed over after the first (autonegotiation and
+# link training take a few seconds), one without an address after the second (NetworkManager tries
+# DHCP four times for 45 s each, NetworkManager.conf(5)).
+CARRIER_SECONDS = 30.0
+LEASE_SECONDS = 180.0
+
+
+class Belief(NamedTuple):
+    """The NIC that is believed, empty for none, and those that nothing vouches for, by MAC.
+
+    The latter have an address, while the first NIC has remained without one.
+    """
+
+    mac: str = ""
+    unvouched: tuple[str, ...] = ()
+
+
+def believed(world: World, candidates: Collection[str]) -> Belief:
+    """The first of these NICs (MACs) in the order of the bus that has a carrier."""
+    nics = [device for device in world.devices.values() if is_nic(device)]
+    devices = [device for device in nics if identity(device) in candidates]
+    devices.sort(key=bus_order)
+    waiting = [device for device in devices if not _is_passed_over(device, world)]
+    if not waiting:
+        return Belief()
+    first, others = waiting[0], waiting[1:]
+    if has_address(world, first) or world.age < LEASE_SECONDS:
+        return Belief(identity(first))
+    leased = (identity(device) for device in others if has_address(world, device))
+    return Belief(identity(first), tuple(leased))
+
+
+def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
+    """The place of a NIC: by interface index, which is the order of probing, before PCI addresses.
+
+    Devices on no PCI bus go first: a paravirtual NIC is the master of its virtual function.
+    """
+    return bool(device.slot), device.slot, device.index
+
+
+def has_address(world: World, nic: Device) -> bool:
+    """Whether the NIC, or a device on it, has any but a link-local address."""
+    return any(
+        not address.is_link_local
+        for index in above(world, [nic.index])
+        for address in world.addresses.get(index, ())
+    )
+
+
+def nics_with_macs(world: World, without: Iterable[str]) -> frozenset[str]:
+    """The MACs of the NICs that are present, without these."""
+    present = {identity(device) for device in world.devices.values() if is_nic(device)}
+    return frozenset(present.difference(without))
+
+
+def _is_passed_over(nic: Device, world: World) -> bool:
+    """Whether the NIC is down or has no carrier, although the links have had their time."""
+    if has_address(world, nic) or (nic.up and nic.carrier):
+        return False
+    limit = CARRIER_SECONDS if nic.up else LEASE_SECONDS
+    return world.age >= limit
