@@ -55,6 +55,10 @@ class SourceError(NeucaError):
     """A source gave no response, or an unusable one. Never means that there is no document."""
 
 
+class IncompleteError(SourceError):
+    """A source has responded, but this cannot be all that it has."""
+
+
 class ObserveError(NeucaError):
     """The state of this host could not be read."""
 

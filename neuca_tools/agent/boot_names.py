@@ -160,6 +160,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     This matters on a first boot, when a manager could take a NIC before the first pass. Nothing
     but files is written. Raises NeucaError.
     """
+    config.demand_protection()
     if intake.stale:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)

@@ -37,6 +37,7 @@ def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Statu
     With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
     or that have appeared.
     """
+    config.demand_protection()
     with locked(config.run_directory / "lock", config.command_timeout), _without_collection():
         try:
             with host(config, intake) as handles:

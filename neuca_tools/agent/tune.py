@@ -54,6 +54,7 @@ def tune(
     A choice of profiles holds until the next boot. It is saved before anything is set, so that
     every later pass agrees with it. Raises NeucaError.
     """
+    config.demand_protection()
     with locked(config.run_directory / "lock", config.command_timeout):
         if choice is not None:
             records.save_choice(config.run_directory, choice)

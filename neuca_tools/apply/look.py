@@ -17,7 +17,7 @@ from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import names_in, read_bytes
-from neuca_tools.model import World
+from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.device_settings import DeviceSettings
 
 NO_FILES: Mapping[str, Optional[bytes]] = {}
@@ -74,7 +74,20 @@ def look(
     )
     read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
     sysctls = {**tuning.facts.found, **known.sysctls, **read}
-    return Observation(replace(world, sysctls=sysctls), tuning)
+    sysctls.update(_sysctls(_advertised(world, sysctls)))
+    unadvertised = hostfacts.unadvertised(world, sysctls, config.sysctl_directory)
+    return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
+
+
+def _advertised(world: World, sysctls: Mapping[str, str]) -> set[str]:
+    """The paths of what advertisements may have set, on the devices that accept any."""
+    names = [device.name for device in world.devices.values()]
+    return {
+        template.replace(OWN, name)
+        for name in names
+        if sysctls.get(ACCEPT_RA.replace(OWN, name), "0") != "0"
+        for template in (*ADVERTISED, IPV6_MTU)
+    }
 
 
 def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[int, DeviceSettings]:

@@ -15,7 +15,7 @@ from neuca_tools.apply.execute import Result, without
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
-from neuca_tools.model import Link, World
+from neuca_tools.model import ACCEPT_RA, OWN, Link, World
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation
@@ -61,8 +61,15 @@ def identity(operation: Operation) -> tuple[object, ...]:
 def as_it_was(link: Link, world: World) -> Link:
     """The link as a roll-back can restore it.
 
-    Automatic addresses, write-only values and the profile of a network manager are left out.
+    Automatic addresses, write-only values and the profile of a network manager are left out, and
+    so are values that an advertisement may have set: the kernel may refuse them.
     """
+    changed = {
+        template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
+        for template, value in link.sysctls.items()
+    }
+    if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
+        link = replace(link, sysctls=changed)
     addresses = lasting(link, world)
     if addresses == link.addresses and not link.device and not link.profile:
         return link

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, text_of
-from neuca_tools.model import World
+from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.tuning import environment, sysctld
 from neuca_tools.tuning.choice import NAME, Choice
 from neuca_tools.tuning.layer import (
@@ -141,6 +141,28 @@ def _obstacle(path: str, own_namespace: bool) -> Optional[Obstacle]:
     if writable:
         return None
     return Obstacle("not applicable", "it is read-only here: only the host can set it")
+
+
+def unadvertised(
+    world: World, sysctls: Mapping[str, str], sysctl_directory: Path
+) -> dict[str, str]:
+    """The value that each of `sysctls` that advertisements may set has without one.
+
+    It is what a file of the administrator sets, else that of a new device or, for the MTU of IPv6,
+    that of the device.
+    """
+    new = {one: sysctl.read(one.replace(OWN, "default")) or ADVERTISED[one] for one in ADVERTISED}
+    values: dict[str, str] = {}
+    for device in world.devices.values():
+        of_device = {**new, IPV6_MTU: str(device.mtu)}
+        values.update({one.replace(OWN, device.name): of_device[one] for one in of_device})
+    values = {path: value for path, value in values.items() if path in sysctls}
+    if all(sysctls[path] == value for path, value in values.items()):
+        return values
+    files = existing(sysctl_directory)
+    settings = {path: files.setting(path) for path in values}
+    given = {path: one.value for path, one in settings.items() if one and one.value.isdecimal()}
+    return {**values, **given}
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
@@ -89,6 +91,28 @@ def _exit_code(error: NeucaError) -> int:
     if isinstance(error, (ConfigError, DocumentError)):
         return EXIT_INVALID
     return EXIT_FAILED
+
+
+def read_input(name: str, most: int) -> bytes:
+    """The content of a file that a command names, or of standard input for `-`.
+
+    Raises OSError for more than `most` bytes; if the size is known, before anything is read.
+    """
+    if name == "-":
+        content = sys.stdin.buffer.read(most + 1)
+    else:
+        with Path(name).open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            if stat.S_ISREG(status.st_mode):
+                _check_size(status.st_size, most)
+            content = stream.read(most + 1)
+    _check_size(len(content), most)
+    return content
+
+
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB")
 
 
 def is_root() -> bool:

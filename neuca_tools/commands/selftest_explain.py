@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.errors import SelftestError
 from neuca_tools.model.printable import document
 from neuca_tools.selftest.codes import NAGIOS
@@ -69,11 +67,8 @@ def write_reports(
 
 
 def content(name: str) -> bytes:
-    """The content of a file, up to one byte more than the readers accept, which they report."""
-    if name == "-":
-        return sys.stdin.buffer.read(LARGEST + 1)
+    """The content of a file or of standard input. Raises SelftestError."""
     try:
-        with Path(name).open("rb") as stream:
-            return stream.read(LARGEST + 1)
+        return read_input(name, LARGEST)
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error

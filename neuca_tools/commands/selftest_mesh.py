@@ -23,7 +23,7 @@ from neuca_tools.commands.arguments import (
     flag,
     value,
 )
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
@@ -243,10 +243,7 @@ def budget_line(plan: MeshPlan) -> str:
 
 def _text(name: str) -> str:
     try:
-        if name == "-":
-            return sys.stdin.read(MOST_TEXT)
-        with Path(name).open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(MOST_TEXT)
+        return read_input(name, MOST_TEXT).decode("utf-8", "replace")
     except OSError as error:
         raise SelftestError(f'read "{name}": {error.strerror}') from error
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
@@ -15,16 +16,21 @@ from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
+OPTION = r"(?P<option>.*?)\s*(?P<vi>=|:(?!.*=))\s*(?P<value>.*)$"
 _TOO_EARLY = "it precedes the first section, ignoring it"
 
 
 class Entry(NamedTuple):
-    """One option as written in a file; `option` is empty for the header of a section."""
+    """One option as written in a file; `option` is empty for the header of a section.
+
+    `lines` are the numbers of the lines that set it.
+    """
 
     file: str
     section: str
     option: str
     value: str
+    lines: tuple[int, ...] = ()
 
     def fault(self, reason: str, severity: Severity = "error") -> ConfigFault:
         value = values.clip(self.value)
@@ -32,12 +38,15 @@ class Entry(NamedTuple):
 
 
 class _Parser(RawConfigParser):
-    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
+    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins.
+
+    `:` separates option and value in a line without `=`.
+    """
+
+    OPTCRE = re.compile(OPTION)
 
     def __init__(self) -> None:
-        super().__init__(
-            delimiters=("=",), inline_comment_prefixes=(";",), strict=False, default_section=""
-        )
+        super().__init__(inline_comment_prefixes=(";",), strict=False, default_section="")
 
     def optionxform(self, optionstr: str) -> str:
         # Not converted to lower case: a sysctl key may contain the name of an interface.
@@ -101,14 +110,36 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         for number, _ in error.errors:
             reason = f'line {number - 1} is neither a section nor "option = value", ignoring it'
             faults.append(ConfigFault(str(file), "", "", "", reason))
+    numbers = _line_numbers(text)
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
         given = [
-            header._replace(option=name, value=value.strip())
+            header._replace(
+                option=name, value=value.strip(), lines=numbers.get((section, name.lower()), ())
+            )
             for name, value in parser.items(section)
             if name
         ]
         if section == _NO_SECTION:
-            faults += [entry._replace(section="").fault(_TOO_EARLY) for entry in given]
+            early = [entry._replace(section="") for entry in given]
+            faults += [entry.fault(_TOO_EARLY) for entry in early]
+            # Whoever looks for options that protect has to see these as well.
+            yield from early
         else:
             yield from (header, *given)
+
+
+def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:
+    """The numbers of the lines that set each option, by section and option in lower case."""
+    numbers: dict[tuple[str, str], tuple[int, ...]] = {}
+    section = _NO_SECTION
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _Parser.SECTCRE.match(line.strip())
+        if header:
+            section = header["header"]
+            continue
+        option = _Parser.OPTCRE.match(line.strip())
+        if option and not line.startswith(("#", ";", " ", "\t")):
+            where = section, option["option"].lower()
+            numbers[where] = (*numbers.get(where, ()), number)
+    return numbers

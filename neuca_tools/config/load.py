@@ -10,9 +10,11 @@ from pathlib import Path
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
 from neuca_tools.config.options import (
+    KNOWN,
     MAC_LISTS,
     OBSOLETE,
     OPTIONS,
+    PROTECTIVE,
     RAW_SECTIONS,
     SECTIONS,
     Config,
@@ -42,10 +44,32 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     """
     entries, faults = files.read(path)
     faults += _unknown_sections(entries)
+    suspects = [entry for entry in entries if _is_suspect(entry)]
+    if suspects:
+        # Nobody else needs the module.
+        from neuca_tools.config.protection import protection_faults
+
+        faults += protection_faults(suspects)
     given = [entry for entry in entries if entry.option]
     fields = _fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _links([entry for entry in entries if link_kind(entry.section)], faults)
     return replace(Config(), links=requests, faults=tuple(faults), **fields)
+
+
+def _is_suspect(entry: Entry) -> bool:
+    """Whether an option may be a protective one that is misspelt, misplaced or repeated."""
+    where = (entry.section, entry.option.lower())
+    if where in KNOWN:
+        return len(entry.lines) > 1 and where in PROTECTIVE
+    if link_kind(entry.section):
+        # These sections have keys of their own, which may be thousands.
+        return any(abs(len(entry.option) - len(name)) <= 2 for _, name in MAC_LISTS)
+    return bool(entry.option)
+
+
+def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
+    """The options that were meant to protect, by file and section."""
+    return {(one.file, one.section, one.option.lower()) for one in faults if one.stops}
 
 
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
@@ -75,7 +99,8 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         known = tuple(_listed(entry, _source, faults))
         return {"sources": known} if known else {}
     if where not in OPTIONS:
-        faults.append(entry.fault("unknown option, ignoring it", "warning"))
+        if (entry.file, *where) not in _reported(faults):
+            faults.append(entry.fault("unknown option, ignoring it", "warning"))
         return {}
     if not entry.value:
         return {}
@@ -83,7 +108,8 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
     try:
         return {name: read(entry.value)}
     except UnusableError as reason:
-        faults.append(entry.fault(f"{reason}, using the default"))
+        fault = entry.fault(f"{reason}, using the default")
+        faults.append(replace(fault, stops=where in PROTECTIVE))
         return {}
 
 
@@ -94,7 +120,8 @@ def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFaul
         try:
             found.append(read(text))
         except (UnusableError, UsageError) as reason:
-            faults.append(entry.fault(f"{reason}, ignoring this one"))
+            # Only lists that protect are read by this function.
+            faults.append(replace(entry.fault(f"{reason}, ignoring this one"), stops=True))
     return found
 
 
@@ -145,7 +172,7 @@ def _checked(
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     grouped: dict[tuple[str, str], list[Line]] = {}
-    for file, section, option, value in entries:
+    for file, section, option, value, _ in entries:
         lines = grouped.setdefault((file, section), [])
         if option and value:
             lines.append(Line(0, section, option.lower(), value, option, source=file))

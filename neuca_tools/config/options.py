@@ -12,6 +12,7 @@ from pathlib import Path
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.errors import ConfigError
 from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, LinkRequest
 from neuca_tools.model.routing import CHOICES
@@ -31,7 +32,8 @@ class ConfigFault:
     """Something in a configuration file that cannot be used.
 
     With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code. A
-    `note` is about an obsolete option, and printed for people and in the agent's log only.
+    `note` is about an obsolete option, and printed for people and in the agent's log only. A fault
+    that `stops` is about an option that protects: nothing new is configured until it is corrected.
     """
 
     file: str
@@ -40,6 +42,7 @@ class ConfigFault:
     value: str
     reason: str
     severity: Severity = "error"
+    stops: bool = False
 
     @property
     def text(self) -> str:
@@ -113,6 +116,12 @@ class Config:
     def complete(self) -> bool:
         """Whether every value was usable."""
         return not any(fault.severity == "error" for fault in self.faults)
+
+    def demand_protection(self) -> None:
+        """Raise ConfigError if an option that protects is unusable: nothing new is configured."""
+        stopping = [fault.text for fault in self.faults if fault.stops]
+        if stopping:
+            raise ConfigError(f"nothing new is configured until this is corrected: {stopping[0]}")
 
     @property
     def choice(self) -> Choice:
@@ -292,5 +301,15 @@ OBSOLETE = {
     *(("runtime", option) for option in ("pidfile-timeout", "testing")),
     *(("logging", option) for option in ("log-retain", "log-size", "log-file-size")),
 }
+KNOWN = frozenset({*OPTIONS, *MAC_LISTS, *OBSOLETE})
+# Without them, more would be changed or believed than the administrator permits. The default of
+# every other option is the most careful value, or protects nothing.
+PROTECTIVE = frozenset(
+    {
+        *MAC_LISTS,
+        ("metadata", "sources"),
+        *(("guest", option) for option in ("hostname", "router", "users", "storage", "scripts")),
+    }
+)
 RAW_SECTIONS = ("selftest",)
 SECTIONS = ("runtime", "linux", "logging", "metadata", "network", "tuning", "guest", *RAW_SECTIONS)

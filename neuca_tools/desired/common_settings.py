@@ -12,7 +12,7 @@ from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
-from neuca_tools.desired.router_advertisements import quieted
+from neuca_tools.desired.router_advertisements import quieted, reset, restored
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     OWN,
@@ -78,11 +78,13 @@ class CommonSettings:
             queue = before.txqueuelen
         original = {
             name: value
-            for name, value in before.sysctls.items()
+            for name, value in restored(before.sysctls, link, self.world).items()
             if not (small and name.startswith(IPV6))
         }
         near = bare(request, self.routed, self.limits)
         quiet = quieted(request, link, self.world, small, request.key in self.leased)
+        if quiet:
+            quiet.update(reset(request, link, self.world, room))
         return replace(
             link,
             state=request.state,

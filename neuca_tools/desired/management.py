@@ -150,7 +150,8 @@ class _Chooser:
         barred = {*self.policy.ignored, *self.dataplane}
         barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
         candidates = nics_with_macs(self.world, barred)
-        return believed(self.world, candidates & self.hinted or candidates)
+        marked = candidates & self.said.named.keys()
+        return believed(self.world, marked or candidates & self.hinted or candidates)
 
     def _is_sign(self, route: Route) -> bool:
         """Whether the route may show a management NIC, and was not caused by a stranger.

@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass
+from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
@@ -38,8 +39,16 @@ class _Candidate:
     metric: int = 0
 
     @property
-    def order(self) -> tuple[int, int, int]:
-        return self.rank, self.metric, self.device.index
+    def order(self) -> tuple[object, ...]:
+        return self.rank, self.metric, bus_order(self.device)
+
+
+class _Known(NamedTuple):
+    """What is known of NICs: by the configuration, the record, and on a first boot."""
+
+    policy: Policy
+    record: Record
+    belief: Belief
 
 
 def is_void(origin: Origin, policy: Policy, configured: Collection[str]) -> bool:
@@ -60,7 +69,8 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
         released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
-            found.append(Outlet(device.name, origin.mac, EVERYWHERE))
+            macs = _macs(world, device)
+            found.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
     return tuple(found)
 
 
@@ -76,13 +86,14 @@ def outlets(
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
     of `without`.
     """
+    known = _Known(policy, record, roles.belief)
     candidates = []
     for device in world.devices.values():
         macs = _usable(world, roles, device)
         if macs and not macs & {*without}:
-            candidates.append(_candidate(device, macs, world, policy, record, roles))
-    known = sorted(filter(None, candidates), key=lambda candidate: candidate.order)
-    return tuple(_outlet(candidate, world) for candidate in _chosen(known, policy))
+            candidates.append(_candidate(device, macs, world, known))
+    ordered = sorted(filter(None, candidates), key=lambda candidate: candidate.order)
+    return tuple(_outlet(candidate, world) for candidate in _chosen(ordered, policy))
 
 
 def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
@@ -106,9 +117,15 @@ def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
 
 def _outlet(candidate: _Candidate, world: World) -> Outlet:
     networks = tuple(_networks(candidate, world))
-    name = name_of(world, candidate.device)
-    rank = candidate.rank
-    return Outlet(candidate.device.name, name, networks, rank < ROUTED, rank < UNVOUCHED)
+    device, rank = candidate.device, candidate.rank
+    return Outlet(
+        device.name,
+        name_of(world, device),
+        networks,
+        likely=rank < ROUTED,
+        vouched=rank < UNVOUCHED,
+        macs=_macs(world, device),
+    )
 
 
 def name_of(world: World, device: Device) -> str:
@@ -127,6 +144,13 @@ def _nics(world: World, device: Device) -> frozenset[str]:
     return frozenset(identity(one) for one in carriers if one and is_nic(one))
 
 
+def _macs(world: World, device: Device) -> frozenset[str]:
+    """Its own address, and the present and permanent ones of everything below it."""
+    lowers = (world.devices.get(index) for index in below(world, [device.index]))
+    macs = {mac for lower in lowers if lower for mac in (lower.mac, identity(lower))}
+    return forms(filter(None, macs))
+
+
 def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
     ours.
@@ -142,29 +166,22 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
 
 
 def _candidate(
-    device: Device,
-    nics: frozenset[str],
-    world: World,
-    policy: Policy,
-    record: Record,
-    roles: Roles,
+    device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
+    policy, record, belief = known
     if policy.management & nics:
         return _Candidate(device, nics, NAMED)
     recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
-    is_recorded = any(nic.role == "management" and not nic.doubtful for nic in recorded)
-    if is_recorded or roles.declared & nics & roles.reasons.keys():
+    if any(nic.role == "management" and not nic.doubtful for nic in recorded):
         return _Candidate(device, nics, RECORDED)
     routes = [route for route in world.routes if route.index == device.index]
     if not routes and not world.addresses.get(device.index):
         return None
-    rank, metric = _rank(
-        [route for route in routes if provenance(route, world) == ADMINISTRATOR]
-    )
-    if rank == ROUTED and roles.belief.mac in nics:
+    rank, metric = _rank([route for route in routes if provenance(route, world) == ADMINISTRATOR])
+    if rank == ROUTED and belief.mac in nics:
         rank = FIRST
-    elif rank == ROUTED and nics & {*roles.belief.unvouched}:
+    elif rank == ROUTED and nics & {*belief.unvouched}:
         rank = UNVOUCHED
     return _Candidate(device, nics, rank, metric)
 

@@ -12,10 +12,14 @@ from collections.abc import Collection, Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import replace
-from neuca_tools.desired.dhcp_files import MANAGERS, OWN, wants_ipv6
+from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
+from neuca_tools.desired.dhcp_files import OWN as OWN_CLIENT
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     ACCEPT_RA,
+    ADVERTISED,
+    IPV6_MTU,
+    OWN,
     Address,
     Link,
     LinkKey,
@@ -57,7 +61,7 @@ def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> froze
 
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
-    asked = {key: requests[key].automatic for key in roles.handed([OWN]) & requests.keys()}
+    asked = {key: requests[key].automatic for key in roles.handed([OWN_CLIENT]) & requests.keys()}
     own = {key for key, found in asked.items() if found is not None and wants_ipv6(found)}
     return roles.handed(MANAGERS) | own
 
@@ -85,6 +89,44 @@ def quieted(
     if world.accept_ra is None or without_ipv6 or is_off or left:
         return {}
     return {ACCEPT_RA: "0"}
+
+
+def reset(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str, str]:
+    """What advertisements may have set on a link whose advertisements are being turned off.
+
+    The values are those without advertisements; `mtu` is the MTU that the link will have. Nothing
+    is reset later: a value on a link without advertisements is an administrator's.
+    """
+    device = world.devices.get(link.index)
+    is_asked = dict(request.sysctls).get(ACCEPT_RA, "0") != "0"
+    if request.automatic is not None:
+        is_asked = is_asked or takes_advertisements(request.automatic)
+    if device is None or is_asked:
+        return {}
+    if world.sysctls.get(ACCEPT_RA.replace(OWN, device.name), "0") == "0":
+        return {}
+    paths = {one: one.replace(OWN, device.name) for one in (*ADVERTISED, IPV6_MTU)}
+    values = {
+        template: world.unadvertised[path]
+        for template, path in paths.items()
+        if path in world.unadvertised
+    }
+    if IPV6_MTU in values and int(values[IPV6_MTU]) >= min(device.mtu, mtu):
+        # The kernel refuses more than the MTU of the device, which this pass may change.
+        values[IPV6_MTU] = str(mtu)
+    return values
+
+
+def restored(original: Mapping[str, str], link: Link, world: World) -> dict[str, str]:
+    """The original sysctls of a link: a default of the kernel stands for that of this host."""
+    device = world.devices.get(link.index)
+    name = device.name if device else ""
+    return {
+        template: world.unadvertised.get(template.replace(OWN, name), value)
+        if value == ADVERTISED.get(template)
+        else value
+        for template, value in original.items()
+    }
 
 
 def lasting(link: Link, world: World) -> tuple[Address, ...]:

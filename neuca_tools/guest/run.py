@@ -54,6 +54,7 @@ def run_guest(
         while True:
             outcome.begin(config.run_directory)
             config = _anew(config, read) if read else config
+            config.demand_protection()
             intake = confirmed(config.state, config.run_directory)
             if intake.document is None or intake.stored is None:
                 outcome.ran(config.run_directory, "")

@@ -55,6 +55,16 @@ ProblemCode = Literal[
 OWN = "{interface}"
 # 0: router advertisements are ignored.
 ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
+# What else a router advertisement sets, with the default of the kernel (ndisc_router_discovery in
+# net/ipv6/ndisc.c; the reachable time also sets the age of a stale neighbour).
+ADVERTISED: Mapping[str, str] = {
+    f"net/ipv6/conf/{OWN}/hop_limit": "64",
+    f"net/ipv6/neigh/{OWN}/base_reachable_time_ms": "30000",
+    f"net/ipv6/neigh/{OWN}/gc_stale_time": "60",
+    f"net/ipv6/neigh/{OWN}/retrans_time_ms": "1000",
+}
+# An advertisement may lower it; without one it is the MTU of the device.
+IPV6_MTU = f"net/ipv6/conf/{OWN}/mtu"
 
 
 # --- Documents ------------------------------------------------------------------------------------
@@ -213,10 +223,11 @@ class World:
     interface to a state; `silent_managers` says why a manager gave no response. `profiles` are the
     UUIDs of the NetworkManager profiles in use, by interface; `unmanaged`: none of the managers
     runs, as far as this process can contact them. `accept_ra` is the setting of a new link
-    (ACCEPT_RA), None without IPv6. `autoconf` are the addresses from router advertisements; `peers`
-    are the peer networks of point-to-point addresses, `bare` the addresses whose network gets no
-    route by itself. `routes` are the unicast routes of the main table, `tables` those of other
-    tables and our routes of other types.
+    (ACCEPT_RA), None without IPv6. `unadvertised` are the sysctls by path that an advertisement may
+    have set, with the value that each has without one. `autoconf` are the addresses from router
+    advertisements; `peers` are the peer networks of point-to-point addresses, `bare` the addresses
+    whose network gets no route by itself. `routes` are the unicast routes of the main table,
+    `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -238,6 +249,7 @@ class World:
     unmanaged: bool = False
     own_clients: OwnClients = field(default_factory=OwnClients)
     accept_ra: Optional[str] = None
+    unadvertised: Mapping[str, str] = field(default_factory=dict)
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()

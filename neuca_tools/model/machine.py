@@ -48,7 +48,9 @@ class Outlet:
 
     `identity` is what `Origin.mac` keeps. `likely`: it is believed to be for management; the
     well-known addresses are requested through no other one. `vouched`: something that no stranger
-    on the link can cause says so; otherwise, only an answer that proves itself is used.
+    on the link can cause says so; otherwise, only an answer that proves itself is used. `macs`: the
+    addresses by which a platform may list it: those of the NICs below it, of a bond between, and
+    its own.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Outlet:
     networks: tuple[Union[IPv4Network, IPv6Network], ...] = ()
     likely: bool = True
     vouched: bool = True
+    macs: frozenset[str] = frozenset()
 
     def reaches(self, address: Union[IPv4Address, IPv6Address]) -> bool:
         """Whether the interface has a route to this address."""

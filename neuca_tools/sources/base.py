@@ -10,6 +10,7 @@ from pathlib import Path
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
+from neuca_tools.lazy import sha256
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.typed import Optional, Protocol, Union
 
@@ -18,7 +19,8 @@ BODY_LIMIT = 1 << 20
 
 
 INSTANCE_ID = "/latest/meta-data/instance-id"
-"""The path of the instance ID in the EC2 tree, and the end of its keys in a session."""
+NICS = "/latest/meta-data/network/interfaces/macs/"
+"""Paths of the EC2 tree; each is the end of a key in a session under which its value is cached."""
 
 RUN_DIRECTORY = Path("/run/neuca")
 
@@ -79,7 +81,7 @@ class Deadline:
 
 @dataclass(frozen=True)
 class Token:
-    """The IMDSv2 token of a service, or a cached instance ID; an empty value means none.
+    """The IMDSv2 token of a service, or a cached part of its tree; an empty value means none.
 
     `expires` is in seconds on the monotonic clock, which all processes of one boot share.
     """
@@ -105,12 +107,12 @@ class Session:
         return Session({**self.tokens, service: token})
 
     def doubting(self) -> Session:
-        """This session without instance IDs, so that they are read again."""
+        """This session without what is cached of the trees, so that it is read again."""
         return Session(
             {
                 service: token
                 for service, token in self.tokens.items()
-                if not service.endswith(INSTANCE_ID)
+                if not service.endswith((INSTANCE_ID, NICS))
             }
         )
 
@@ -153,6 +155,8 @@ class Answer:
     parts: the platform's own documents by name (`documents.platform`)
     instance: the instance ID with its kind (`ec2:i-0abc`) if it is in none of the parts, else empty
     origin: the service that answered, None for a source without network
+    outlet: the interface through which the answer came, None for none
+    unread: why the platform's documents could not be read; empty if they were
     """
 
     source: str
@@ -162,10 +166,18 @@ class Answer:
     # Not in the repr: a service that answers every path alike sends its whole answer as the ID.
     instance: str = field(default="", repr=False)
     origin: Optional[Origin] = None
+    outlet: Optional[Outlet] = None
+    unread: str = ""
 
     @property
     def empty(self) -> bool:
         return self.data is None and not self.parts
+
+    @property
+    def digest(self) -> str:
+        """The digest of the documents."""
+        parts = [self.data or b"", *(self.parts[name] for name in sorted(self.parts))]
+        return sha256(b"\0".join(parts)).hexdigest()
 
 
 class Source(Protocol):
@@ -200,3 +212,7 @@ class Source(Protocol):
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
         """One item of metadata by its path in the EC2 tree. Most sources raise SourceError."""
         raise SourceError(f"it has no {path}: only ec2 and alibaba have paths")
+
+    def close(self) -> None:
+        """End what it keeps open for the requests of one query; called after each query."""
+        return

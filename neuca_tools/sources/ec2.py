@@ -11,16 +11,17 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from neuca_tools.dataclass import replace
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
-from neuca_tools.errors import SourceError
-from neuca_tools.lazy import pattern
+from neuca_tools.errors import IncompleteError, SourceError
+from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import (
     INSTANCE_ID,
+    NICS,
     Answer,
     Deadline,
     Session,
@@ -36,8 +37,12 @@ if TYPE_CHECKING:
 
 _IPV6 = Url("fd00:ec2::254")
 _TOKEN_SECONDS = 21600  # the maximum that the service grants
-# How long the instance ID, and the absence of NICs and keys, are cached.
-_NO_TREE_SECONDS = 600
+# How long the instance ID and the tree are cached, unless the cheap questions have other answers.
+_TREE_SECONDS = 60
+# How long the absence of a tree is cached: a service may not have it yet.
+_ABSENCE_SECONDS = 5
+_LARGEST_CACHED = 1 << 16  # characters: the session goes through a pipe
+_ROOT = "/latest/meta-data/"
 _EARLY_SECONDS = 60  # renewed before it expires, so that no request carries an expired token
 _NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support only GET
 _MAC_DIRECTORY = pattern(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
@@ -61,7 +66,7 @@ class Ec2(Service):
 
     @property
     def _tree(self) -> str:
-        return f"{self.place}/latest/meta-data/network/interfaces/macs/"
+        return f"{self.place}{NICS}"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         """The user-data, with NICs and keys if they can be read completely."""
@@ -78,29 +83,49 @@ class Ec2(Service):
                 data = b""
             token = Token(
                 instance(self.kind, data.decode("ascii", "replace").strip()),
-                time.monotonic() + _NO_TREE_SECONDS,
+                time.monotonic() + _TREE_SECONDS,
             )
         return replace(answer, instance=token.value, session=answer.session.keep(known, token))
 
     def _documents(self, deadline: Deadline, session: Session) -> Answer:
         answer = self.metadata("/latest/user-data", deadline, session)
-        if session.token(self._tree) is not None:
-            return answer
+        share = deadline.share(2)
         try:
-            tree = self._beside(deadline.share(2), answer.session)
-        except SourceError:
+            return self._with_tree(answer, share)
+        except SourceError as error:
             if answer.data is None:
                 raise
-            return answer
-        if not tree:
-            forgotten = Token("", time.monotonic() + _NO_TREE_SECONDS)
-            return replace(answer, session=answer.session.keep(self._tree, forgotten))
-        return replace(answer, parts={NAME: json.dumps(tree).encode()})
+            return replace(answer, unread=str(error))
 
-    def _beside(self, deadline: Deadline, session: Session) -> dict[str, object]:
+    def _with_tree(self, answer: Answer, deadline: Deadline) -> Answer:
+        """The answer with the tree of NICs and keys.
+
+        The whole tree is read once a minute, or when the user-data or the list of NICs changes.
+        """
+        session = answer.session
+        cached = session.token(self._tree)
+        if cached is not None and not cached.value:
+            return answer
+        listing = self._lines("network/interfaces/macs/", deadline, session)
+        seen = sha256((answer.data or b"") + "\n".join(listing).encode()).hexdigest()
+        if cached is not None and cached.value.startswith(seen):
+            return replace(answer, parts={NAME: cached.value[len(seen) :].encode()})
+        tree = self._beside(listing, deadline, session)
+        now = time.monotonic()
+        if not tree:
+            absent = Token("", now + _ABSENCE_SECONDS)
+            return replace(answer, session=session.keep(self._tree, absent))
+        text = json.dumps(tree)
+        if len(text) <= _LARGEST_CACHED:
+            session = session.keep(self._tree, Token(seen + text, now + _TREE_SECONDS))
+        return replace(answer, session=session, parts={NAME: text.encode()})
+
+    def _beside(
+        self, listing: Iterable[str], deadline: Deadline, session: Session
+    ) -> dict[str, object]:
         """NICs and public keys: one part, so that an error never makes one of them look absent."""
         keys = self._public_keys(deadline, session)
-        tree = self._network(deadline, session)
+        tree = self._network(listing, deadline, session)
         if keys:
             tree[PUBLIC_KEYS] = keys
         return tree
@@ -118,27 +143,55 @@ class Ec2(Service):
         )
         return [key for key in keys if key]
 
-    def _network(self, deadline: Deadline, session: Session) -> dict[str, object]:
-        """The tree of the NICs, empty if there is none; only leaves that are listed are read."""
-        listed = self._lines("network/interfaces/macs/", deadline, session)
-        macs = list(filter(_MAC_DIRECTORY.fullmatch, listed))
+    def _network(
+        self, listing: Iterable[str], deadline: Deadline, session: Session
+    ) -> dict[str, object]:
+        """The tree of the NICs, empty if the service has none; only listed leaves are read.
+
+        A service lists a leaf once it has a value. Raises IncompleteError for one without.
+        """
+        macs = list(filter(_MAC_DIRECTORY.fullmatch, listing))
         if not macs:
+            self._demand_absent("network/", [*listing], deadline, session)
             return {}
         tree = {}
         for mac in macs[:_MOST_NICS]:
             path = f"network/interfaces/macs/{mac}"
+            leaves = self._listed(path, deadline, session).split()
             tree[mac.rstrip("/")] = {
-                leaf: "\n".join(self._lines(path + leaf, deadline, session))
-                for leaf in sorted(set(LEAVES).intersection(self._lines(path, deadline, session)))
+                leaf: "\n".join(self._listed(path + leaf, deadline, session).split())
+                for leaf in sorted(set(LEAVES).intersection(leaves))
             }
-        return {"mac": "".join(self._lines("mac", deadline, session)), "macs": tree}
+        primary = self._lines("mac", deadline, session)
+        self._demand_absent("mac", primary, deadline, session)
+        return {"mac": "".join(primary), "macs": tree}
+
+    def _demand_absent(
+        self, name: str, words: Collection[str], deadline: Deadline, session: Session
+    ) -> None:
+        """Raise IncompleteError if an item has no words, but the service lists it by this name."""
+        if not words and name in self._lines("", deadline, session):
+            raise IncompleteError(
+                f"GET {self.url}{_ROOT}: the service lists {name}, but gives nothing for it"
+            )
+
+    def _listed(self, path: str, deadline: Deadline, session: Session) -> str:
+        """The text of an item that the service lists. Raises IncompleteError if it has none."""
+        data = self.metadata(f"{_ROOT}{path}", deadline, session).data
+        text = (data or b"").decode("utf-8", "replace").strip()
+        if not text:
+            problem = "HTTP 404" if data is None else "an empty response"
+            raise IncompleteError(
+                f"GET {self.url}{_ROOT}{path}: {problem}, but the service lists it"
+            )
+        return text
 
     def _lines(self, path: str, deadline: Deadline, session: Session) -> list[str]:
         return self._text(path, deadline, session).split()
 
     def _text(self, path: str, deadline: Deadline, session: Session) -> str:
         """The text of one item, empty if there is none."""
-        data = self.metadata(f"/latest/meta-data/{path}", deadline, session).data
+        data = self.metadata(f"{_ROOT}{path}", deadline, session).data
         return (data or b"").decode("utf-8", "replace")
 
     def metadata(self, path: str, deadline: Deadline, session: Session) -> Answer:

@@ -17,6 +17,7 @@ from neuca_tools.typed import BinaryIO, Optional
 _LONGEST_LINE = 65536  # bytes
 _MOST_FIELDS = 100  # header or trailer lines
 _MOST_DIGITS = 40  # of a length
+_LONGEST_ERROR = 65536  # bytes of the body of an error that is dropped to keep a connection
 _HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
 
 
@@ -127,6 +128,24 @@ def _length(headers: Mapping[str, str]) -> Optional[int]:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise UnusableError(f"Content-Length is {text[:40]!r}")
     return int(text)
+
+
+def error_length(head: Head) -> Optional[int]:
+    """The length of the body of an error; None if it is unknown or not worth reading."""
+    if head.status == 204:
+        return 0
+    if "transfer-encoding" in head.headers or is_last(head):
+        return None
+    try:
+        length = _length(head.headers)
+    except UnusableError:
+        return None
+    return length if length is not None and length <= _LONGEST_ERROR else None
+
+
+def is_last(head: Head) -> bool:
+    """Whether the service closes the connection after this response."""
+    return "close" in head.headers.get("connection", "").lower()
 
 
 def _demand_room(length: int) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from neuca_tools.documents.platform import instance, netplan
@@ -24,7 +26,10 @@ from neuca_tools.sources.base import (
     SourceTimeoutError,
     Surroundings,
 )
-from neuca_tools.typed import Optional
+from neuca_tools.typed import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from neuca_tools.sources.http import Connection
 
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 _NO_VALUE = 1  # its exit status if the key is not set
@@ -177,20 +182,22 @@ class Lxd(Source):
     def documents(self, deadline: Deadline, session: Session) -> Answer:
         if not self.expected and not self.place.is_socket():
             return Answer(self.name, None, session)
-        data = self._get("/1.0/config/cloud-init.user-data", deadline)
-        network = self._get("/1.0/config/cloud-init.network-config", deadline)
-        if data is None and network is None:
-            return Answer(self.name, None, session)
-        parts = {instance.NOCLOUD: self._get("/1.0/meta-data", deadline) or b""}
+        from neuca_tools.sources.http import Connection
+
+        with closing(Connection(self.place)) as connection:
+            get = partial(self._get, connection, deadline)
+            data = get("/1.0/config/cloud-init.user-data")
+            network = get("/1.0/config/cloud-init.network-config")
+            if data is None and network is None:
+                return Answer(self.name, None, session)
+            parts = {instance.NOCLOUD: get("/1.0/meta-data") or b""}
         if network is not None:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
 
-    def _get(self, path: str, deadline: Deadline) -> Optional[bytes]:
+    def _get(self, connection: Connection, deadline: Deadline, path: str) -> Optional[bytes]:
         """The body at a path; None if there is none. Raises SourceError."""
-        from neuca_tools.sources import http
-
-        response = http.get_from_socket(self.place, path, deadline)
+        response = connection.request("GET", path, {}, deadline)
         if response.status not in (200, 404):
             raise SourceError(f"GET {path} from {self.place}: HTTP {response.status}")
         return response.content

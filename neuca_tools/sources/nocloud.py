@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +26,10 @@ from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
-from neuca_tools.typed import Callable, Optional
+from neuca_tools.typed import TYPE_CHECKING, Callable, Optional
+
+if TYPE_CHECKING:
+    from neuca_tools.sources.http import Connection
 
 # The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
@@ -101,6 +105,8 @@ class NoCloud(Directory):
 
     def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
         """The seed at a URL, read through the likeliest interface that gets an answer."""
+        from neuca_tools.sources.http import Connection
+
         try:
             url = parse_url(base)
         except UsageError as error:
@@ -111,7 +117,8 @@ class NoCloud(Directory):
             there = replace(url, device=outlet.name if outlet else "")
             share = deadline.share(len(outlets) - number)
             try:
-                return _seed(partial(_fetched, there, deadline=share))
+                with closing(Connection(there)) as connection:
+                    return _seed(partial(_fetched, connection, url, deadline=share))
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
@@ -138,10 +145,8 @@ def _read(place: Path) -> Optional[_Seed]:
     return _seed(lambda name: read(place / name))
 
 
-def _fetched(url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
-    from neuca_tools.sources import http
-
-    response = http.request("GET", url, f"/{name}", {}, deadline)
+def _fetched(connection: Connection, url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
+    response = connection.request("GET", f"/{name}", {}, deadline)
     if response.status not in (200, 404):
         raise SourceError(f"GET {url}/{name}: HTTP {response.status}")
     return response.content

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from neuca_tools.documents.platform.instance import OPENSTACK
 from neuca_tools.documents.platform.openstack import NAME
-from neuca_tools.errors import SourceError
+from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
@@ -43,6 +43,10 @@ class OpenStack(Service):
         network = self._get(NAME, deadline)
         if network is not None:
             parts[NAME] = network
+        elif NAME in (self._get("", deadline) or b"").decode("utf-8", "replace").split():
+            raise IncompleteError(
+                f"GET {self.url}/openstack/latest/{NAME}: HTTP 404, but the service lists it"
+            )
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
     def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.errors import SourceError
+from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 from neuca_tools.typed import TYPE_CHECKING, Callable, Optional, Union
@@ -65,6 +65,7 @@ class Race:
     ) -> None:
         self._entries = [_Entry(source.name, source.ways(), source.outlet) for source in sources]
         self._ask, self.session = ask, session
+        self.is_incomplete = False
         self._threads: list[Thread] = []
         self._running = 0
         self._ended: Optional[SimpleQueue[_Ended]] = None
@@ -172,15 +173,19 @@ class Race:
             return self._ask(source, self._deadline, session)
         except BaseException as error:  # noqa: BLE001 - `_take` raises it in the main thread
             return error
+        finally:
+            source.close()
 
     def _take(self, entry: _Entry, way: int, outcome: Union[Answer, BaseException]) -> None:
         if isinstance(outcome, SourceError):
             entry.failed[way] = str(outcome)
+            self.is_incomplete |= isinstance(outcome, IncompleteError)
             return
         if isinstance(outcome, BaseException):
             raise outcome
         self.session = self.session.joined(outcome.session)
-        entry.answer = entry.answer or replace(outcome, origin=entry.ways[way].origin)
+        source = entry.ways[way]
+        entry.answer = entry.answer or replace(outcome, origin=source.origin, outlet=source.outlet)
 
 
 def first(
@@ -195,7 +200,8 @@ def first(
     if answer is not None:
         return answer
     if race.failed or not sources:
-        raise SourceError(
+        kind = IncompleteError if race.is_incomplete else SourceError
+        raise kind(
             f"no {what} from any source: {'; '.join(race.results()) or 'there is no source'}"
         )
     if race.none is not None:

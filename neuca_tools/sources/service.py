@@ -17,7 +17,7 @@ from neuca_tools.sources.url import Url, parse_url
 from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
-    from neuca_tools.sources.http import Response
+    from neuca_tools.sources.http import Connection, Response
 
 LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)
 _MOST_OUTLETS = 4  # interfaces through which one service is requested
@@ -57,6 +57,7 @@ class Service(Source):
             self.url = parse_url(argument)
             self.name = f"{self.kind}={self.url}"
         self.outlet: Optional[Outlet] = None
+        self._connection: Optional[Connection] = None
 
     @property
     def origin(self) -> Origin:
@@ -121,13 +122,23 @@ class Service(Source):
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
-        """Make a request through the outlet of this service. Raises SourceError."""
-        from neuca_tools.sources import http
+        """Make a request through the outlet of this service. Raises SourceError.
 
+        All requests until `close` use one connection where the service allows it.
+        """
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
             raise SourceError(f"{method} {self.url}{path}: {self.surroundings.blocked}")
-        name = self.outlet.name if self.outlet else ""
-        return http.request(method, replace(self.url, device=name), path, headers, deadline)
+        if self._connection is None:
+            from neuca_tools.sources.http import Connection
+
+            name = self.outlet.name if self.outlet else ""
+            self._connection = Connection(replace(self.url, device=name))
+        return self._connection.request(method, path, headers, deadline)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def by_outlet(sources: Sequence[Source]) -> list[Source]:

@@ -13,7 +13,13 @@ from neuca_tools.backends import hostid
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
-from neuca_tools.errors import DocumentError, RecordError, SourceError, UsageError
+from neuca_tools.errors import (
+    DocumentError,
+    IncompleteError,
+    RecordError,
+    SourceError,
+    UsageError,
+)
 from neuca_tools.lazy import sha256
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
@@ -40,7 +46,6 @@ from neuca_tools.state.store import Where
 from neuca_tools.typed import Callable, Optional
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
-CROSS_CHECK = 1.0  # seconds that other NICs get to contradict the first answer of an instance
 
 
 @dataclass(frozen=True)
@@ -141,46 +146,11 @@ def fetch(
     )
     disputed = str(load_look(around.run_directory).get("disputed", ""))
     if around.origin is None and intake.origin is not None:
-        disputed = _contradiction(specs, budget, around, intake)
+        # Needed for the first answer of an instance only: not loaded by the idle daemon.
+        from neuca_tools.state.rival_services import contradiction
+
+        disputed = contradiction(specs, budget, around, intake.origin, intake.said)
     return replace(intake, platform=cloud(specs, around), disputed=disputed)
-
-
-def _contradiction(
-    specs: Sequence[SourceSpec], budget: float, around: Surroundings, intake: Intake
-) -> str:
-    """A sentence if a metadata service on another likely NIC answers differently; empty if none."""
-    origin = intake.origin
-    if origin is None or not origin.mac:
-        return ""
-    others = [one for one in around.outlets if one.identity != origin.mac and one.likely]
-    names = []
-    for one in others:
-        digest = _said(specs, min(budget, CROSS_CHECK), replace(around, outlets=(one,)))
-        if digest not in ("", intake.said):
-            names.append(one.name)
-    if not names:
-        return ""
-    return (
-        f"the response of another metadata service, through {', '.join(names)}, differs and is"
-        f" ignored; the service in use is {origin.source} at {origin.url}"
-        f" through the NIC {origin.mac}"
-    )
-
-
-def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
-    """The digest of the answer, empty if there is none."""
-    try:
-        answer = look(specs, budget, Session(), around)
-    except SourceError:
-        return ""
-    if answer.empty or answer.origin is None:
-        return ""
-    return _digest(answer)
-
-
-def _digest(answer: Answer) -> str:
-    parts = [answer.data or b"", *(answer.parts[name] for name in sorted(answer.parts))]
-    return sha256(b"\0".join(parts)).hexdigest()
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
@@ -204,7 +174,8 @@ def _fetched(
             return intake
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
-        return replace(last_good(directory, error.text), session=session, unanswered=True)
+        is_silent = not isinstance(error, IncompleteError)
+        return replace(last_good(directory, error.text), session=session, unanswered=is_silent)
     if (again.sha256, again.other) != (intake.sha256, intake.other):
         return replace(
             last_good(directory, f"{answer.source} gave two different documents in a row"),
@@ -244,7 +215,7 @@ def _taken(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return replace(_document_of(answer, directory), origin=origin, said=_digest(answer))
+    return replace(_document_of(answer, directory), origin=origin, said=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
@@ -252,6 +223,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     usable = _usable(answer)
     instance = answer.instance or platform.instance_id(usable.beside or "")
     other = machine.renewed(_machine(directory), instance)
+    _demand_complete(answer, usable.beside or "", None if other else _stored(directory))
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
@@ -266,6 +238,17 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
         instance=instance,
         other=other,
     )
+
+
+def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocument]) -> None:
+    """Raise IncompleteError if this cannot be all that a service says about the guest's NICs."""
+    if answer.origin is None:
+        return
+    last = before.platform if before and before.source == answer.source else ""
+    macs = answer.outlet.macs if answer.outlet else ()
+    reason = platform.incomplete(beside, last, macs)
+    if reason:
+        raise IncompleteError(f"{answer.source}: its answer is incomplete: {reason}")
 
 
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
@@ -322,6 +305,8 @@ def _usable(answer: Answer) -> _Usable:
     except DocumentError as error:
         text = None
         refused.append(f"document of {answer.source}: {error.text}")
+    if answer.unread:
+        refused.append(f"document of {answer.source}: {answer.unread}")
     try:
         beside = platform.reduced(answer.parts) or None
     except DocumentError as error:

@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from errno import ENOENT
 from typing import Any
 
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.model import (
+    ACCEPT_RA,
+    ADVERTISED,
+    IPV6_MTU,
     OWN,
     UNCHANGED,
     UNRECORDED,
@@ -38,7 +41,7 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
     owned = _owned_after(record.owned, operations)
     originals, sysctls = dict(record.originals), dict(record.original_sysctls)
     written, nics = dict(record.written), dict(record.nics)
-    for operation in operations:
+    for operation in _unadvertised(operations):
         written.update(_written(operation))
         if operation.link is None:
             if isinstance(operation, WriteSysctl) and operation.before is not None:
@@ -61,6 +64,28 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
         written=written,
         nics=nics,
     )
+
+
+def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
+    """The operations, where what an advertisement may have set has the default as earlier value.
+
+    That is so on links whose advertisements are turned off. An advertised value must not come back,
+    and the kernel even refuses some of them. The MTU of IPv6 follows the device.
+    """
+    writes = [one for one in operations if isinstance(one, WriteSysctl) and one.on is not None]
+    quieted = {one.on for one in writes if _template(one) == ACCEPT_RA and one.after == "0"}
+    for operation in operations:
+        if isinstance(operation, WriteSysctl) and operation.on in quieted:
+            template = _template(operation)
+            if template in ADVERTISED or template == IPV6_MTU:
+                yield replace(operation, before=ADVERTISED.get(template))
+                continue
+        yield operation
+
+
+def _template(operation: WriteSysctl) -> str:
+    name = operation.on.name if operation.on else ""
+    return operation.path.replace(f"/{name}/", f"/{OWN}/", 1)
 
 
 def changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
@@ -109,7 +134,7 @@ def _first_change(original: Original, operation: Operation) -> Original:
         return replace(original, device={**before, **original.device})
     if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
         return original
-    template = operation.path.replace(f"/{operation.on.name}/", f"/{OWN}/", 1)
+    template = _template(operation)
     if template in original.sysctls:
         return original
     return replace(original, sysctls={template: operation.before, **original.sysctls})

@@ -83,9 +83,14 @@ def rdnss(*servers):
     return _option(25, struct.pack("!HI", 0, FOREVER) + b"".join(map(packed, servers)))
 
 
-def router_advertisement(mac, source, *options, lifetime=1800, preference="high", hops=64):
-    """`lifetime` in seconds: 0 is no default router. The source is link-local (RFC 4861, section 6.1.2)."""
-    fixed = struct.pack("!BBHII", hops, PREFERENCE[preference], lifetime, 0, 0)
+def router_advertisement(
+    mac, source, *options, lifetime=1800, preference="high", hops=64, timers=(0, 0)
+):
+    """`lifetime` in seconds: 0 is no default router. The source is link-local (RFC 4861, section 6.1.2).
+
+    `timers`: reachable and retransmission time in milliseconds, 0 where it says nothing of it.
+    """
+    fixed = struct.pack("!BBHII", hops, PREFERENCE[preference], lifetime, *timers)
     body = fixed + _option(1, hardware(mac)) + b"".join(options)
     return ethernet(mac, ALL_NODES_MAC, IP6, icmp6(source, ALL_NODES, 134, body))
 

@@ -232,6 +232,17 @@ class Lab:
             self.ip(f"-6 route add default via {GATEWAY6} dev {name}")
         return name
 
+    def firmware(self, **fields):
+        """Fields of the guest's DMI tables, such as product_uuid: /sys/class has this directory besides that of the NICs."""
+        sysfs = self.folder / "sysfs"
+        sysfs.mkdir()
+        self.run("mount", "--rbind", "/sys", sysfs)
+        self.run("mount", "-t", "tmpfs", "tmpfs", "/sys/class")
+        self.run("ln", "-s", sysfs / "class" / "net", "/sys/class/net")
+        self.run("mkdir", "-p", "/sys/class/dmi/id")
+        for name, text in fields.items():
+            self.run("tee", f"/sys/class/dmi/id/{name}", text=text)
+
     def service(self, document="", address=SERVICE, port=80):
         """The metadata service, outside on the link-local address or another, or in the guest on 127.0.0.1."""
         where = self.guest if address.startswith("127.") else self.outside

@@ -55,6 +55,42 @@ def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
     assert [one[1] for one in lab.routes("default")] == ["mgmt0"]
 
 
+@pytest.mark.parametrize("lists", ["no NIC", "other NICs"])
+@pytest.mark.parametrize("kind", ["azure", "oracle", "ec2", "openstack", "gce"])
+def test_a_list_without_the_nic_through_which_it_came_removes_nothing(cloud, kind, lists):
+    """Such a list is that of another guest, or of a service that does not know the NICs now."""
+    lab = cloud(kind)
+    assert lab.once().code == 0
+    before = {name: lab.addresses(name) for name in ("dp1", "dp2")}
+    rules = lab.look("rule show")
+    service = lab.metadata.strict
+    service.times = None  # several queries follow each other, where a guest polls every ten seconds
+    if lists == "no NIC":
+        service.paths = {path: without_nics(path, tree) for path, tree in service.paths.items()}
+    else:
+        service.paths = getattr(cloudmocks, kind)([("02:00:00:00:77:77", 0), NICS[2]]).paths
+    for _ in range(3):
+        done = lab.once()
+        assert done.code != 0, done
+    assert {name: lab.addresses(name) for name in ("dp1", "dp2")} == before
+    assert lab.look("rule show") == rules
+    code, status = lab.status()
+    assert (code != 0, status["document"]["stale"]) == (True, True), status
+
+
+def without_nics(path, tree):
+    if path.endswith("/macs/"):
+        return b""
+    if isinstance(tree, list):
+        return []
+    names = {"network": {}, "networkInterfaces": [], "links": [], "networks": []}
+    return (
+        {**tree, **{name: names[name] for name in names.keys() & tree.keys()}}
+        if isinstance(tree, dict)
+        else tree
+    )
+
+
 def test_a_private_network_of_hetzner_is_reached_through_its_gateway(cloud):
     lab = cloud("hetzner")
     done = lab.once()

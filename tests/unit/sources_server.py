@@ -27,10 +27,15 @@ def http(status, body=b"", *headers):
 
 
 class Server:
-    """Answers with what `play(request)` returns or yields: bytes, and None for "wait for the end of the test"."""
+    """Answers with what `play(request)` returns or yields: bytes, and None for "wait for the end of the test".
 
-    def __init__(self, play, host="127.0.0.1"):
+    `most`: the number of requests that it answers on one connection. `connections` has the number
+    of those that came on each.
+    """
+
+    def __init__(self, play, host="127.0.0.1", most=1):
         self.play, self.requests, self.over = play, [], threading.Event()
+        self.most, self.connections = most, []
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.listener = socket.create_server((host, 0), family=family)
         self.port = self.listener.getsockname()[1]
@@ -64,15 +69,19 @@ class Server:
 
     def _serve(self, connection):
         # The client may hang up at any byte: that is what many of the tests are about.
+        self.connections.append(0)
+        number = len(self.connections) - 1
         with connection, contextlib.suppress(OSError):
-            request = _read(connection)
-            self.requests.append(request)
-            answer = self.play(request)
-            for piece in [answer] if answer is None or isinstance(answer, bytes) else answer:
-                if piece is None or self.over.is_set():
-                    self.over.wait()
-                    return
-                connection.sendall(piece)
+            while self.connections[number] < self.most:
+                request = _read(connection)
+                self.connections[number] += 1
+                self.requests.append(request)
+                answer = self.play(request)
+                for piece in [answer] if answer is None or isinstance(answer, bytes) else answer:
+                    if piece is None or self.over.is_set():
+                        self.over.wait()
+                        return
+                    connection.sendall(piece)
 
     def slowly(self, data, every=0.02):
         """The bytes one by one; each of them alone would satisfy a plain socket time-out."""

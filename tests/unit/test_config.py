@@ -353,7 +353,7 @@ def test_a_note_is_for_people(tmp_path):
             'error: config: line 2 is neither a section nor "option = value", ignoring it',
         ),
         (
-            "[runtime]\npid-file: x",
+            "[runtime]\npid-file x",
             'error: config: line 2 is neither a section nor "option = value", ignoring it',
         ),
         (

@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,7 @@ from sources_server import Server, http
 import neuca_tools
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
-from neuca_tools.sources.http import Response, request
+from neuca_tools.sources.http import Connection, Response
 from neuca_tools.sources.url import parse_url
 
 LONG = 300
@@ -39,6 +40,12 @@ def serve():
     yield start
     for server in servers:
         server.close()
+
+
+def request(method, url, path, headers, deadline):
+    """One request over a connection of its own."""
+    with closing(Connection(url)) as connection:
+        return connection.request(method, path, headers, deadline)
 
 
 def get(server, budget=LONG):
@@ -62,7 +69,7 @@ def test_an_empty_body_is_empty_bytes(serve):
     assert get(serve(lambda _: http(200))) == Response(200, b"")
 
 
-def test_the_request_says_who_asks_and_closes(serve):
+def test_the_request_says_who_asks(serve):
     server = serve(lambda _: http(200))
     get(server)
     assert server.asked == ["GET /x"]
@@ -70,7 +77,6 @@ def test_the_request_says_who_asks_and_closes(serve):
         "Host": f"127.0.0.1:{server.port}",
         "User-Agent": f"neuca-guest-tools/{neuca_tools.__version__}",
         "Accept-Encoding": "identity",
-        "Connection": "close",
     }
 
 
@@ -345,6 +351,71 @@ def test_nobody_listens():
     with pytest.raises(SourceError) as caught:
         request("GET", parse_url(url), "/x", {}, Deadline.after(LONG))
     assert str(caught.value) == f"GET {url}/x: Connection refused"
+
+
+# --- Several requests on one connection -----------------------------------------------------------------------------
+
+ANSWERS = {
+    "with a length": (lambda: http(200, b"text"), 200, True),
+    "in chunks": (lambda: b"".join(chunked(b"4\r\ntext\r\n0\r\n\r\n")), 200, True),
+    "empty": (lambda: http(200), 200, True),
+    "404 with a body": (lambda: http(404, b"<html>" * 50), 404, True),
+    "204": (lambda: b"HTTP/1.1 204 None\r\n\r\n", 204, True),
+    "404 in chunks": (lambda: b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 404, False),
+    "404 without its length": (lambda: b"HTTP/1.1 404 No\r\n\r\nx", 404, False),
+    "404 with a large body": (lambda: http(404, b"x" * 100_000), 404, False),
+    "404 whose body is on its way": (lambda: http(404, b"text")[:-1], 404, False),
+    "the last one": (lambda: http(200, b"text", "Connection: close"), 200, False),
+    "more than it should be": (lambda: http(200, b"text") + http(200, b"a lie"), 200, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_a_connection_is_used_again_only_after_an_answer_whose_end_is_certain(serve, how):
+    make, status, is_kept = ANSWERS[how]
+    server = serve(lambda request: make() if request.path == "/1" else http(200, b"2"), most=9)
+    with closing(Connection(parse_url(server.url))) as connection:
+        first = connection.request("GET", "/1", {}, Deadline.after(LONG))
+        second = connection.request("GET", "/2", {}, Deadline.after(LONG))
+    assert (first.status, second) == (status, Response(200, b"2"))
+    assert (server.asked, server.connections) == (["GET /1", "GET /2"], [2] if is_kept else [1, 1])
+
+
+def test_a_service_that_closes_after_each_answer_is_asked_on_new_connections(serve):
+    server = serve(lambda request: http(200, request.path.encode()))
+    with closing(Connection(parse_url(server.url))) as connection:
+        for path in ("/1", "/2", "/3"):
+            assert connection.request("PUT", path, {}, Deadline.after(LONG)).body == path.encode()
+    assert (server.asked, server.connections) == (["PUT /1", "PUT /2", "PUT /3"], [1, 1, 1])
+
+
+def test_an_answer_that_came_too_late_is_not_that_of_the_next_request(serve):
+    hold = threading.Event()
+
+    def play(request):
+        if request.path == "/1":
+            hold.wait()
+        return http(200, request.path.encode())
+
+    server = serve(play, most=9)
+    with closing(Connection(parse_url(server.url))) as connection:
+        with pytest.raises(SourceTimeoutError):
+            connection.request("GET", "/1", {}, Deadline.after(0.3))
+        hold.set()
+        assert connection.request("GET", "/2", {}, Deadline.after(LONG)).body == b"/2"
+
+
+def test_a_kept_connection_has_the_limits_and_the_deadline_of_each_request(serve):
+    bodies = {"/big": http(200, b"x" * BODY_LIMIT), "/never": None}
+    server = serve(lambda request: bodies[request.path], most=9)
+    with closing(Connection(parse_url(server.url))) as connection:
+        for _ in range(3):  # more than the limit of one response
+            assert len(connection.request("GET", "/big", {}, Deadline.after(LONG)).body) > 0
+        began = time.monotonic()
+        with pytest.raises(SourceTimeoutError):
+            connection.request("GET", "/never", {}, Deadline.after(0.5))
+        assert time.monotonic() - began < LONG / 10
+    assert server.connections == [4]
 
 
 # --- Content-Encoding -----------------------------------------------------------------------------------------------

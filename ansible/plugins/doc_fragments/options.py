@@ -373,7 +373,8 @@ options:
                 A six-byte address also matches every InfiniBand port whose GUID it can
                 represent.
               - >-
-                An invalid address is an error; the rest of the list is used.
+                An invalid address is an error; the rest of the list is used, and nothing new is
+                configured.
               - >-
                 Default: none.
             type: "list"

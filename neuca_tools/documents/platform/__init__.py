@@ -7,7 +7,7 @@ Many guests have no such document, and most commands read none. The docstrings a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from neuca_tools.typed import TYPE_CHECKING
 
@@ -32,6 +32,14 @@ def instance_id(text: str) -> str:
     from neuca_tools.documents.platform import combined
 
     return combined.instance_id(text)
+
+
+def incomplete(text: str, before: str, macs: Collection[str]) -> str:
+    if not text:
+        return ""
+    from neuca_tools.documents.platform import combined
+
+    return combined.incomplete(text, before, macs)
 
 
 def open_text(text: str) -> str:

@@ -9,7 +9,7 @@ when the meaning does.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Callable, Optional
 
@@ -21,6 +21,7 @@ from neuca_tools.documents.platform import (
     gce,
     hetzner,
     instance,
+    listing,
     made,
     netplan,
     oci,
@@ -127,6 +128,13 @@ def instance_id(text: str) -> str:
         if name in trees
     )
     return next(filter(None, found), "")
+
+
+def incomplete(text: str, before: str, macs: Collection[str]) -> str:
+    """Why the list of NICs in a service's documents is incomplete (see `listing`)."""
+    if text == before:
+        return ""
+    return listing.incomplete(_trees(text or "{}"), _trees(before or "{}"), macs)
 
 
 def open_text(text: str) -> str:

@@ -15,7 +15,7 @@ from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import flent, librespeed, perfsonar, read_all
+from neuca_tools.selftest.readers import LARGEST, flent, librespeed, perfsonar, read_all
 from neuca_tools.selftest.readers.imported import expanded
 from neuca_tools.selftest.readers.split import is_server
 
@@ -39,6 +39,8 @@ def evidence_of(
     another program in it, and for a self-test's evidence that is damaged or of another version.
     """
     content = expanded(content)
+    if len(content) > LARGEST:
+        raise SelftestError(f"read the output of iperf: it is larger than {LARGEST >> 20} MiB")
     data = _decoded(content)
     evidence = _own(data) or _of_others(data)
     if evidence is None:

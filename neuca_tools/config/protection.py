@@ -1,0 +1,62 @@
+"""Finds options that protect, and that are misspelt, in the wrong place, or set more than once.
+
+Without such an option, the agent would change or believe more than the administrator permits.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Optional
+
+from neuca_tools.config.files import Entry
+from neuca_tools.config.options import KNOWN, MAC_LISTS, PROTECTIVE, SECTIONS, ConfigFault
+from neuca_tools.dataclass import replace
+from neuca_tools.documents.privacy import link_kind
+from neuca_tools.documents.spelling import closest
+
+# In sections with keys of their own, nothing else looks like one of these.
+_LISTS = {option for _, option in MAC_LISTS}
+
+
+def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
+    """A fault for each option that was meant to protect and does not."""
+    for entry in entries:
+        meant = meant_to_protect(entry)
+        if meant:
+            reason = f"{_place(entry)}unknown option; did you mean {meant}?"
+            yield replace(entry.fault(reason), stops=True)
+        elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
+            reason = f"{_place(entry)}it is set more than once in this file"
+            yield replace(entry.fault(reason), stops=True)
+
+
+def _place(entry: Entry) -> str:
+    """`line 3: ` or `lines 3 and 5: `; empty if unknown."""
+    numbers = " and ".join(map(str, entry.lines))
+    plural = "s" if len(entry.lines) > 1 else ""
+    return f"line{plural} {numbers}: " if numbers else ""
+
+
+def meant_to_protect(entry: Entry) -> str:
+    """The protective option that was probably meant, as `[SECTION] OPTION`; empty if none was."""
+    option = entry.option.lower()
+    if not option or (entry.section, option) in KNOWN:
+        return ""
+    found = _closest(entry.section, option)
+    return f"[{found[0]}] {found[1]}" if found in PROTECTIVE and found else ""
+
+
+def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
+    """The option that is most like an unknown one, of the same section if possible."""
+    own = {name for where, name in KNOWN if where == section}
+    every = {name for _, name in KNOWN}
+    if own:
+        name = closest(option, own)
+        if name:
+            return section, name
+    elif section in SECTIONS or link_kind(section):
+        every = _LISTS
+    name = option if option in every else closest(option, every)
+    return next((known for known in sorted(KNOWN) if known[1] == name), None)

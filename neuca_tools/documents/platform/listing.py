@@ -1,0 +1,94 @@
+"""Tell whether a metadata service's list of the guest's NICs can be complete.
+
+A platform that lists NICs lists all of them, and so the one through which its answer came. A list
+without it, or without any NIC, is that of a service that does not know the guest's NICs at the
+moment, or of another guest.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Optional
+
+from neuca_tools.documents.platform import azure, ec2, gce, oci, openstack
+from neuca_tools.documents.platform.tree import Tree
+from neuca_tools.lazy import pattern
+
+# The key of the list of all NICs. Hetzner lists those of private networks only, and may have none;
+# a user wrote the documents of the others, for any of the NICs.
+_LISTS = {
+    ec2.NAME: "macs",
+    azure.NAME: "network",
+    oci.NAME: oci.ROOT,
+    gce.NAME: "networkInterfaces",
+    openstack.NAME: "links",
+}
+# It is not in the tree of every service with the paths of EC2: OpenStack's has public keys alone.
+_OPTIONAL = frozenset({ec2.NAME})
+_SEPARATORS = pattern(r"[:.-]")
+_DIGITS = pattern(r"[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}")
+_GUID_DIGITS = 16  # the last ones of an InfiniBand port's address identify it
+_VIRTUAL = ("bond", "vlan")
+
+
+def incomplete(
+    trees: Mapping[str, Mapping[str, Tree]],
+    before: Mapping[str, Mapping[str, Tree]],
+    macs: Collection[str],
+) -> str:
+    """Why the list of NICs in these documents is incomplete; empty if it need not be.
+
+    `macs` are those of the interface through which they came, none if that is no NIC. `before` are
+    the documents that the same service has given for this guest.
+    """
+    for name in trees.keys() & _LISTS.keys():
+        nics = _nics(name, trees[name])
+        if nics is None:
+            continue
+        if _has_nic_by_name(name, trees[name]):
+            continue
+        if not nics:
+            return f"{name} has no NIC"
+        own = {_digits(mac) for mac in macs}
+        if own and not own & nics:
+            return f"{name} lacks the NIC through which it came, {min(macs)}"
+    for name in before.keys() & _LISTS.keys():
+        if _nics(name, before[name]) and (name not in trees or _nics(name, trees[name]) is None):
+            return f"{name} has been there before, and now it is not"
+    return ""
+
+
+def _nics(name: str, tree: Mapping[str, Tree]) -> Optional[frozenset[str]]:
+    """The addresses in the list of NICs, without separators; None if there need not be a list."""
+    if _LISTS[name] not in tree and name in _OPTIONAL:
+        return None
+    texts = map(_digits, _texts(tree.get(_LISTS[name])))
+    return frozenset(text[-_GUID_DIGITS:] for text in texts if _DIGITS.fullmatch(text))
+
+
+def _digits(text: str) -> str:
+    return _SEPARATORS.sub("", text.strip().lower())
+
+
+def _texts(tree: Tree) -> Iterator[str]:
+    """Every text, and every key of an object."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, dict):
+        yield from tree
+        tree = list(tree.values())
+    for item in tree if isinstance(tree, list) else ():
+        yield from _texts(item)
+
+
+def _has_nic_by_name(name: str, tree: Mapping[str, Tree]) -> bool:
+    """Whether a NIC is identified by its name alone, as by Metal3 and Airship."""
+    links = tree.get("links") if name == openstack.NAME else None
+    return any(
+        isinstance(link, dict)
+        and not link.get("ethernet_mac_address")
+        and link.get("type") not in _VIRTUAL
+        for link in (links if isinstance(links, list) else ())
+    )

@@ -1,0 +1,50 @@
+"""Compares the first answer of an instance with those of services behind its other NICs."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from neuca_tools.dataclass import replace
+from neuca_tools.errors import SourceError
+from neuca_tools.model.machine import Origin
+from neuca_tools.sources import Session, SourceSpec, Surroundings, look
+
+_SECONDS = 1.0  # that other NICs get to contradict
+
+
+def contradiction(
+    specs: Sequence[SourceSpec], budget: float, around: Surroundings, origin: Origin, said: str
+) -> str:
+    """A sentence if a service on another likely NIC answers differently; empty if none does.
+
+    `origin` is the service that has answered, `said` the digest of its answer.
+    """
+    if not origin.mac:
+        return ""
+    names = []
+    for outlet in around.outlets:
+        if outlet.identity == origin.mac or not outlet.likely:
+            continue
+        other = _said(specs, min(budget, _SECONDS), replace(around, outlets=(outlet,)))
+        if other not in ("", said):
+            names.append(outlet.name)
+    if not names:
+        return ""
+    return (
+        f"the response of another metadata service, through {', '.join(names)}, differs and is"
+        f" ignored; the service in use is {origin.source} at {origin.url}"
+        f" through the NIC {origin.mac}"
+    )
+
+
+def _said(specs: Sequence[SourceSpec], budget: float, around: Surroundings) -> str:
+    """The digest of the answer, empty if there is none."""
+    try:
+        answer = look(specs, budget, Session(), around)
+    except SourceError:
+        return ""
+    if answer.empty or answer.origin is None:
+        return ""
+    return answer.digest

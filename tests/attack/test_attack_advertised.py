@@ -1,0 +1,151 @@
+"""What router advertisements leave in the settings of a NIC: hop limit, IPv6 MTU and the timers of its neighbours."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import frames
+import pytest
+from lab import mac
+
+OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
+CONF, NEIGH = "net/ipv6/conf/dp1", "net/ipv6/neigh/dp1"
+HOSTILE = {"hops": 1, "timers": (100, 4000000000), "lifetime": 0}
+ADVERTISED = {
+    f"{CONF}/hop_limit": "1",
+    f"{CONF}/mtu": "1280",
+    f"{NEIGH}/base_reachable_time_ms": "100",
+    f"{NEIGH}/retrans_time_ms": "4000000000",
+    f"{NEIGH}/gc_stale_time": "0",
+}
+DEFAULTS = {
+    f"{CONF}/hop_limit": "64",
+    f"{CONF}/mtu": "1500",
+    f"{NEIGH}/base_reachable_time_ms": "30000",
+    f"{NEIGH}/retrans_time_ms": "1000",
+    f"{NEIGH}/gc_stale_time": "60",
+}
+
+
+def advertise(evil):
+    evil.advertise(frames.mtu(1280), **HOSTILE)
+
+
+@pytest.fixture
+def attacked(guest, attackers):
+    """A guest whose dp1 has what an attacker advertised, before any document names the NIC."""
+    guest.management()
+    evil = attackers().on_dataplane("dp1", 1, up=True)
+
+    def is_taken():
+        advertise(evil)
+        return settings(guest) == ADVERTISED
+
+    guest.wait("the advertisement is taken", is_taken)
+    return guest, evil
+
+
+def settings(guest):
+    return {path: guest.sysctl(path) for path in ADVERTISED}
+
+
+def test_what_an_advertisement_set_is_reset_when_the_nic_becomes_dataplane(attacked):
+    guest, evil = attacked
+    assert guest.once(OURS).code == 0
+    assert settings(guest) == DEFAULTS
+    assert guest.plan() == []
+    advertise(evil)
+    evil.delivered()
+    assert settings(guest) == DEFAULTS
+    assert guest.once().code == 0
+    assert guest.plan() == []
+
+
+def test_what_was_reset_stays_when_the_nic_goes_down_and_up(attacked):
+    guest, evil = attacked
+    with guest.foreign.changing():
+        guest.ip("link set dp1 down")
+        guest.ip("link set dp1 up")
+    assert guest.sysctl(f"{CONF}/hop_limit") == "1"  # the kernel resets the MTU alone
+    assert guest.once(OURS).code == 0
+    with guest.foreign.changing():
+        guest.ip("link set dp1 down")
+        guest.ip("link set dp1 up")
+    guest.settle()
+    advertise(evil)
+    evil.delivered()
+    assert settings(guest) == DEFAULTS
+
+
+def test_release_does_not_bring_an_advertised_value_back(attacked):
+    guest, _ = attacked
+    assert guest.once(OURS).code == 0
+    assert guest.neuca("release", "dp1").code == 0
+    assert guest.sysctl(f"{CONF}/accept_ra") == "1"
+    assert settings(guest) == DEFAULTS
+
+
+def test_a_value_of_the_document_wins(attacked):
+    guest, _ = attacked
+    asked = f"{OURS}sysctl.net.ipv6.conf.{{interface}}.hop_limit = 200\n"
+    assert guest.once(asked).code == 0
+    assert settings(guest) == {**DEFAULTS, f"{CONF}/hop_limit": "200"}
+    assert guest.once(OURS).code == 0
+    assert settings(guest) == DEFAULTS
+
+
+def test_a_value_of_an_administrators_sysctl_file_wins(attacked):
+    guest, _ = attacked
+    directory = guest.folder / "etc/sysctl.d"
+    directory.mkdir(parents=True)
+    guest.configure(f"[linux]\nsysctl-directory = {directory}")
+    file = directory / "50-admin.conf"
+    file.write_text("net.ipv6.conf.dp1.hop_limit = 100\nnet.ipv6.neigh.*.retrans_time_ms = 2000\n")
+    assert guest.once(OURS).code == 0
+    expected = {f"{CONF}/hop_limit": "100", f"{NEIGH}/retrans_time_ms": "2000"}
+    assert settings(guest) == {**DEFAULTS, **expected}
+    assert guest.plan() == []
+
+
+def test_the_default_of_the_host_applies(attacked):
+    guest, _ = attacked
+    guest.sysctl("net/ipv6/conf/default/hop_limit", 128)
+    assert guest.once(OURS).code == 0
+    assert guest.sysctl(f"{CONF}/hop_limit") == "128"
+
+
+def test_a_nic_whose_advertisements_are_requested_keeps_what_they_set(attacked):
+    guest, _ = attacked
+    asked = f"{OURS}sysctl.net.ipv6.conf.{{interface}}.accept_ra = 1\n"
+    assert guest.once(asked).code == 0
+    assert settings(guest) == ADVERTISED
+
+
+def test_a_value_on_a_nic_that_took_no_advertisement_is_left_alone(guest, attackers):
+    guest.management()
+    guest.sysctl("net/ipv6/conf/default/accept_ra", 0)
+    attackers().on_dataplane("dp1", 1, up=True)
+    guest.sysctl(f"{CONF}/hop_limit", 200)
+    assert guest.once(OURS).code == 0
+    assert guest.sysctl(f"{CONF}/hop_limit") == "200"
+
+
+def test_a_later_change_by_hand_wins(attacked):
+    guest, _ = attacked
+    assert guest.once(OURS).code == 0
+    guest.sysctl(f"{CONF}/hop_limit", 99)
+    assert guest.once().code == 0
+    assert guest.sysctl(f"{CONF}/hop_limit") == "99"
+
+
+def test_a_nic_that_fails_is_rolled_back_without_what_was_advertised(attacked):
+    """The kernel refuses the largest timers that an advertisement can set."""
+    guest, _ = attacked
+    asked = f"[interface {mac(1)}]\naddresses = fd00:16::1/64\n"
+    asked += "sysctl.net.ipv6.conf.{interface}.disable_ipv6 = 1\n"
+    done = guest.once(asked)
+    assert done.code == 1
+    assert "Invalid argument" not in done.err
+    assert guest.sysctl(f"{CONF}/accept_ra") == "1"
+    assert settings(guest) == DEFAULTS
+    guest.applied = False  # the document cannot be applied

@@ -1,0 +1,54 @@
+"""A misplaced or misspelt option that protects stops new configuration, and what is configured stays."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from lab import MANAGEMENT_MAC, mac
+
+OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
+MORE = f"{OURS}[interface {mac(2)}]\naddresses = 172.16.2.1/24\n"
+WRONG = f"[runtime]\nmanagement-macs = {MANAGEMENT_MAC}\n"
+MEANT = "did you mean [network] management-macs?"
+
+
+@pytest.fixture
+def host(lab):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    return lab
+
+
+@pytest.mark.parametrize("command", [("once",), ("apply",), ("tune", "apply")])
+def test_nothing_new_is_configured_until_it_is_corrected(host, command):
+    assert host.once(OURS).code == 0
+    host.configure(WRONG)
+    host.document(MORE)
+    done = host.once() if command == ("once",) else host.neuca(*command)
+    assert (done.code, MEANT in done.err) == (78, True), done
+    assert (host.addresses("dp1"), host.addresses("dp2")) == ({"172.16.1.1/24"}, set())
+    code, status = host.status()
+    assert code == 78
+    assert any(MEANT in problem["text"] for problem in status["problems"])
+    host.configure()
+    assert host.once().code == 0
+    assert host.addresses("dp2") == {"172.16.2.1/24"}
+
+
+def test_the_daemon_keeps_what_is_configured_after_a_reload(host):
+    host.document(OURS)
+    daemon = host.start()
+    host.wait("the first pass", lambda: host.addresses("dp1") == {"172.16.1.1/24"})
+    host.configure(WRONG)
+    daemon.signal(signal.SIGHUP)
+    host.wait("the reload", lambda: MEANT in daemon.log())
+    host.document(MORE)
+    host.wait("the pass is refused", lambda: "nothing new is configured" in daemon.log())
+    assert (host.addresses("dp1"), host.addresses("dp2")) == ({"172.16.1.1/24"}, set())
+    host.configure()
+    daemon.signal(signal.SIGHUP)
+    host.wait("the second NIC", lambda: host.addresses("dp2") == {"172.16.2.1/24"})

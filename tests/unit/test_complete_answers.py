@@ -1,0 +1,337 @@
+"""An answer that cannot be complete is an error: items that are listed and absent, lists without the guest's own NIC."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import cloudmocks
+import pytest
+from sources_server import Server, http
+from worlds import mac, nic, vlan, world
+
+from neuca_tools.dataclass import replace
+from neuca_tools.desired.outlets import pinned
+from neuca_tools.documents import platform
+from neuca_tools.documents.platform import azure, ec2, gce, hetzner, oci, openstack
+from neuca_tools.errors import IncompleteError, SourceError
+from neuca_tools.model import Device, Record
+from neuca_tools.model.machine import Origin
+from neuca_tools.sources import Session, Surroundings, look, parse_source
+from neuca_tools.sources.base import NICS, Token
+from neuca_tools.state.active_document import fetch, keep
+
+LONG = 60
+PAGE = Path(__file__).parents[2] / "docs" / "CLOUDS.md"
+ONE, TWO = "02:00:00:00:00:01", "02:00:00:00:00:02"
+BOTH = [(ONE, 0), (TWO, 1)]
+KINDS = ("ec2", "alibaba", "azure", "oracle", "gce", "openstack", "hetzner")
+LISTING = [kind for kind in KINDS if kind != "hetzner"]
+
+
+def serve(play, **more):
+    def answer(request):
+        status, body, lines = play.reply(request.method, request.path, request.headers)
+        return http(status, body, *lines)
+
+    return Server(answer, **more)
+
+
+def ask(server, kind, session=None):
+    return look([parse_source(f"{kind}={server.url}")], LONG, session or Session())
+
+
+# --- items that the service lists ------------------------------------------------------------------
+
+LISTED = {
+    "ec2": ("local-ipv4s", "subnet-ipv4-cidr-block", "device-number", ""),
+    "alibaba": ("private-ipv4s", "vswitch-cidr-block", "gateway", ""),
+}
+ITEMS = [(kind, item) for kind, items in LISTED.items() for item in items]
+
+
+@pytest.mark.parametrize("has_user_data", [False, True])
+@pytest.mark.parametrize("absence", [None, b"", b" \n"], ids=["404", "empty", "blank"])
+@pytest.mark.parametrize(("kind", "item"), ITEMS)
+def test_an_item_that_is_listed_and_has_no_value_is_an_error(kind, item, absence, has_user_data):
+    play = getattr(cloudmocks, kind)(BOTH)
+    path = f"{NICS}{TWO}/{item}"
+    play.paths[path] = absence
+    if has_user_data:
+        play.paths["/latest/user-data"] = "[global]\n"
+    problem = "HTTP 404" if absence is None else "an empty response"
+    with serve(play) as server:
+        text = f"GET {server.url}{path}: {problem}, but the service lists it"
+        if has_user_data:
+            answer = ask(server, kind)
+            assert (answer.data, dict(answer.parts), answer.unread) == (b"[global]\n", {}, text)
+            return
+        with pytest.raises(IncompleteError) as caught:
+            ask(server, kind)
+    assert str(caught.value).endswith(text)
+
+
+@pytest.mark.parametrize(("item", "name"), [(NICS, "network/"), ("/latest/meta-data/mac", "mac")])
+@pytest.mark.parametrize("absence", [None, b""])
+def test_the_root_of_the_tree_tells_whether_an_item_may_be_absent(item, name, absence):
+    play = cloudmocks.ec2(BOTH)
+    play.paths[item] = absence
+    with serve(play) as server:
+        ask(server, "ec2")
+        play.paths["/latest/meta-data/"] = f"instance-id\n{name}\n"
+        with pytest.raises(IncompleteError) as caught:
+            ask(server, "ec2")
+    assert f"the service lists {name}, but gives nothing for it" in str(caught.value)
+
+
+def test_network_data_that_openstack_lists_and_does_not_have_is_an_error():
+    play = cloudmocks.openstack(BOTH)
+    del play.paths["/openstack/latest/network_data.json"]
+    with serve(play) as server:
+        assert list(ask(server, "openstack").parts) == ["meta_data.json"]
+        play.paths["/openstack/latest/"] = "meta_data.json\nnetwork_data.json\n"
+        with pytest.raises(IncompleteError) as caught:
+            ask(server, "openstack")
+    assert "network_data.json: HTTP 404, but the service lists it" in str(caught.value)
+
+
+# --- lists without the guest's own NIC -------------------------------------------------------------
+
+DOCUMENTS = {
+    ec2.NAME: lambda macs: {"mac": ONE, "macs": {mac: {} for mac in macs}},
+    azure.NAME: lambda macs: {
+        "network": {"interface": [{"macAddress": mac.replace(":", "").upper()} for mac in macs]}
+    },
+    oci.NAME: lambda macs: {oci.ROOT: [{"macAddr": mac.upper()} for mac in macs]},
+    gce.NAME: lambda macs: {"networkInterfaces": [{"mac": mac} for mac in macs]},
+    openstack.NAME: lambda macs: {
+        "links": [{"id": mac, "type": "phy", "ethernet_mac_address": mac} for mac in macs]
+    },
+}
+
+
+def reason(name, tree, macs=(ONE,), before=""):
+    text = platform.reduced({name: json.dumps(tree).encode()})
+    return platform.incomplete(text, before, frozenset(macs))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_list_of_nics_has_the_one_through_which_it_came(name):
+    make = DOCUMENTS[name]
+    assert reason(name, make([TWO, ONE])) == ""
+    assert reason(name, make([ONE])) == ""
+    assert reason(name, make([TWO])) == f"{name} lacks the NIC through which it came, {ONE}"
+    assert reason(name, make([TWO]), (ONE, TWO)) == ""  # a bond of both
+    assert reason(name, make([TWO]), ()) == ""  # through no NIC
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("macs", [(), (ONE,)])
+def test_a_list_without_any_nic_is_incomplete(name, macs):
+    assert reason(name, DOCUMENTS[name]([]), macs) == f"{name} has no NIC"
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != ec2.NAME])
+def test_a_document_that_always_has_a_list_is_incomplete_without_it(name):
+    assert reason(name, {"id": "1", "compute": {"vmId": "x"}}) == f"{name} has no NIC"
+
+
+def test_a_tree_of_public_keys_alone_is_complete_unless_there_were_nics():
+    keys = {"public-keys": ["ssh-ed25519 AAAA"]}
+    tree = {**keys, "mac": ONE, "macs": {ONE: {}}}
+    before = platform.reduced({ec2.NAME: json.dumps(tree).encode()})
+    assert reason(ec2.NAME, keys) == ""
+    assert (
+        reason(ec2.NAME, keys, before=before)
+        == "EC2 network has been there before, and now it is not"
+    )
+
+
+def test_metadata_without_the_network_is_complete_unless_there_was_one():
+    before = platform.reduced(
+        {openstack.NAME: json.dumps(DOCUMENTS[openstack.NAME]([ONE])).encode()}
+    )
+    about = {"uuid": "83679162-1378-4288-a2d4-70e13ec132aa"}
+    assert reason("meta_data.json", about) == ""
+    assert "has been there before" in reason("meta_data.json", about, before=before)
+
+
+OTHERS = {
+    "the MAC address of a bond": ({"type": "bond", "ethernet_mac_address": ONE, "bond_links": ["a"]}, True),
+    "a NIC by its name": ({"type": "phy", "name": "eth0"}, True),
+    "a bond without an address": ({"type": "bond", "bond_links": ["a"]}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_openstack_lists_a_nic_in_other_ways(what):
+    link, is_complete = OTHERS[what]
+    other = {"id": "a", "type": "phy", "ethernet_mac_address": TWO}
+    assert (reason(openstack.NAME, {"links": [other, {"id": "b", **link}]}) == "") is is_complete
+
+
+@pytest.mark.parametrize(
+    "text", ["ec:0d:9a:15:e2:c1", "80:00:02:08:fe:80:00:00:00:00:00:00:ec:0d:9a:03:00:15:e2:c1"]
+)
+def test_a_port_of_infiniband_is_listed_in_each_of_its_forms(text):
+    forms = ("ec:0d:9a:03:00:15:e2:c1", "ec:0d:9a:15:e2:c1")
+    assert reason(openstack.NAME, DOCUMENTS[openstack.NAME]([text]), forms) == ""
+
+
+@pytest.mark.parametrize("name", [hetzner.NAME, "network-config"])
+def test_other_documents_need_not_list_every_nic(name):
+    tree = {"ethernets": {}} if name == "network-config" else {}
+    assert reason(name, {"version": 2, **tree}) == ""
+
+
+def empty(kind, play):
+    """The service, with an empty list of NICs."""
+    if kind in ("ec2", "alibaba"):
+        play.paths[NICS] = None
+        play.paths["/latest/meta-data/public-keys/"] = "0=mine"
+        play.paths["/latest/meta-data/public-keys/0/openssh-key"] = "ssh-ed25519 AAAA mine"
+    for path, tree in play.paths.items():
+        if path == "/opc/v2/vnics/":
+            play.paths[path] = []
+        elif isinstance(tree, dict):
+            play.paths[path] = {
+                **tree,
+                **{name: type(tree[name])() for name in EMPTY & tree.keys()},
+            }
+
+
+EMPTY = {"network", "networkInterfaces", "links", "networks"}
+
+
+@pytest.mark.parametrize("kind", LISTING)
+def test_a_service_that_no_longer_lists_any_nic_removes_none(kind, tmp_path):
+    play = getattr(cloudmocks, kind)(BOTH)
+    play.times = None
+    state, around = tmp_path / "state", Surroundings(tmp_path / "run")
+    with serve(play) as server:
+        session, intakes = Session(), []
+        for number in range(4):
+            if number == 1:
+                empty(kind, play)
+                session = session.doubting()
+            specs = [parse_source(f"{kind}={server.url}")]
+            intake = fetch(specs, LONG, session, state, around)
+            keep(intake, state, around.run_directory)
+            session = intake.session
+            intakes.append(intake)
+    assert all(len(intake.document.platform.links) == 2 for intake in intakes)
+    assert [intake.stale for intake in intakes] == [False, True, True, True]
+    assert "incomplete" in intakes[-1].reason
+    assert not any(intake.unanswered for intake in intakes)
+
+
+BONDED = (
+    nic(1, master=9, mac=mac(7)),
+    nic(2, master=9, mac=mac(7)),
+    Device(9, "bond0", "bond", mac(7), up=True),
+)
+INTERFACES = {
+    "a NIC": ((nic(1, up=True),), mac(1), {mac(1)}),
+    "a NIC with another address": ((nic(1, up=True, mac=mac(8)),), mac(1), {mac(1), mac(8)}),
+    "a VLAN": ((nic(1, up=True), replace(vlan(5, 1, 7), up=True)), f"{mac(1)}.7", {mac(1)}),
+    "a bond": (BONDED, mac(1), {mac(1), mac(2), mac(7)}),
+    "a VLAN on a bond": ((*BONDED, replace(vlan(5, 9, 7), up=True)), f"{mac(1)}.7", {mac(1), mac(2), mac(7)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", INTERFACES)
+def test_an_interface_may_be_listed_by_every_address_below_it(what):
+    devices, name, macs = INTERFACES[what]
+    (outlet,) = pinned(Origin("ec2", "http://169.254.169.254", name), world(*devices), Record())
+    assert macs <= outlet.macs <= macs | {devices[-1].mac}
+
+
+# --- what a query costs ----------------------------------------------------------------------------
+
+
+class Costs:
+    """The requests to a server and its connections since the last call."""
+
+    def __init__(self, server):
+        self.server, self.before = server, (0, 0)
+
+    def __call__(self):
+        now = len(self.server.requests), len(self.server.connections)
+        requests, connections = self.before
+        self.before = now
+        return now[0] - requests, now[1] - connections
+
+
+FIGURES = {
+    # cloud: requests of a query without news, of one that reads everything
+    "ec2": (2, 65),
+    "alibaba": (2, 65),
+    "azure": (1, 1),
+    "oracle": (2, 2),
+    "gce": (1, 1),
+    "openstack": (3, 3),
+    "hetzner": (3, 3),
+}  # fmt: skip
+
+
+USER_DATA = ("/latest/user-data", "/hetzner/v1/userdata", "/openstack/latest/user_data")
+
+
+@pytest.mark.parametrize("kind", FIGURES)
+def test_the_figures_of_the_page_about_clouds(kind):
+    """With 15 NICs, user-data and without keys; the token comes once in six hours."""
+    nics = [(f"02:00:00:00:00:{number:02x}", number) for number in range(15)]
+    play = getattr(cloudmocks, kind)(nics)
+    play.times = None
+    for path in USER_DATA:
+        play.paths[path] = "[global]\n"
+    with serve(play, most=1000) as server:
+        cost = Costs(server)
+        session = ask(server, kind).session
+        cost()
+        ask(server, kind, session)
+        assert cost() == (FIGURES[kind][0], 1)
+        ask(server, kind, session.doubting())
+        assert cost() == (FIGURES[kind][1], 1)
+    rows = [row for row in PAGE.read_text().splitlines() if row.startswith(f"| `{kind}` |")]
+    assert rows == ["| `{}` | {} | {} | 1 |".format(kind, *FIGURES[kind])]
+
+
+def test_the_whole_tree_is_read_again_when_a_cheap_answer_changes_or_its_time_is_over():
+    play = cloudmocks.ec2(BOTH)
+    with serve(play, most=1000) as server:
+        cost = Costs(server)
+        session = ask(server, "ec2").session
+        changes = {
+            "/latest/user-data": "[global]\n",
+            NICS: f"{ONE}/\n{TWO}/\n{TWO[:-1]}3/\n",
+        }
+        for path, text in changes.items():
+            before = play.paths.get(path)
+            play.paths[path] = text
+            cost()
+            try:
+                ask(server, "ec2", session)
+            except SourceError:
+                assert path == NICS  # nothing is there yet for the new NIC
+            assert cost()[0] > 2
+            play.paths[path] = before
+        (key,) = [key for key in session.tokens if key.endswith(NICS)]
+        over = session.keep(key, Token(session.tokens[key].value, time.monotonic()))
+        ask(server, "ec2", over)
+        assert cost()[0] > 2
+
+
+def test_a_tree_that_is_absent_is_asked_for_again_within_seconds():
+    play = cloudmocks.ec2(BOTH)
+    play.paths["/latest/user-data"], macs = "[global]\n", play.paths[NICS]
+    play.paths[NICS] = None
+    with serve(play) as server:
+        session = ask(server, "ec2").session
+        play.paths[NICS] = macs
+        (token,) = [token for key, token in session.tokens.items() if key.endswith(NICS)]
+        assert token.expires - time.monotonic() <= 5
+        assert list(ask(server, "ec2", session.doubting()).parts) == [ec2.NAME]

@@ -1,0 +1,95 @@
+"""Options that protect: what is misspelt, misplaced or unusable stops new configuration."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+
+from neuca_tools.config import load
+from neuca_tools.errors import ConfigError
+
+MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
+MANAGEMENT = "did you mean [network] management-macs?"
+IGNORED = "did you mean [runtime] dataplane-macs-to-ignore?"
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text):
+        (tmp_path / "config").write_text(text)
+        return load(tmp_path / "config")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "meant"),
+    [
+        (f"[runtime]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
+        (f"[network]\n\nmanagment-mac = {MAC}", 3, MANAGEMENT),
+        (f"[network]\nmanagement_macs = {MAC}", 2, MANAGEMENT),
+        (f"[network]\nmanagement-macs {MAC}", 2, MANAGEMENT),
+        (f"management-macs = {MAC}\n[network]", 1, MANAGEMENT),
+        (f"[netwrk]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
+        (f"[selftest]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
+        (f"[interface {MAC}]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
+        (f"[network]\ndataplane-macs-to-ignore: {MAC}", 2, IGNORED),
+        (f"[runtime]\ndataplane-mac-to-ignor = {MAC}", 2, IGNORED),
+        ("[metadata]\nsource = none", 2, "did you mean [metadata] sources?"),
+        ("[runtime]\nsources = none", 2, "did you mean [metadata] sources?"),
+        ("[guest]\nscript = no", 2, "did you mean [guest] scripts?"),
+        ("[global]\nusers = no", 2, "did you mean [guest] users?"),
+    ],
+)
+def test_a_misspelt_or_misplaced_one_stops_and_says_what_was_meant(config, text, line, meant):
+    faults = [fault for fault in config(text).faults if fault.stops]
+    assert [fault.severity for fault in faults] == ["error"]
+    assert f"line {line}: " in faults[0].text
+    assert faults[0].text.endswith(meant)
+    with pytest.raises(ConfigError, match="nothing new is configured until this is corrected"):
+        config(text).demand_protection()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[network]\nmanagement-macs = {MAC}, zz",
+        "[runtime]\ndataplane-macs-to-ignore = 02:00",
+        f"[network]\nmanagement-macs = {MAC}\nmanagement-macs = {OTHER}",
+        "[metadata]\nsources = nowhere",
+        "[guest]\nscripts = nein",
+    ],
+)
+def test_an_unusable_or_repeated_value_stops(config, text):
+    with pytest.raises(ConfigError, match="nothing new"):
+        config(text).demand_protection()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[network]\nmanagement-macs = {MAC}\n[runtime]\ndataplane-macs-to-ignore = {OTHER}",
+        "[runtime]\nstate-dir = /x\ncolour = red\ntimeout = 3",
+        "[selftest]\npeers = 192.0.2.1\nrouter = x\nhostname = y",
+        f"[interface {MAC}]\nmtu = x\nrouters = 3",
+        "[network]\nallow-default-route = perhaps",
+        "[metadata]\npoll-interval = 0",
+        "[guest]\nscript-timeot = 5",
+    ],
+)
+def test_what_protects_nothing_does_not_stop(config, text):
+    config(text).demand_protection()
+
+
+def test_a_later_file_may_set_a_list_again(config, tmp_path):
+    (tmp_path / "config.d").mkdir()
+    (tmp_path / "config.d" / "a.conf").write_text(f"[network]\nmanagement-macs = {OTHER}\n")
+    loaded = config(f"[network]\nmanagement-macs = {MAC}\n")
+    loaded.demand_protection()
+    assert loaded.management_macs == {OTHER}
+
+
+def test_a_colon_separates_option_and_value_as_in_version_1_7(config):
+    loaded = config(f"[runtime]\ndataplane-macs-to-ignore: {MAC}, {OTHER} ; two\npid-file : x\n")
+    assert (loaded.ignored_macs, loaded.pid_file, loaded.faults) == ({MAC, OTHER}, "x", ())
