@@ -45,8 +45,14 @@ REAL_ADDRESSES = {ATTACKED: {"172.16.0.1/24"}, OTHER: {"10.66.0.9/24", "fd00:16:
 INTERFACES = "auto lo\niface lo inet loopback\n" + "".join(
     f"\nauto eth{number}\niface eth{number} inet dhcp\n" for number in (1, 0)
 )
+# dhclient of Debian tries for five minutes, one NIC after the other.
+CLIENT = "timeout 20;\nretry 20;\n"
 # What has to be on the disk for DHCP on every NIC.
-FILES = {"A": {}, "C": {}, "D": {"/etc/network/interfaces": INTERFACES}}
+FILES: dict[str, dict[str, str]] = {
+    "A": {},
+    "C": {},
+    "D": {"/etc/network/interfaces": INTERFACES, "/etc/dhcp/dhclient.conf": CLIENT},
+}
 
 
 def lease(hostile, server=SERVER, offered=OFFERED, **options):
@@ -227,14 +233,12 @@ SLOTS = (0x10, 0x11, 0x12, 0x13)
 EVERY_NIC = "auto lo\niface lo inet loopback\n" + "".join(
     f"\nauto eth{number}\niface eth{number} inet dhcp\n" for number in range(4)
 )
-# dhclient of Debian tries for five minutes, one NIC after the other.
-CLIENT = "timeout 20;\nretry 20;\n"
 
 
 def in_slot(guests, image, slot, uuid):
     """A guest with the management NIC in this slot, and cables without a DHCP server at the other NICs."""
-    files = {"/etc/network/interfaces": EVERY_NIC, "/etc/dhcp/dhclient.conf": CLIENT}
-    guest = guests(image, nics(3), files=files if image == "D" else {}, arguments=LEAN)
+    files = FILES[image] and {**FILES[image], "/etc/network/interfaces": EVERY_NIC}
+    guest = guests(image, nics(3), files=files, arguments=LEAN)
     others = [place for place in SLOTS if place != slot]
     guest.permute([slot, *others])
     guest.equip("-uuid", UUID)
