@@ -166,6 +166,12 @@ def absent_until_late(guest, hostile):
     watch(guest, hostile, after(SECONDS_ABSENT))
 
 
+def absent_for_long(guest, hostile):
+    """Longer than the guest would wait for a lease, which the management NIC has."""
+    guest.boot()
+    watch(guest, hostile, lambda: seconds_since_boot(guest) > SECONDS_WITHOUT_LEASE)
+
+
 def without_user_data(guest, hostile):
     guest.cloud.mode = "ok"
     guest.cloud.document = None
@@ -182,11 +188,11 @@ def well(guest, hostile):
 
 
 IMAGES = ("A", "C", "D")
-SERVICES = (absent_until_late, without_user_data, well)
 
 
 def cases():
     """Where the service is well, only what may contest it, and what the kernel itself obeys, is worth a boot."""
+    yield from (("A", "router", absent_for_long), ("D", "prefix-0", absent_for_long))
     for image in IMAGES:
         for attack in ATTACKS:
             chosen = [pytest.mark.chosen] if (image, attack) == ("C", "router") else []
