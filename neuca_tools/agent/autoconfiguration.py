@@ -19,8 +19,8 @@ from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Route
-from neuca_tools.model.routing import Traits
 from neuca_tools.model.provenance import RTPROT_DHCP
+from neuca_tools.model.routing import Traits
 from neuca_tools.typed import Any, Callable, NoReturn
 
 FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)

@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.desired import dhcp_requests, manager_files, router_advertisements
+from neuca_tools.desired import default_routes, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
@@ -141,6 +141,8 @@ def decide(
         world.silent_managers,
     )
     have = found(resolution, world, record)
+    bypasses = default_routes.problems(resolution.roles, world, have)
+    resolution = replace(resolution, problems=(*resolution.problems, *bypasses))
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)

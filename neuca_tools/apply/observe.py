@@ -28,8 +28,8 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.device_settings import DeviceSettings
-from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.provenance import is_advertised, is_automatic
+from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule
 from neuca_tools.model.topology import lifelines
 
 RTPROT_KERNEL = 2  # linux/rtnetlink.h
@@ -216,7 +216,7 @@ def _hops(
             continue
         left_over = key in resolution.quiet and is_advertised(route, world)
         left_over = left_over or (
-            is_automatic(route, world) and _is_left_behind(route, key, record, kept)
+            _is_left_behind(route, key, record, kept) and is_automatic(route, world)
         )
         shadow = _is_shadow(route, resolution.want.links.get(key), world)
         if left_over or shadow or (route.to in banned and route.via is not None):
@@ -283,7 +283,7 @@ def _owners(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:
 def _is_left_behind(
     route: Route, key: LinkKey, record: Record, kept: Collection[tuple[int, int]]
 ) -> bool:
-    """Whether a departing network manager had set the automatic route; `kept` are the lifelines."""
+    """Whether a network manager is leaving the NIC of the route; `kept` are the lifelines."""
     if key.vlan_id is not None or (route.index, route.to.version) in kept:
         return False
     return bool(record.nics.get(key.mac, UNRECORDED).leaving)

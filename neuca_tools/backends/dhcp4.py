@@ -19,8 +19,8 @@ from neuca_tools.backends.dhcplease import (
 )
 from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Route
-from neuca_tools.model.routing import Traits
 from neuca_tools.model.provenance import RTPROT_DHCP
+from neuca_tools.model.routing import Traits
 
 MOST_ROUTES = 64
 

@@ -140,10 +140,10 @@ def device(message: bytes) -> Device:
 def _slot(name: str) -> tuple[int, ...]:
     """The PCI addresses on the path of a NIC in sysfs, as numbers; empty if it has none."""
     with suppress(OSError):
-        path = os.readlink(f"{SYSFS}/{name}")
+        path = (Path(SYSFS) / name).readlink()
         return tuple(
             int(number, 16)
-            for part in path.split("/")
+            for part in path.parts
             if part.count(":") == 2 and part[-2:-1] == "."
             for number in part.replace(".", ":").split(":")
         )

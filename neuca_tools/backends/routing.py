@@ -262,10 +262,11 @@ def _rules(kernel: wire.Socket, version: int) -> Iterator[SeenRule]:
             tos,
             -1 if suppress == _NOTHING else suppress,
         )
-        known = values.keys() <= _KNOWN and action == _LOOKUP and not flags & _INVERT
-        group = _number(values, _SUPPRESS_GROUP, _NOTHING)
+        known = values.keys() <= _KNOWN and action == _LOOKUP
+        known = known and _number(values, _SUPPRESS_GROUP, _NOTHING) == _NOTHING
+        inverted = bool(flags & _INVERT)
         protocol = values.get(_RULE_PROTOCOL, b"\0")[0]
-        yield SeenRule(rule, protocol, known and group == _NOTHING)
+        yield SeenRule(rule, protocol, known and not inverted, known and inverted)
 
 
 def _network(data: Optional[bytes], length: int) -> str:

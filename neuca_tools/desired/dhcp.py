@@ -3,7 +3,7 @@
 Anybody on the dataplane can answer. So the client puts every route, that of the network of an
 address too, into a table of the link that no rule leads to (`table`). From there, the routes that a
 document could also request are copied into the main table, and the gateway is used for policy
-routing. A default route is never copied.
+routing. A default route is never copied, nor a public network, not even that of the address itself.
 """
 
 # SPDX-License-Identifier: MIT
@@ -35,9 +35,6 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
 SETTING = "dhcp"
-# Prefix lengths: a lease with a shorter one would lead public networks to its link.
-SHORTEST_OWN = {4: 16, 6: 48}
-SUBNET = 64  # the prefix length of every subnet (RFC 4291, 2.5.4)
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
 
 
@@ -171,7 +168,7 @@ class _Work:
         if (route.to, MAIN_TABLE, route.metric, 0) in self.taken:
             return "there is another route with the same prefix and metric"
         reason = self.limits.route(route.to)
-        if reason is None and not self._is_own(route) and public([route.to], route.to.version):
+        if reason is None and public([route.to], route.to.version):
             reason = "only a document can route public addresses"
         if reason or route.via is None:
             return reason
@@ -181,18 +178,6 @@ class _Work:
 
     def _is_full(self) -> bool:
         return len(self.hops) >= MOST_ROUTES * len(self.addresses)
-
-    def _is_own(self, route: Route) -> bool:
-        """Whether it is the network of an address on the link, and not wider than a subnet."""
-        if route.via is not None or route.to.prefixlen < SHORTEST_OWN[route.to.version]:
-            return False
-        here = self.world.addresses.get(route.index, ())
-        return any(route.to == own.network or self._is_subnet(route, own) for own in here)
-
-    def _is_subnet(self, route: Route, own: Address) -> bool:
-        """Whether it is the subnet of an address from DHCPv6, which has a prefix length of 128."""
-        is_leased = own.version == 6 and (route.index, own) in self.world.leased
-        return is_leased and route.to.prefixlen >= SUBNET and own.ip in route.to
 
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""

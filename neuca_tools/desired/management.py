@@ -109,7 +109,8 @@ class _Chooser:
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
         self.belief = self._belief()
-        self.best = best_default_routes(filter(self._is_sign, world.routes))
+        defaults = (route for route in world.routes if route.to.prefixlen == 0)
+        self.best = best_default_routes(filter(self._is_sign, defaults))
         self.manual = [*filter(self._is_manual, self.best)]
         self.four = [route for route in self.best if route.to.version == 4]
         self.metadata = self._metadata()

@@ -38,6 +38,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.effects import Note
+from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     NOWHERE,
@@ -47,7 +48,6 @@ from neuca_tools.model.routing import (
     Rule,
     Traits,
 )
-from neuca_tools.model.provenance import RTPROT_RA
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -185,7 +185,7 @@ class _Sources:
     def __init__(self, world: World) -> None:
         self._priorities: dict[Network, int] = {}
         for seen in world.rules:
-            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source:
+            if seen.protocol != ROUTE_PROTOCOL and seen.rule.source and not seen.inverted:
                 network, priority = ip_network(seen.rule.source), seen.rule.priority
                 known = self._priorities.setdefault(network, priority)
                 self._priorities[network] = min(known, priority)

@@ -2,7 +2,7 @@
 
 A NIC is management, dataplane, ignored or unlisted. It is identified by its permanent MAC, or by
 its current MAC if the driver reports no permanent one. It must have no master, and must have a
-parent device or be a veth or a tap. If no NIC or more than one matches, none is touched.
+parent device or be a veth or a tap. If several match, only one configured since the boot is meant.
 """
 
 # SPDX-License-Identifier: MIT
@@ -27,6 +27,8 @@ from neuca_tools.model.topology import (
     identity,
     is_nic,
 )
+
+EMPTY = Record()
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,18 @@ def _made_key(device: Device, world: World) -> LinkKey:
 
 
 def find_nics(
-    world: World, named: Collection[str], ours: Collection[int] = ()
+    world: World,
+    named: Collection[str],
+    ours: Collection[int] = (),
+    record: Record = EMPTY,
 ) -> tuple[dict[str, Device], list[Problem]]:
     """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
     A NIC is free if it has no master, or if its master is one of `ours`, the devices that we
-    created.
+    created. Of several NICs with a MAC, the one that is configured already is meant: a virtual
+    function appears beside it before its master is set.
     """
+    configured = _configured(world, record)
     candidates: dict[str, list[Device]] = defaultdict(list)
     held: dict[str, Device] = {}
     for device in filter(is_nic, world.devices.values()):
@@ -156,11 +163,34 @@ def find_nics(
             held[identity(device)] = device
         else:
             candidates[identity(device)].append(device)
+    known = {
+        mac: device
+        for mac, devices in candidates.items()
+        for device in devices
+        if len(devices) == 1 or (mac, device.index) in configured
+    }
     problems = (
-        _unusable(mac, candidates.get(mac, []), held.get(mac), world) for mac in sorted(named)
+        _beside(known[mac], candidates[mac])
+        if mac in known
+        else _unusable(mac, candidates.get(mac, []), held.get(mac), world)
+        for mac in sorted(named)
     )
-    unique = {mac: devices[0] for mac, devices in candidates.items() if len(devices) == 1}
-    return unique, [*filter(None, problems)]
+    return known, [*filter(None, problems)]
+
+
+def _beside(nic: Device, devices: Collection[Device]) -> Optional[Problem]:
+    """A problem if the NIC is not the only device with its MAC."""
+    if len(devices) == 1:
+        return None
+    names = ", ".join(sorted(device.name for device in devices if device is not nic))
+    text = f'another device has the MAC of "{nic.name}" too, and is left alone: {names}'
+    return Problem("contested", text, LinkKey(identity(nic)))
+
+
+def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
+    """MAC and index of each NIC that has been configured since the boot."""
+    seen = [(mac, nic.incarnation) for mac, nic in record.nics.items() if nic.applied]
+    return frozenset((mac, at.ifindex) for mac, at in seen if at and at.boot_id == world.boot_id)
 
 
 def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, ...]]:
@@ -217,7 +247,7 @@ def assign(
     stacked = made(world, record)
     masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
-    nics, problems = find_nics(world, named - ignored - found.declared, masters)
+    nics, problems = find_nics(world, named - ignored - found.declared, masters, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     vlans = tagged(world, managing)

@@ -29,6 +29,7 @@ from neuca_tools.model import (
     World,
 )
 
+
 def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
     """What may be removed, including the autoconfigured addresses on the links in `quiet`."""
     made = set()

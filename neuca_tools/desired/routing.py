@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field
-from neuca_tools.desired import dhcp, policy_routing, vrfs
+from neuca_tools.desired import dhcp, policy_routing, shadowed_rules, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
@@ -61,14 +61,15 @@ def resolve_routing(
     asked = (*hops.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    rules = without_included({**rules, **policy.rules})
     return Routing(
         _joined((*asked, *learned.hops), policy.hops),
         hops.banned,
-        without_included({**rules, **policy.rules}),
+        rules,
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes, *vrf_notes),
+        (*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules.notes(rules, world)),
     )
 
 

@@ -17,8 +17,8 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, Host, Network, Route, World
-from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.provenance import is_automatic
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix

@@ -209,6 +209,17 @@ class Device:
         return dict(self.options).get("mode", "")
 
 
+class DeviceNetworks(NamedTuple):
+    """Networks of a device: `own` are not autoconfigured; `leased` and `manual` are of IPv4."""
+
+    own: set[Network]
+    leased: set[Network]
+    manual: set[Network]
+
+
+NO_NETWORKS = DeviceNetworks(set(), set(), set())
+
+
 @dataclass(frozen=True)
 class World:
     """The observed state of the host.
@@ -255,6 +266,23 @@ class World:
     bare: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
+
+    @cached_property
+    def networks(self) -> Mapping[int, DeviceNetworks]:
+        """The networks of the addresses of each device, by who has set the addresses."""
+        found = {}
+        for index, addresses in self.addresses.items():
+            networks = DeviceNetworks(set(), set(), set())
+            for address in addresses:
+                if (index, address) not in self.autoconf:
+                    networks.own.add(address.network)
+                if address.version == 4:
+                    is_leased = (index, address) in self.leased or (index, address) in self.endless
+                    (networks.leased if is_leased else networks.manual).add(address.network)
+            found[index] = networks
+        for index, network in self.peers:
+            found.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
+        return found
 
 
 # --- The two states that plan compares ------------------------------------------------------------

@@ -9,9 +9,7 @@ itself that a NIC is for management, whatever its prefix, metric, protocol numbe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from neuca_tools.model import Address, Host, Network, Route, World
+from neuca_tools.model import NO_NETWORKS, DeviceNetworks, Route, World
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 AGENT = "agent"
@@ -56,18 +54,8 @@ def is_advertised(route: Route, world: World) -> bool:
         return True
     if route.protocol != RTPROT_KERNEL or route.via is not None:
         return False
-    return not (route.to.is_link_local or route.to.is_multicast or route.to in _own(route, world))
-
-
-def _own(route: Route, world: World) -> set[Network]:
-    """The networks of the addresses of the route's device that were not autoconfigured."""
-    index = route.index
-    networks: set[Network] = {
-        address.network
-        for address in world.addresses.get(index, ())
-        if (index, address) not in world.autoconf
-    }
-    return networks | {network for device, network in world.peers if device == index}
+    own = _networks(route, world).own
+    return not (route.to.is_link_local or route.to.is_multicast or route.to in own)
 
 
 def _is_of_lease(route: Route, world: World) -> bool:
@@ -77,21 +65,15 @@ def _is_of_lease(route: Route, world: World) -> bool:
     address: its route goes through a device with a leased address, and its gateway is in no network
     of an address that was set by hand.
     """
-    index = route.index
-    addresses = [address for address in world.addresses.get(index, ()) if address.version == 4]
-    leased = {address.network for address in addresses if is_leased(index, address, world)}
-    if not leased:
+    networks = _networks(route, world)
+    if not networks.leased:
         return False
-    manual = [address.network for address in addresses if not is_leased(index, address, world)]
     if route.protocol == RTPROT_KERNEL:
-        return route.to in leased and route.to not in manual
-    return not manual or (route.via is not None and not _contains(manual, route.via))
+        return route.to in networks.leased and route.to not in networks.manual
+    if not networks.manual:
+        return True
+    return route.via is not None and not any(route.via in one for one in networks.manual)
 
 
-def is_leased(index: int, address: Address, world: World) -> bool:
-    """Whether the address of this device came from a DHCP server or a router advertisement."""
-    return (index, address) in world.leased or (index, address) in world.endless
-
-
-def _contains(networks: Iterable[Network], host: Host) -> bool:
-    return any(host in network for network in networks)
+def _networks(route: Route, world: World) -> DeviceNetworks:
+    return world.networks.get(route.index, NO_NETWORKS)

@@ -157,12 +157,14 @@ class Rule:
 class SeenRule(NamedTuple):
     """A rule of the kernel with its FRA_PROTOCOL.
 
-    `plain`: it has no selector or action that Rule lacks.
+    `plain`: it has no selector or action that Rule lacks. `inverted`: it has none either, but it
+    selects the packets that the selectors do not match (`not` in ip-rule(8)).
     """
 
     rule: Rule
     protocol: int
     plain: bool = True
+    inverted: bool = False
 
 
 @dataclass(frozen=True)

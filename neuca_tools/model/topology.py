@@ -58,13 +58,14 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:
     """Device and family of each default route from DHCP or a router advertisement.
 
-    None if a management device has a default route, which the host is reached through.
+    Families in which a management device has a default route are left out.
     """
     defaults = [route for route in world.routes if route.to.prefixlen == 0]
-    if any(route.index in management for route in defaults):
-        return frozenset()
+    others = {route.to.version for route in defaults if route.index in management}
     return frozenset(
-        (route.index, route.to.version) for route in defaults if is_automatic(route, world)
+        (route.index, route.to.version)
+        for route in defaults
+        if route.to.version not in others and is_automatic(route, world)
     )
 
 

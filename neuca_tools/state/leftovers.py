@@ -120,6 +120,8 @@ def settled(
 
 def _held(record: Record, have: NetworkState, world: World) -> set[str]:
     """The NICs that a manager manages, or that have leased addresses or automatic routes."""
+    if not any(nic.leaving for nic in record.nics.values()):
+        return set()
     routed = {route.index for route in world.routes if is_automatic(route, world)}
     held = {key.mac for key, _ in _leased(record, have, world)}
     for key, link in have.links.items():

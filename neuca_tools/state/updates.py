@@ -27,6 +27,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
+from neuca_tools.model.topology import base
 from neuca_tools.state.changes import appearances, incarnations
 from neuca_tools.state.intentions import changed_only
 
@@ -98,7 +99,16 @@ def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
         if mac in record.nics
         and record.nics[mac].incarnation is not None
         and not present.is_same_link(record.nics[mac].incarnation)
+        and not _is_there(mac, record.nics[mac].incarnation, world)
     }
+
+
+def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> bool:
+    """Whether the configured device is present, perhaps beside another one with its MAC."""
+    if incarnation is None or incarnation.boot_id != world.boot_id:
+        return False
+    device = world.devices.get(incarnation.ifindex)
+    return device is not None and base(device) == mac
 
 
 def _without_links(record: Record, macs: Collection[str]) -> Record:

@@ -376,6 +376,15 @@ def test_no_server_on_the_dataplane_can_route_what_a_document_could_not(to, via,
     assert text.startswith(f"the route to {to} that was offered on it is not used: {reason}")
 
 
+def test_the_network_of_a_public_lease_stays_out_of_the_main_table():
+    lease = ip_interface("8.8.8.8/24")
+    look = seen(offered("8.8.8.0/24", source="8.8.8.8"))
+    look = replace(look, addresses={**look.addresses, 2: (lease,)}, leased=frozenset({(2, lease)}))
+    found = solve(look)
+    assert main_routes(found) == set()
+    assert refusals(found)[0].endswith("only a document can route public addresses")
+
+
 def test_a_route_of_another_program_or_of_the_document_is_not_replaced():
     theirs = route("10.50.0.0/16", 1, "192.0.2.7", 1024, 4)
     look = seen(LINK, offered("10.50.0.0/16", "10.9.0.1"))

@@ -91,20 +91,16 @@ def test_an_operation_names_the_protocol():
 
 
 @pytest.mark.parametrize(
-    ("to", "is_used"),
+    ("to", "lease", "is_used"),
     [
-        ("2a00:1::/64", True),
-        ("2a00:1::/72", True),
-        ("2a00:1::/56", False),
-        ("2a00:2::/64", False),
+        ("fd00:9::/64", "fd00:9::51/128", True),
+        ("2a00:1::/64", "2a00:1::51/128", False),
+        ("2a00:1::/64", "2a00:1::51/64", False),
     ],
 )
-def test_the_subnet_of_an_address_from_dhcpv6_is_on_the_link(to, is_used):
-    subnet = offered(to, source=None, protocol=RA)
-    look = seen(subnet, lease="2a00:1::51/128")
+def test_only_a_private_subnet_of_a_leased_address_is_routed_in_main(to, lease, is_used):
+    look = seen(offered(to, source=None, protocol=RA), lease=lease)
     assert main_routes(solve(look, dhcp6=True)) == ({(to, None)} if is_used else set())
-    static = seen(subnet, lease="2a00:1::51/128", leased=frozenset())
-    assert main_routes(solve(static, dhcp6=True)) == set()
 
 
 # --- DHCPv6 -------------------------------------------------------------------------------------------
