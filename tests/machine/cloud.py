@@ -8,6 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER_DATA, TOKEN = "/latest/user-data", "/latest/api/token"
+OPENSTACK = "/openstack/"
 PATIENCE = 300.0  # seconds
 
 
@@ -70,6 +71,8 @@ class Cloud:
             return (200, b"a-token") if method == "PUT" else (405, b"")
         if path in self.files:
             return 200, self.files[path].encode()
+        if path.startswith(OPENSTACK) and any(place.startswith(OPENSTACK) for place in self.files):
+            return 404, b""  # such a service has no tokens
         if token != "a-token":
             return 401, b""
         found = path == USER_DATA and self.document is not None

@@ -97,7 +97,8 @@ def attacked(guests, hosts):
     def make(image, attack, management=MANAGEMENT_NIC):
         hostile = hosts()
         about = json.dumps({"uuid": "00000000-0000-4000-8000-000000000066"})
-        hostile.impersonate(HOSTILE, openstack={"meta_data.json": about, "user_data": HOSTILE})
+        files = {"meta_data.json": about, "user_data": HOSTILE}
+        hostile.impersonate(HOSTILE, openstack=files, tokens=False)
         ATTACKS[attack](hostile)
         cards = [management, replace(ATTACKED_NIC, link=hostile.cable), OTHER_NIC]
         return guests(image, cards, files=FILES[image], arguments=LEAN), hostile
