@@ -58,9 +58,12 @@ def bus_order(device: Device) -> tuple[bool, tuple[int, ...], int]:
 
 
 def has_address(world: World, nic: Device) -> bool:
-    """Whether the NIC, or a device on it, has any but a link-local address."""
+    """Whether the NIC, or a device on it, has any but a link-local IPv6 address.
+
+    A management network may be a link-local one of IPv4, around the service's address.
+    """
     return any(
-        not address.is_link_local
+        address.version == 4 or not address.is_link_local
         for index in above(world, [nic.index])
         for address in world.addresses.get(index, ())
     )

@@ -66,6 +66,7 @@ class Attacker:
         self.name = ""  # of the guest's NIC on the same network
         self.host = lab.host()  # its end of a NIC stays until the laws have been checked
         self.services, self._threads = [], []
+        self.leases = 0  # how often its DHCP server has given one
         self._stop = threading.Event()
         self._packets = None
 
@@ -193,6 +194,7 @@ class Attacker:
                 return
             if (kind := kinds.get(question[242])) is None:
                 return
+            self.leases += kind == kinds[3]
             body = frames.dhcp_answer(question, kind, server, offered, options)
             packet = frames.udp4(server, "255.255.255.255", (67, 68), body)
             self.send(frames.ethernet(self.mac, frames.BROADCAST, frames.IP4, packet))
@@ -209,6 +211,10 @@ class Attacker:
                     if select.select([packets], [], [], 0.1)[0]:
                         answer(packets.recv(65536))
 
+        return self._begin(work)
+
+    def _begin(self, work):
+        """A thread that ends at `close`."""
         thread = threading.Thread(target=work)
         thread.start()
         self._threads.append(thread)

@@ -8,11 +8,12 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER_DATA, TOKEN = "/latest/user-data", "/latest/api/token"
+OPENSTACK = "/openstack/"
 PATIENCE = 300.0  # seconds
 
 
 class Cloud:
-    """`mode` is ok, off (the connection is closed at once), hang, 404, 500, garbage or cut."""
+    """`document`: None for no user-data; `mode` is ok, off (the connection is closed at once), hang, 404, 500, garbage or cut."""
 
     def __init__(self, document):
         self.document, self.mode = document, "ok"
@@ -70,9 +71,12 @@ class Cloud:
             return (200, b"a-token") if method == "PUT" else (405, b"")
         if path in self.files:
             return 200, self.files[path].encode()
+        if path.startswith(OPENSTACK) and any(place.startswith(OPENSTACK) for place in self.files):
+            return 404, b""  # such a service has no tokens
         if token != "a-token":
             return 401, b""
-        return (200, self.document.encode()) if path == USER_DATA else (404, b"")
+        found = path == USER_DATA and self.document is not None
+        return (200, self.document.encode()) if found else (404, b"")
 
 
 def _handler(cloud):

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("guest", "steps")
+# For the host that attacks guests as well.
+sys.path += [str(Path(__file__).parents[1] / tier) for tier in ("attack", "netns")]
+pytest.register_assert_rewrite("guest", "steps", "hostile", "attacker", "lab", "metadata")
 
 import images  # noqa: E402 - once its assertions are readable
 from guest import Guest, nics  # noqa: E402

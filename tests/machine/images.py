@@ -216,11 +216,12 @@ def planted(image: Image, folder: Path, files: dict[str, str]) -> Image:
         if text.startswith("-> "):
             lines.append(f"symlink {path} {text[3:]}")
             continue
-        lines += [f"cd {Path(path).parent}", f"write file{number} {Path(path).name}"]
+        # It replaces no file.
+        lines += [f"rm {path}", f"cd {Path(path).parent}", f"write file{number} {Path(path).name}"]
         lines += ["cd /", f"set_inode_field {path} mode 0100755"]
         lines += [f"set_inode_field {path} {owner} 0" for owner in ("uid", "gid")]
     (folder / "commands").write_text("\n".join(lines) + "\n")
-    # A folder that is there already is an error that it prints, and goes on.
+    # A folder that is there already, or a file that is not, is an error that it prints, and goes on.
     _run("debugfs", "-w", "-f", "commands", copy.disk.name, timeout=IMAGE_PATIENCE, cwd=folder)
     return copy
 
