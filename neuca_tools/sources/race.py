@@ -109,6 +109,14 @@ class Race:
         return [f"{entry.name}: {text}" for entry in self._counting() for text in entry.results()]
 
     @property
+    def asked_through(self) -> str:
+        """Which interfaces the requests went through; empty if none was needed."""
+        names = dict.fromkeys(entry.outlet.name for entry in self._entries if entry.outlet)
+        if not names:
+            return ""
+        return f"; no other NIC than {', '.join(names)} is asked"
+
+    @property
     def failed(self) -> bool:
         """Whether some source gave no answer."""
         return any(entry.answer is None for entry in self._counting())

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import permutations
 
 import pytest
@@ -65,9 +66,10 @@ def bring_up(lab, kind, number):
     lab.ip(f"route append default via 10.{number}.0.254 dev net{number} proto {protocol}")
 
 
-def serve(lab, kind):
+def serve(lab, kind, firmware=UUID):
     """The router has the metadata service of OpenStack behind every network."""
-    lab.firmware(product_uuid=UUID)
+    if firmware:
+        lab.firmware(product_uuid=firmware)
     lab.run("ip", "address", "add", f"{SERVICE}/32", "dev", "lo", where=lab.outside)
     service = lab.service()
     service.tokens = False
@@ -145,6 +147,32 @@ def test_on_a_first_boot_the_nic_that_is_up_is_for_management_and_the_others_get
     for number in NETWORKS:
         configured = number == ready or not is_leased(kind, number)
         assert bool(lab.addresses(f"net{number}")) is configured
+
+
+def test_where_nothing_vouches_for_the_nic_with_a_lease_an_administrator_can(lab):
+    """The first NIC has a carrier and no lease, and the firmware does not state the instance."""
+    plug(lab, (3, 1, 4, 2), 1)
+    bring_up(lab, "dhcp", 1)
+    serve(lab, "static", firmware="")
+    done = lab.once()
+    assert (done.code, roles(lab)) == (3, dict.fromkeys(NETWORKS, "unlisted"))
+    (command,) = set(re.findall(r"run: neuca (trust \w+)", lab.neuca("status").out))
+    assert lab.neuca("trust", "nowhere").code == 2
+    assert lab.neuca(*command.split()).code == 0
+    check(lab, "static", 1)
+
+
+def test_while_the_service_behind_the_first_nic_does_not_respond_the_status_says_so(lab):
+    plug(lab, (1, 2, 3, 4), 1)
+    for number in (1, 2):
+        bring_up(lab, "dhcp", number)
+    serve(lab, "static", firmware="")
+    lab.metadata.mode = "500"
+    assert lab.once().code == 3
+    assert "; no other NIC than net1 is asked)" in lab.neuca("status").out
+    assert {role for role in roles(lab).values()} <= {"management", "unlisted"}
+    lab.metadata.mode = "ok"
+    check(lab, "static", 1)
 
 
 @pytest.mark.parametrize("kind", ONE_KIND)

@@ -1,0 +1,73 @@
+"""Which NIC is believed on a first boot: by the order of the bus, a carrier and an address, never by a route."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+from worlds import mac, nic, route, world
+
+from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed
+from neuca_tools.desired.policy import Policy
+from neuca_tools.desired.roles import assign
+from neuca_tools.model import Record
+
+SLOTS = {1: (0, 0, 3, 0), 2: (0, 0, 16, 0), 3: (0, 1, 0, 0)}  # of PCI, as numbers: 10 comes after 3
+ALL = {mac(number) for number in SLOTS}
+KERNEL, ROUTER_ADVERTISEMENT, DHCP = 2, 9, 16  # RTPROT_*
+
+
+def guest(addresses=(), order=(1, 2, 3), without_carrier=(), age=float("inf"), **more):
+    """Three NICs, whose interface indexes are in this order; `addresses` are the numbers of those with one."""
+    indexes = {number: 10 + place for place, number in enumerate(order)}
+    nics = [
+        nic(indexes[number], mac=mac(number), permanent_mac=mac(number), slot=SLOTS[number], up=True,
+            carrier=number not in without_carrier)
+        for number in order
+    ]  # fmt: skip
+    texts = {indexes[number]: f"10.0.{number}.9/24" for number in addresses}
+    return world(*nics, addresses=texts, age=age, **more)
+
+
+@pytest.mark.parametrize("order", permutations(SLOTS))
+def test_the_pci_slot_decides_and_not_the_order_of_probing(order):
+    assert believed(guest(addresses=SLOTS, order=order), ALL) == Belief(mac(1))
+
+
+def test_a_device_on_no_pci_bus_goes_before_its_virtual_function():
+    paravirtual, function = nic(5, up=True, carrier=True), nic(2, slot=(0, 0, 2, 0), up=True)
+    seen = world(paravirtual, function, addresses={5: "10.0.0.9/24", 2: "10.0.0.8/24"})
+    assert believed(seen, {mac(5), mac(2)}).mac == mac(5)
+
+
+@pytest.mark.parametrize(
+    ("age", "first"), [(0.0, 1), (CARRIER_SECONDS - 1, 1), (CARRIER_SECONDS, 2)]
+)
+def test_a_nic_without_a_carrier_is_passed_over_once_links_have_had_their_time(age, first):
+    assert believed(guest([2, 3], without_carrier=[1], age=age), ALL) == Belief(mac(first))
+
+
+@pytest.mark.parametrize(
+    ("age", "unvouched"), [(0.0, ()), (LEASE_SECONDS - 1, ()), (LEASE_SECONDS, (mac(2), mac(3)))]
+)
+def test_while_the_first_nic_has_no_address_no_other_takes_its_place(age, unvouched):
+    assert believed(guest([2, 3], age=age), ALL) == Belief(mac(1), unvouched)
+
+
+def test_a_nic_that_the_configuration_ignores_is_not_believed():
+    seen = guest(SLOTS)
+    roles = assign(seen, set(), Policy(ignored=frozenset({mac(1)})), Record())
+    assert roles.belief == Belief(mac(2))
+
+
+@pytest.mark.parametrize(
+    "protocol", [KERNEL, ROUTER_ADVERTISEMENT, DHCP], ids=["kernel", "ra", "dhcp"]
+)
+def test_what_a_stranger_has_caused_makes_no_other_nic_a_management_nic(protocol):
+    to, via = ("::/0", None) if protocol != DHCP else ("0.0.0.0/0", "10.0.3.1")
+    ways = [route(to, 12, via, 1, protocol)]
+    for addresses in ([1, 2, 3], [3], []):
+        roles = assign(guest(addresses, routes=ways), {mac(2)}, Policy(), Record())
+        assert roles.role(mac(3)) == "unlisted"
