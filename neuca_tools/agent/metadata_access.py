@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from neuca_tools.apply.host import udev_is_ours
-from neuca_tools.backends import hostid, outlook
+from neuca_tools.backends import hostid, outlook, udev
+from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.desired import bindings
@@ -42,7 +42,7 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         # Which NIC is for management, or which service has answered, must not be guessed.
         return replace(around, blocked=UNREADABLE.format(error.text))
     world = outlook.look()
-    if udev_is_ours(config):
+    if config.managers == "auto" and udev.here(interfaces()):
         world = replace(world, age=hostid.age())
     around = _through(world, config, _origin(config, specs, machine), around, record)
     is_local = around.origin is not None and not around.origin.mac

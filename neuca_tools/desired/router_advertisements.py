@@ -112,6 +112,8 @@ def reset(request: LinkRequest, link: Link, world: World, mtu: int) -> dict[str,
         for template, path in paths.items()
         if path in world.unadvertised
     }
+    if world.sysctls.get(paths[IPV6_MTU]) == str(device.mtu):
+        values.pop(IPV6_MTU, None)  # It follows the MTU of the device.
     if IPV6_MTU in values and int(values[IPV6_MTU]) >= min(device.mtu, mtu):
         # The kernel refuses more than the MTU of the device, which this pass may change.
         values[IPV6_MTU] = str(mtu)

@@ -209,9 +209,8 @@ def first(
         return answer
     if race.failed or not sources:
         kind = IncompleteError if race.is_incomplete else SourceError
-        raise kind(
-            f"no {what} from any source: {'; '.join(race.results()) or 'there is no source'}"
-        )
+        results = "; ".join(race.results()) or "there is no source"
+        raise kind(f"no {what} from any source: {results}{race.asked_through}")
     if race.none is not None:
         return replace(race.none, session=race.session)
     return Answer(sources[-1].name, None, race.session)

@@ -111,8 +111,9 @@ def test_a_document_comes_from_the_link_local_metadata_service(lab, tokens):
     assert lab.metadata.requests == [
         "PUT /latest/api/token",
         "GET /latest/user-data",
-        "GET /latest/meta-data/public-keys/",
         "GET /latest/meta-data/network/interfaces/macs/",
+        "GET /latest/meta-data/public-keys/",
+        "GET /latest/meta-data/",
         "GET /latest/meta-data/instance-id",
     ]
 
