@@ -69,6 +69,12 @@ def has_address(world: World, nic: Device) -> bool:
     )
 
 
+def is_addressed(world: World, mac: str) -> bool:
+    """Whether the NIC with this MAC is present and `has_address`."""
+    nics = (device for device in world.devices.values() if identity(device) == mac)
+    return any(has_address(world, device) for device in nics if is_nic(device))
+
+
 def nics_with_macs(world: World, without: Iterable[str]) -> frozenset[str]:
     """The MACs of the NICs that are present, without these."""
     present = {identity(device) for device in world.devices.values() if is_nic(device)}

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from neuca_tools.dataclass import dataclass
-from neuca_tools.desired.first_nic import LEASE_SECONDS, Belief, believed, nics_with_macs
+from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
@@ -36,6 +36,7 @@ RECORDED = "it is recorded as the management NIC"
 ANSWERS = "the metadata service of this instance has responded through it"
 METADATA = "it carries the route to the metadata service"
 DEFAULT = "it carries the default route"
+TUNNEL = "it is the first NIC, and a tunnel carries the default route"
 FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"
 
 
@@ -57,7 +58,7 @@ class Management:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
-    belief: Belief = Belief()
+    belief: first_nic.Belief = first_nic.Belief()
 
 
 def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:
@@ -81,8 +82,12 @@ class _Chooser:
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
         self.belief = self._belief()
-        defaults = (route for route in world.routes if route.to.prefixlen == 0)
-        self.best = best_default_routes(filter(self._is_sign, defaults))
+        defaults = [route for route in world.routes if route.to.prefixlen == 0]
+        # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
+        on_nics = [route for route in defaults if self._nics(route.index)]
+        has_tunnel = on_nics != defaults and first_nic.is_addressed(world, self.belief.mac)
+        self.tunneled = {self.belief.mac} if has_tunnel else set[str]()
+        self.best = best_default_routes(filter(self._is_sign, on_nics))
         self.manual = [*filter(self._is_manual, self.best)]
         self.four = [route for route in self.best if route.to.version == 4]
         self.metadata = self._metadata()
@@ -115,16 +120,16 @@ class _Chooser:
             self.belief,
         )
 
-    def _belief(self) -> Belief:
+    def _belief(self) -> first_nic.Belief:
         """The NIC that is believed; none if a NIC is for management for another reason."""
         known = {*self.policy.management, *self._origin(), *self._beyond_doubt()}
         if known & self.present:
-            return Belief()
+            return first_nic.Belief()
         barred = {*self.policy.ignored, *self.dataplane}
         barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
-        candidates = nics_with_macs(self.world, barred)
+        candidates = first_nic.nics_with_macs(self.world, barred)
         marked = candidates & self.said.named.keys()
-        return believed(self.world, marked or candidates & self.hinted or candidates)
+        return first_nic.believed(self.world, marked or candidates & self.hinted or candidates)
 
     def _is_sign(self, route: Route) -> bool:
         """Whether the route may show a management NIC, and was not caused by a stranger.
@@ -142,7 +147,9 @@ class _Chooser:
     def _may_trust_hints(self) -> bool:
         if not self.belief.mac:
             return True
-        return self.world.age >= LEASE_SECONDS and not self._has_default({self.belief.mac})
+        return self.world.age >= first_nic.LEASE_SECONDS and not self._has_default(
+            {self.belief.mac}
+        )
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt."""
@@ -198,8 +205,8 @@ class _Chooser:
     def _metadata(self) -> frozenset[str]:
         """The NICs that carry the route to the metadata service, if the route proves anything.
 
-        Any host on the link can advertise a route. A route from DHCP proves nothing on a NIC for
-        which the document has neither DHCP nor a gateway if it has them for other NICs.
+        A route from DHCP proves nothing on a NIC for which the document has neither DHCP nor a
+        gateway if it has them for other NICs.
         """
         nics = nics_of(self.world, [self.world.metadata_index]) - self.dataplane
         ways = self._ways_to_metadata()
@@ -287,6 +294,7 @@ class _Chooser:
             or {*self.metadata}
             or self._first(filter(self._counts, self.four))
             or self._first(self.manual)
+            or self.tunneled
         )
 
     def _counts(self, route: Route) -> bool:
@@ -343,6 +351,7 @@ class _Chooser:
             **dict.fromkeys(self.metadata - barred, METADATA),
             **dict.fromkeys(carriers - self.dataplane - barred, DEFAULT),
             **dict.fromkeys(self.policy.management, CONFIGURED),
+            **dict.fromkeys(self.tunneled & {*chosen}, TUNNEL),
         }
 
     def _carriers(self, routes: Iterable[Route]) -> frozenset[str]:
@@ -382,10 +391,9 @@ class _Chooser:
 
     def _has_other_signs(self, defaults: Iterable[Route]) -> bool:
         """Whether anything but a router advertisement shows a management NIC that is present."""
-        if self._recorded_without_doubt() & self.present:
-            return True
         counted = (route for route in defaults if not self._is_advertised(route))
-        return bool(self._carriers(counted) - self.dataplane)
+        known = self._recorded_without_doubt() & self.present
+        return bool(known or self._carriers(counted) - self.dataplane)
 
     def _recorded_without_doubt(self) -> set[str]:
         nics = self.record.nics.items()

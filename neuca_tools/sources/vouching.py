@@ -19,8 +19,8 @@ from neuca_tools.files import text_of
 from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Source, Surroundings
 
-# A UUID, or an instance ID of EC2: too long to be guessed.
-_UNGUESSABLE = pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|i-[0-9a-f]{17}")
+_EC2_INSTANCE = pattern(r"i-[0-9a-f]{17}")
+_RANDOM = 4  # the version of a random UUID (RFC 9562, 5.4); firmware without one may state another
 _UNVOUCHED = (
     "a service responded through {name}, but nothing vouches for that NIC, so its response is not"
     " used; if {name} is the management NIC, run: neuca trust {name}"
@@ -32,8 +32,7 @@ def vouched(answer: Answer, source: Source, around: Surroundings) -> Answer:
     outlet = source.outlet
     if outlet is None or outlet.vouched or (answer.empty and not answer.instance):
         return answer
-    instance = _instance_of(answer).partition(":")[2].lower()
-    if _UNGUESSABLE.fullmatch(instance) and instance in _identities(around.dmi):
+    if _instance_of(answer).partition(":")[2].lower() in _identities(around.dmi):
         return answer
     raise SourceError(_UNVOUCHED.format(name=outlet.name))
 
@@ -46,17 +45,16 @@ def _instance_of(answer: Answer) -> str:
 
 
 def _identities(dmi: Path) -> Iterator[str]:
-    """What the firmware states: the UUID, which Azure's service has in the other byte order, and
-    the ID of an EC2 instance (AWS, "Detect whether a host is an EC2 instance").
+    """What the firmware states, if nobody can guess it: a random UUID, which Azure's service has in
+    the other byte order (SMBIOS 3.7, 7.2.1), and the ID of an EC2 instance (AWS, "Detect whether a
+    host is an EC2 instance").
     """
-    uuid = text_of(dmi / "product_uuid").lower()
-    yield uuid
-    yield _swapped(uuid)
-    yield text_of(dmi / "board_asset_tag").lower()
-
-
-def _swapped(uuid: str) -> str:
-    """The UUID with its first three fields in the other byte order (SMBIOS 3.7, 7.2.1)."""
     with suppress(ValueError):
-        return str(UUID(bytes=UUID(uuid).bytes_le))
-    return ""
+        stated = UUID(text_of(dmi / "product_uuid"))
+        swapped = UUID(bytes=stated.bytes_le)
+        if _RANDOM in (stated.version, swapped.version):
+            yield str(stated)
+            yield str(swapped)
+    tag = text_of(dmi / "board_asset_tag").lower()
+    if _EC2_INSTANCE.fullmatch(tag):
+        yield tag

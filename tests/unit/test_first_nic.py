@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from ipaddress import ip_interface
 from itertools import permutations
 
 import pytest
@@ -12,7 +14,7 @@ from worlds import mac, nic, route, world
 from neuca_tools.desired.first_nic import CARRIER_SECONDS, LEASE_SECONDS, Belief, believed
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign
-from neuca_tools.model import Record
+from neuca_tools.model import Device, Record
 
 SLOTS = {1: (0, 0, 3, 0), 2: (0, 0, 16, 0), 3: (0, 1, 0, 0)}  # of PCI, as numbers: 10 comes after 3
 ALL = {mac(number) for number in SLOTS}
@@ -71,3 +73,23 @@ def test_what_a_stranger_has_caused_makes_no_other_nic_a_management_nic(protocol
     for addresses in ([1, 2, 3], [3], []):
         roles = assign(guest(addresses, routes=ways), {mac(2)}, Policy(), Record())
         assert roles.role(mac(3)) == "unlisted"
+
+
+@pytest.mark.parametrize("own_route", [True, False], ids=["with a default route", "without"])
+def test_a_tunnel_with_the_default_route_does_not_hide_the_nic_below_it(own_route):
+    """A document that names the NIC must not cut the guest off."""
+    tunnel = Device(9, "wg0", "wireguard", up=True)
+    ways = [route("0.0.0.0/0", 9, metric=50)]
+    if own_route:
+        ways.append(route("0.0.0.0/0", 10, "10.0.1.254", 100))
+    seen = guest([1], routes=ways)
+    seen = replace(seen, devices={**seen.devices, 9: tunnel})
+    assert assign(seen, {mac(1), mac(2)}, Policy(), Record()).role(mac(1)) == "management"
+
+
+def test_a_link_local_address_of_ipv4_is_an_address_and_one_of_ipv6_is_none():
+    """The management network may be that of the metadata service."""
+    for text, unvouched in (("169.254.169.16/24", ()), ("fe80::1/64", (mac(2),))):
+        seen = guest([2])
+        seen = replace(seen, addresses={**seen.addresses, 10: (ip_interface(text),)})
+        assert believed(seen, ALL) == Belief(mac(1), unvouched)

@@ -15,6 +15,7 @@ from neuca_tools.sources.vouching import vouched
 
 UUID = "7c2a0c1e-54d1-4f5b-9d39-3a0a0a6f2b11"
 SWAPPED = "1e0c2a7c-d154-5b4f-9d39-3a0a0a6f2b11"  # the same, as Azure's service has it (cloud-init does so too)
+PLACEHOLDER = "03000200-0400-0500-0006-000700080009"  # of boards whose vendor has set none
 EC2 = "i-0123456789abcdef0"
 OPENSTACK = {"meta_data.json": json.dumps({"uuid": UUID}).encode()}
 
@@ -54,9 +55,10 @@ def test_an_answer_with_the_identity_that_the_firmware_states_is_used(tmp_path, 
         (f"openstack:{UUID}", {"product_uuid": UUID.replace("7", "8")}),
         ("ec2:i-0abc", {"board_asset_tag": "i-0abc"}),  # could be guessed
         ("hetzner:123456", {"product_uuid": "123456", "product_serial": "123456"}),
+        (f"openstack:{PLACEHOLDER}", {"product_uuid": PLACEHOLDER}),
         ("", {"product_uuid": ""}),
     ],
-    ids=["no firmware", "empty", "another", "short", "a number", "no identity"],
+    ids=["no firmware", "empty", "another", "short", "a number", "a placeholder", "no identity"],
 )
 def test_any_other_answer_is_refused_with_the_command_that_vouches(tmp_path, instance, fields):
     answer = Answer("any", b"#!/bin/sh\n", instance=instance)
