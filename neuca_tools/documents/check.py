@@ -20,8 +20,8 @@ from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
-from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS, is_known_section
-from neuca_tools.documents.spelling import closest, closest_name, meant_by, spelt
+from neuca_tools.documents.privacy import is_known_section
+from neuca_tools.documents.spelling import closest, closest_name, meant_by, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.lazy import pattern
@@ -103,22 +103,13 @@ def _of_line(fault: Fault, compared: bool) -> Finding:
     fault = spelt(fault) if compared else fault
     meant, severity = meant_by(fault), fault.severity
     if compared and not fault.key and not is_known_section(fault.section):
-        meant = _section_meant(fault.section)
+        meant = section_meant(fault.section)
         fault = replace(fault, reason=suggested(fault.reason, meant))
     if meant:
         severity = "error"
     fault = replace(fault, severity=severity)
     text = fault.text.partition(": ")[2] if fault.line else fault.text
     return Finding(fault.line, severity, text, meant)
-
-
-def _section_meant(name: str) -> str:
-    """The section that a name probably means: `[vlan MAC.ID]` for `[vlna MAC.ID]`."""
-    kind, _, rest = name.partition(" ")
-    if not rest:
-        return closest(name, SECTIONS)
-    word = closest(kind, (*LINK_KINDS, "rule"))
-    return f"{word} {clip(rest)}" if word else ""
 
 
 def _globals(document: Document) -> Iterator[Finding]:

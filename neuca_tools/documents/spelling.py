@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterable
 
 from neuca_tools.dataclass import replace
+from neuca_tools.documents.neuca.values import clip
+from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
 
@@ -45,6 +47,15 @@ def closest_name(name: str, known: Iterable[str]) -> str:
     """
     numbers = re.findall("[0-9]+", name)
     return closest(name, [one for one in known if re.findall("[0-9]+", one) == numbers])
+
+
+def section_meant(name: str) -> str:
+    """The section that a name probably means: `[vlan MAC.ID]` for `[vlna MAC.ID]`."""
+    kind, _, rest = name.partition(" ")
+    if not rest:
+        return closest(name, SECTIONS)
+    word = closest(kind, (*LINK_KINDS, "rule"))
+    return f"{word} {clip(rest)}" if word else ""
 
 
 def spelt(fault: Fault) -> Fault:

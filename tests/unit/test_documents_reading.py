@@ -148,7 +148,7 @@ def test_an_indented_key_of_the_network_is_a_key_whatever_stands_above_it():
         ("[x]\n[x]\na = 1", "warning: line 1: [x]: unknown section, ignoring it"),
         (
             "[Routes]",
-            "warning: line 1: [Routes]: unknown section, ignoring it (names of sections are in lower case)",
+            "error: line 1: [Routes]: unknown section, ignoring it (names of sections are in lower case)",
         ),
         (
             "[instanceConfig]",

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 
 from neuca_tools.documents import stacking
@@ -135,16 +135,33 @@ def _identity(line: Line, keys: Mapping[str, Optional[LinkKey]]) -> Hashable:
 
 
 def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
-    for section in {section.name: section for section in reversed(tuple(sections))}.values():
-        if not is_known_section(section.name):
-            yield Fault(
-                line=section.number,
-                section=section.name,
-                key="",
-                value="",
-                reason=_unknown_reason(section.name),
-                severity="warning",
-            )
+    """A fault for each unknown section.
+
+    It is an error, which makes the document incomplete, if the name is probably misspelt: what the
+    section requests must not be taken for what is no longer requested.
+    """
+    known = {section.name: section for section in reversed(tuple(sections))}
+    unknown = [section for section in known.values() if not is_known_section(section.name)]
+    misspelt = _misspelt([section.name for section in unknown]) if unknown else ()
+    for section in unknown:
+        yield Fault(
+            line=section.number,
+            section=section.name,
+            key="",
+            value="",
+            reason=_unknown_reason(section.name),
+            severity="error" if section.name in misspelt else "warning",
+        )
+
+
+def _misspelt(names: Sequence[str]) -> frozenset[str]:
+    """Those of the names that are like one of a section; only the first ones are compared."""
+    # Documents without unknown sections need neither module, which load difflib and typing.
+    from neuca_tools.documents.finding import MOST_SPELLINGS
+    from neuca_tools.documents.spelling import section_meant
+
+    compared = (name for name in names[:MOST_SPELLINGS] if name not in _LEGACY_SECTIONS)
+    return frozenset(name for name in compared if section_meant(name))
 
 
 def _unknown_reason(name: str) -> str:
