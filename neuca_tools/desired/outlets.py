@@ -97,22 +97,23 @@ def outlets(
 
 
 def _chosen(candidates: list[_Candidate], policy: Policy) -> list[_Candidate]:
-    """The candidates of the best rank; of those that only a route or the bus shows, one NIC's.
-
-    Those with only a route set by hand stay: a URL that an administrator has set may lead there.
-    """
+    """The candidates to try, of those in order."""
     if policy.management:
         return [candidate for candidate in candidates if candidate.rank == NAMED]
-    if not candidates or candidates[0].rank == ROUTED:
-        return candidates
-    best = candidates[0]
-    routed = [candidate for candidate in candidates if candidate.rank == ROUTED]
-    equal = [candidate for candidate in candidates if candidate.rank == best.rank]
-    if best.rank > RECORDED:
-        equal = [candidate for candidate in equal if candidate.nics & best.nics]
-    if best.rank == FIRST:
-        equal += [candidate for candidate in candidates if candidate.rank == UNVOUCHED]
-    return equal + routed
+    return [candidate for candidate in candidates if _is_tried(candidate, candidates[0])]
+
+
+def _is_tried(candidate: _Candidate, best: _Candidate) -> bool:
+    """Whether the candidate is tried beside the best one.
+
+    If only a route or the bus shows the best one, no other NIC is. One with only a route set by
+    hand is always tried: a URL that an administrator has set may lead there.
+    """
+    if candidate.rank == UNVOUCHED:
+        return best.rank >= FIRST
+    if candidate.rank != best.rank or best.rank <= RECORDED:
+        return candidate.rank in (best.rank, ROUTED)
+    return candidate.rank == ROUTED or bool(candidate.nics & best.nics)
 
 
 def _outlet(candidate: _Candidate, world: World) -> Outlet:
@@ -169,21 +170,24 @@ def _candidate(
     device: Device, nics: frozenset[str], world: World, known: _Known
 ) -> Optional[_Candidate]:
     """How likely this interface is a management one; None without a route or an address."""
-    policy, record, belief = known
-    if policy.management & nics:
+    if known.policy.management & nics:
         return _Candidate(device, nics, NAMED)
-    recorded = (record.nics.get(mac, NicRecord()) for mac in nics)
+    recorded = (known.record.nics.get(mac, NicRecord()) for mac in nics)
     if any(nic.role == "management" and not nic.doubtful for nic in recorded):
         return _Candidate(device, nics, RECORDED)
     routes = [route for route in world.routes if route.index == device.index]
     if not routes and not world.addresses.get(device.index):
         return None
     rank, metric = _rank([route for route in routes if provenance(route, world) == ADMINISTRATOR])
-    if rank == ROUTED and belief.mac in nics:
-        rank = FIRST
-    elif rank == ROUTED and nics & {*belief.unvouched}:
-        rank = UNVOUCHED
+    if rank == ROUTED:
+        rank = _rank_by_bus(nics, known.belief)
     return _Candidate(device, nics, rank, metric)
+
+
+def _rank_by_bus(nics: frozenset[str], belief: Belief) -> int:
+    if belief.mac in nics:
+        return FIRST
+    return ROUTED if nics.isdisjoint(belief.unvouched) else UNVOUCHED
 
 
 def _rank(routes: Collection[Route]) -> tuple[int, int]:
