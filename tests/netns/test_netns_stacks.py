@@ -66,6 +66,17 @@ def test_a_bridge_no_longer_requested_is_deleted_and_its_ports_are_restored(two)
     )
 
 
+def test_a_bridge_with_a_gateway_is_recreated_while_another_nic_gets_a_network(two):
+    bridge = f"[bridge br7]\nmembers = {mac(1)}\naddresses = 10.7.0.1/24\ngateway = 10.7.0.3\n"
+    assert two.once(bridge).code == 0
+    index = two.link("br7")["ifindex"]
+    other = f"[interface {mac(2)}]\naddresses = 10.3.0.1/16\n"
+    again = two.once(bridge + "stp = yes\n" + other)
+    assert again.code == 0, again
+    assert two.link("br7")["ifindex"] != index
+    assert (two.addresses("br7"), two.addresses("dp2")) == ({"10.7.0.1/24"}, {"10.3.0.1/16"})
+
+
 def test_a_member_that_leaves_has_its_own_address_and_mtu(two):
     two.once(BRIDGE)
     left = f"[bridge br7]\nmembers = {mac(2)}\naddresses = 10.7.0.1/24\n"
