@@ -64,19 +64,29 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
     "vlan": {"id": _Attribute("vlan_id", 1)},
     "ipoib": {"pkey": _Attribute("ipoib_pkey", 1), "mode": _Attribute("ipoib_mode", 2)},
 }
+# What a new bond has anyway, and the kernel refuses to be sent in some modes (bond_options.c).
+_BOND_DEFAULTS = {
+    "lacp-rate": "slow",
+    "packets-per-slave": "1",
+    "arp-interval": "0",
+    "arp-validate": "none",
+}
 # Number and width in bytes (IFLA_BRPORT_*).
 PORT: Mapping[str, tuple[int, int]] = {"path-cost": (3, 4), "port-priority": (2, 2)}
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 
 def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """The keyword arguments with which pyroute2 creates such a link."""
+    """The keyword arguments with which pyroute2 creates such a link.
+
+    A roll-back passes all options that the kernel has listed.
+    """
     found: dict[str, Any] = {}
     if "mac" in options:
         found["address"] = options["mac"]
     for name, attribute in _ATTRIBUTES[kind].items():
-        if name in options:
-            value = options[name]
+        value = options.get(name, "")
+        if value and not (kind == "bond" and value == _BOND_DEFAULTS.get(name)):
             six = "6" if attribute.number6 and ":" in value else ""
             found[attribute.keyword + six] = _encoded(kind, name, value)
     return found

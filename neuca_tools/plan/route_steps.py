@@ -76,11 +76,15 @@ def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Hos
 
 
 def _next_hops(sides: Sides) -> set[tuple[LinkKey, Optional[Host], int]]:
-    """Link, next hop and table of each default route, whose next hop can be reached already."""
+    """Link, next hop and table of each default route, whose next hop can be reached already.
+
+    A link that the plan deletes and creates again loses the addresses that make it so.
+    """
+    default_routes = (hop for hop in sides.have.hops if hop.ours and hop.to.prefixlen == 0)
     return {
-        (one.link, one.via, one.traits.table)
-        for one in sides.have.hops
-        if one.ours and one.to.prefixlen == 0 and one.traits.table != MAIN_TABLE
+        (hop.link, hop.via, hop.traits.table)
+        for hop in default_routes
+        if hop.traits.table != MAIN_TABLE and hop.link not in sides.gone
     }
 
 

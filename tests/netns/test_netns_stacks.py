@@ -7,6 +7,8 @@ from __future__ import annotations
 import pytest
 from lab import mac
 
+from neuca_tools.documents.neuca.link_kinds import WORDS
+
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
 OTHER = f"[interface {mac(2)}]\naddresses = 172.17.0.1/24\n"
 BRIDGE = f"[bridge br7]\nmembers = {mac(1)}, {mac(2)}\naddresses = 10.7.0.1/24\n"
@@ -64,6 +66,31 @@ def test_a_bridge_no_longer_requested_is_deleted_and_its_ports_are_restored(two)
         None,
         {"172.16.0.1/24"},
     )
+
+
+def test_a_bridge_with_a_gateway_is_recreated_while_another_nic_gets_a_network(two):
+    bridge = f"[bridge br7]\nmembers = {mac(1)}\naddresses = 10.7.0.1/24\ngateway = 10.7.0.3\n"
+    assert two.once(bridge).code == 0
+    index = two.link("br7")["ifindex"]
+    other = f"[interface {mac(2)}]\naddresses = 10.3.0.1/16\n"
+    again = two.once(bridge + "stp = yes\n" + other)
+    assert again.code == 0, again
+    assert two.link("br7")["ifindex"] != index
+    assert (two.addresses("br7"), two.addresses("dp2")) == ({"10.7.0.1/24"}, {"10.3.0.1/16"})
+
+
+@pytest.mark.parametrize("mode", WORDS["bond", "mode"])
+def test_a_failed_change_of_a_bond_is_rolled_back_in_every_mode(two, mode):
+    has(two, "bond")
+    bond = BOND.replace("active-backup", mode)
+    assert two.once(bond).code == 0
+    failing = bond + "updelay = 200\n[routes]\n10.9.0.0/16 = 10.7.0.2 src 9.9.9.9\n"
+    attempt = two.once(failing)
+    assert (attempt.code, "could not be rolled back" in attempt.err + attempt.out) == (1, False), attempt
+    assert (info(two, "bond7")["mode"], info(two, "bond7")["updelay"]) == (mode, 0)
+    assert (master(two, "dp1"), two.addresses("bond7")) == ("bond7", {"10.7.0.1/24", "fd00:7::1/64"})
+    two.run("ip", "link", "del", "bond7")
+    assert two.once(bond).code == 0
 
 
 def test_a_member_that_leaves_has_its_own_address_and_mtu(two):
