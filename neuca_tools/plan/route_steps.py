@@ -69,8 +69,7 @@ def routes(sides: Sides) -> Iterator[Operation]:
 
 def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:
     """When a new route is added: early if its next hop can be reached already, and remains so."""
-    is_lost = sides.goes_down(hop.link) or hop.link in sides.gone
-    if (hop.link, hop.via, hop.traits.table) in known and not is_lost:
+    if (hop.link, hop.via, hop.traits.table) in known and not sides.goes_down(hop.link):
         return Phase.UP
     return Phase.ROUTE
 

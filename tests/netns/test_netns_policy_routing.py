@@ -451,19 +451,3 @@ table = 100
         shown = cloud.run("ip", "-4", "rule", "show").out.replace("\t", " ").splitlines()
         assert [line for line in shown if "110" in line] == [wanted]
         assert cloud.plan() == []
-
-
-def test_a_link_with_a_gateway_is_recreated_while_another_nic_gets_a_network(lab):
-    """Its table gets a route to the new network: only once its own address is there again."""
-    lab.veth("dp1", 1)
-    lab.veth("dp2", 2)
-    lab.foreign.may_make("vx0")
-    text = (
-        f"[vxlan vx0]\nid = {{}}\nlocal = 172.16.9.1\nremote = 172.16.9.9\naddresses = 10.2.0.1/24\ngateway = 10.2.0.3\n"
-        f"policy-routing = yes\n[interface {mac(1)}]\naddresses = 172.16.9.1/24\n[interface {mac(2)}]\n{{}}"
-    )
-    assert lab.once(text.format(5, "state = up\n")).code == 0
-    done = lab.once(text.format(6, "addresses = 10.3.0.1/24\n"))
-    assert (done.code, lab.problems()) == (0, []), done.err
-    assert lab.addresses("dp2") == {"10.3.0.1/24"}
-    assert lab.plan() == []

@@ -86,10 +86,14 @@ def test_a_failed_change_of_a_bond_is_rolled_back_in_every_mode(two, mode):
     assert two.once(bond).code == 0
     failing = bond + "updelay = 200\n[routes]\n10.9.0.0/16 = 10.7.0.2 src 9.9.9.9\n"
     attempt = two.once(failing)
-    assert (attempt.code, "could not be rolled back" in attempt.err + attempt.out) == (1, False), attempt
+    assert (attempt.code, "could not be rolled back" in attempt.err + attempt.out) == (1, False), (
+        attempt
+    )
     assert (info(two, "bond7")["mode"], info(two, "bond7")["updelay"]) == (mode, 0)
-    assert (master(two, "dp1"), two.addresses("bond7")) == ("bond7", {"10.7.0.1/24", "fd00:7::1/64"})
-    two.run("ip", "link", "del", "bond7")
+    assert (master(two, "dp1"), two.addresses("bond7")) == (
+        "bond7",
+        {"10.7.0.1/24", "fd00:7::1/64"},
+    )
     assert two.once(bond).code == 0
 
 
