@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from neuca_tools.agent.backoff import WHOLE, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev, udev_events
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
@@ -30,7 +31,6 @@ QUIET = 0.01  # seconds without an event before their job: one NIC causes severa
 DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow
 REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
 UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
-LONGEST_BACKOFF = 600.0  # seconds between retries for a NIC that keeps failing
 # Seconds between polls while no source responds, unless poll-interval is longer.
 LONGEST_SILENCE = 60.0
 # Of the faults of a configuration, by their severity.
@@ -83,7 +83,7 @@ class Daemon:
         self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
         self._latest: Optional[float] = None  # when the job for the events so far is to start
         self._job = Job(config)
-        self._failures = self._silences = 0
+        self._backoff, self._silences = Backoff(), 0
         self._held = False  # whether the last pass waits for a sign of the management NIC
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
@@ -148,9 +148,10 @@ class Daemon:
             self._plans.poll = now + self._patience()
             self._plans.rested = now + REST
         if due & {"events", "retry", "poll"}:
-            wants_pass = bool(due & {"events", "retry"}) or self.config.drift == "enforce"
-            run = wants_pass or self._starting
-            self._begin(replace(self._job, fetch="poll" in due, run=run, start=self._starting))
+            unasked = self._starting or self.config.drift == "enforce"
+            run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
+            job = replace(self._job, fetch="poll" in due, run=run, start=self._starting)
+            self._begin(replace(job, left_out=self._backoff.left_out(now)))
 
     # --- the worker ---
 
@@ -166,7 +167,7 @@ class Daemon:
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
             self._retire()
-            self._plan_retry(Outcome(failed=1))
+            self._plan_retry(Outcome(failed={WHOLE: 0}))
 
     def _prepare(self) -> None:
         """Let a child load the modules of a pass while the events settle."""
@@ -219,11 +220,14 @@ class Daemon:
             self._plans.retire = worker.retires
         if outcome is None:
             log.error("the pass ended without a report")
-            outcome = Outcome(failed=1, sha256=self._job.sha256, session=self._job.session)
-            self._plans.poll = time.monotonic() + self._backoff(self._failures + 1)
+            failed = {WHOLE: 0}
+            outcome = Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
         self._remember(outcome)
         self._plan_poll(outcome)
         self._plan_retry(outcome)
+        if WHOLE in outcome.failed and not outcome.ran:
+            # A job that asks the sources may end so again.
+            self._plans.poll = self._backoff.due() or self._plans.poll
         if worker.started or outcome.ran or not self._ready:
             self._say_ready(outcome.text)
         if outcome.text:
@@ -248,18 +252,17 @@ class Daemon:
             self._links.routed = outcome.routed
 
     def _plan_retry(self, outcome: Outcome) -> None:
-        """Plan another pass after a failure, at growing intervals; any pass is a retry too.
+        """Plan another pass for what failed, at growing intervals.
 
         So it is for a network manager that gave no answer.
         """
-        if not outcome.ran and outcome.failed == 0:
+        if not outcome.ran and not outcome.failed:
             return
-        failures, self._failures, self._plans.retry = self._failures, 0, None
-        if outcome.failed or outcome.unheard:
-            self._failures = failures + 1
-            self._plans.retry = time.monotonic() + self._backoff(self._failures)
-        elif outcome.held:
-            self._plans.retry = time.monotonic() + self.config.poll_interval
+        now, interval = time.monotonic(), self.config.poll_interval
+        self._backoff.update(outcome.failed, outcome.left_out, now, interval)
+        self._plans.retry = self._backoff.due()
+        if self._plans.retry is None and outcome.held:
+            self._plans.retry = now + interval
 
     def _plan_poll(self, outcome: Outcome) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
@@ -280,9 +283,6 @@ class Daemon:
             return usual
         longer = min(usual * float(2 ** min(self._silences - 1, 16)), max(usual, LONGEST_SILENCE))
         return longer * (0.75 + os.urandom(1)[0] / 510)
-
-    def _backoff(self, failures: int) -> float:
-        return min(LONGEST_BACKOFF, self.config.poll_interval * float(2 ** min(failures, 16)))
 
     def _say_ready(self, text: str) -> None:
         if not self._ready:
@@ -307,7 +307,7 @@ class Daemon:
 
     def _link_events(self) -> None:
         has_document = bool(self._job.sha256)
-        enforced = self.config.drift == "enforce" and not self._failures
+        enforced = self.config.drift == "enforce" and not self._backoff
         if not self._links.drain(addresses=not has_document or self._held or enforced):
             return
         if self._udev:
@@ -368,7 +368,7 @@ class Daemon:
         self._configure_log(self.config)
         for fault in self.config.faults:
             getattr(log, LEVELS[fault.severity])("%s", fault.text)
-        self._job = replace(self._job, config=self.config)
+        self._job, self._backoff = replace(self._job, config=self.config), Backoff()
         self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration reloaded")
 

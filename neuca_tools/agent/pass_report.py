@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure
@@ -49,19 +49,28 @@ def report_of(
     gone: Sequence[str],
     earlier: tuple[str, ...],
     seconds: float,
+    waiting: Collection[str] = (),
 ) -> Report:
     """The report of a pass that took `seconds`; it is stored in the run directory.
 
-    `earlier`: the texts of the operations that were done before the path was probed.
+    `earlier`: the texts of the operations that were done before the path was probed. `waiting`: the
+    parts of the scope that were left out because they failed before; their problems stay.
     """
     problems = tuple(map(_problem, outcome.result.failures))
     texts = (*earlier, *(operation.text for operation in outcome.result.done))
     before = read_report(config.run_directory)
+    if before and waiting:
+        kept = (problem for problem in before.problems if _is_of(problem, waiting))
+        problems = tuple(dict.fromkeys((*problems, *kept)))
     known = before.removed if before else ()
     told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
     write_report(config.run_directory, report)
     return report
+
+
+def _is_of(problem: Problem, parts: Collection[str]) -> bool:
+    return problem.link is None or problem.link.mac in parts
 
 
 def _problem(failure: Failure) -> Problem:

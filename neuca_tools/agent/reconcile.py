@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from neuca_tools.agent import first_boot, mtu_probe
@@ -23,25 +23,29 @@ from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
-from neuca_tools.state import updates
+from neuca_tools.state import changes, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
 
 PROBED = "the path was probed"
+NOTHING: Mapping[str, int] = {}
 
 
-def run_pass(config: Config, intake: Intake, start: bool) -> tuple[Report, Status]:
+def run_pass(
+    config: Config, intake: Intake, start: bool, left_out: Mapping[str, int] = NOTHING
+) -> tuple[Report, Status]:
     """Make one pass under the lock. Raises NeucaError.
 
     With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
-    or that have appeared.
+    or that have appeared. Parts that are `left_out`, as they failed before, are not tried unless
+    their interface has another index than this.
     """
     config.demand_protection()
     with locked(config.run_directory / "lock", config.command_timeout), _without_collection():
         try:
             with host(config, intake) as handles:
-                return _passes(handles, start)
+                return _passes(handles, start, left_out)
         except ApplyError as error:
             if error.errno in NO_ROOM:
                 with suppress(ApplyError):  # the run directory may be full too
@@ -61,16 +65,20 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _passes(handles: Host, start: bool) -> tuple[Report, Status]:
+def _passes(
+    handles: Host, start: bool, left_out: Mapping[str, int]
+) -> tuple[Report, Status]:
     """Make a pass, and another one if the probe of a path shows that a larger MTU is possible."""
     config, intake = handles.config, handles.intake
-    report, decision = _one_pass(handles, start, ())
+    report, decision = _one_pass(handles, start, (), left_out)
     if not report.problems and mtu_probe.explore(handles, decision, start=start):
-        report, decision = _one_pass(handles, start, (*report.changed, PROBED))
+        report, decision = _one_pass(handles, start, (*report.changed, PROBED), left_out)
     return report, status_of(config, intake, decision, report)
 
 
-def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Report, Decision]:
+def _one_pass(
+    handles: Host, start: bool, earlier: tuple[str, ...], left_out: Mapping[str, int]
+) -> tuple[Report, Decision]:
     """`earlier` are the texts of the operations that were done before the path was probed."""
     began, config = time.monotonic(), handles.config
     catch_up(config.state)
@@ -78,11 +86,28 @@ def _one_pass(handles: Host, start: bool, earlier: tuple[str, ...]) -> tuple[Rep
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
-    scope = None if start or config.drift == "enforce" else decision.changed()
+    waiting = _waiting(decision, left_out)
+    is_whole = start or (config.drift == "enforce" and not waiting)
+    scope = None if is_whole else decision.changed() - waiting
     store = StateFiles(config, handles.saved)
     outcome = Transaction(handles, store, Pass(scope), decision).run()
     catch_up(config.state)
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
-    report = report_of(config, outcome, gone, earlier, time.monotonic() - began)
-    return report, outcome.decision
+    report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
+    tried = (decision.unapplied() - waiting).union(outcome.result.lost_nics, outcome.result.to_retry)
+    indexes = _indexes(outcome.decision)
+    failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
+    return replace(report, failed=failed), outcome.decision
+
+
+def _indexes(decision: Decision) -> dict[str, int]:
+    """The interface index of each NIC and virtual link that is present."""
+    present = changes.appearances(decision.world)
+    return {name: appearance.ifindex for name, appearance in present.items()}
+
+
+def _waiting(decision: Decision, left_out: Mapping[str, int]) -> frozenset[str]:
+    """What is left out and has not appeared since."""
+    indexes = _indexes(decision)
+    return frozenset(name for name, index in left_out.items() if index == indexes.get(name, 0))

@@ -16,10 +16,12 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
 from neuca_tools.agent import unused_volumes
+from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
@@ -49,7 +51,8 @@ IN_PASS = b"pass\n"  # is sent by a child before it changes anything
 class Job:
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
-    `start`: the pass corrects all drift.
+    `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
+    tried yet, unless the document has changed, with interface indexes (`agent.backoff`).
     """
 
     config: Config
@@ -58,6 +61,7 @@ class Job:
     start: bool = False
     sha256: str = ""
     session: Session = field(default_factory=Session)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def has_last_good(self) -> bool:
         """Whether there is a document from before."""
@@ -68,16 +72,17 @@ class Job:
 class Outcome:
     """The report of a job. `ran`: there was a pass; `passed`: it came to its end.
 
-    `failed`: the number of failures. `attentive`: a NIC is absent or contested, so any change of a
-    link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
+    `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
+    `left_out`: the parts that it did not try. `attentive`: a NIC is absent or contested, so any
+    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
     and there is a pass at each poll. `routed`: routing rules and tables have to be kept, which any
-    change of a link, an address or a rule may affect. `unheard`: a network manager has not
-    answered, and is to be asked again. `unanswered`: whether no source responded; None if none was
-    asked. `text`: a line for systemctl status.
+    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
+    None if none was asked. `text`: a line for systemctl status.
     """
 
     ran: bool = False
-    failed: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
     sha256: str = ""
     session: Session = field(default_factory=Session)
     attentive: bool = False
@@ -85,7 +90,6 @@ class Outcome:
     passed: bool = False
     held: bool = False
     routed: bool = False
-    unheard: bool = False
     unanswered: Optional[bool] = None
 
 
@@ -229,7 +233,7 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     has_news = _saves(job.config) or _is_news(job, intake)
     if job.run or has_news:
         begin_pass()
-        return _pass(job, intake, asked)
+        return _pass(replace(job, left_out={}) if has_news else job, intake, asked)
     before = load_look(job.config.run_directory)
     keep(intake, job.config.state, job.config.run_directory)
     outcome = Outcome(
@@ -263,26 +267,29 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         ran=True,
         sha256=intake.stored.sha256 if intake.stored else "",
         session=intake.session,
+        left_out=tuple(job.left_out),
         unanswered=_unanswered(job, intake),
     )
     try:
-        report, status = run_pass(job.config, intake, job.start)
+        report, status = run_pass(job.config, intake, job.start, job.left_out)
     except NeucaError as error:
         log.error("%s", error.text)
-        return replace(outcome, failed=1, text=error.text)
+        return replace(outcome, failed={WHOLE: 0}, text=error.text)
     finally:  # a login must not wait for a network that cannot be configured
         guest.ask(job.config, intake)
-    if job.start or report.changed or report.problems:
+    failed = dict(report.failed)
+    if status.unheard or (report.problems and not (failed or job.left_out)):
+        failed[WHOLE] = 0
+    if job.start or report.changed or failed:
         _log_end(report, status, asked)
     return replace(
         outcome,
-        failed=len(report.problems),
+        failed=failed,
         attentive=bool(_codes(status) & {"absent", "contested"}),
         text=_text(intake, status),
         passed=True,
         held=status.held,
         routed=status.routed,
-        unheard=status.unheard,
     )
 
 

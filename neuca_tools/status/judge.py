@@ -40,7 +40,9 @@ class Report:
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
     of the operations that were carried out; `undone`: changes were rolled back. `removed` lists
-    the configuration of network managers that was removed from NICs since the boot.
+    the configuration of network managers that was removed from NICs since the boot. `failed` are the
+    parts of the scope (`state.changes`) that this pass tried without success, each with the index
+    of its interface, 0 without one; it is not stored.
     """
 
     finished: str
@@ -49,6 +51,7 @@ class Report:
     problems: tuple[Problem, ...] = ()
     undone: bool = False
     removed: tuple[str, ...] = ()
+    failed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

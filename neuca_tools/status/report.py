@@ -38,7 +38,9 @@ def write_report(directory: Path, report: Report) -> None:
     for problem in report.problems:
         mac, vlan_id = problem.link and problem.link.mac, problem.link and problem.link.vlan_id
         problems.append({**problem_json(problem), "mac": mac, "vlan_id": vlan_id})
-    save(directory, FILE, {**report.__dict__, "problems": problems}, 0o644)
+    data = {**report.__dict__, "problems": problems}
+    del data["failed"]
+    save(directory, FILE, data, 0o644)
 
 
 def read_report(directory: Path) -> Optional[Report]:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.daemon import DEBOUNCE, QUIET, REST, UDEV_PATIENCE, Daemon, Plans
 from neuca_tools.agent.worker import COLDPLUG, GRACE, Job, Outcome, Worker, work
 from neuca_tools.config import Config
@@ -49,11 +50,11 @@ def kill(worker):
 def assert_under_way(daemon, job, instead_of):
     assert isinstance(daemon._worker, Worker)
     assert daemon._worker is not instead_of
-    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, daemon._failures) == (
+    assert (daemon._busy(), daemon._worker.job, daemon._plans.retry, bool(daemon._backoff)) == (
         True,
         job,
         None,
-        0,
+        False,
     )
 
 
@@ -78,7 +79,7 @@ def test_a_child_that_dies_of_its_first_job_is_a_failure_that_waits(daemon):
     daemon._begin(Job(daemon.config))
     kill(worker)
     daemon._read_worker()
-    assert (daemon._worker, daemon._failures) == (None, 1)
+    assert (daemon._worker, bool(daemon._backoff)) == (None, True)
     assert daemon._plans.retry is not None
 
 
@@ -130,8 +131,8 @@ def test_no_child_is_made_for_an_event_during_a_job(daemon):
     ("outcome", "again"),
     [
         (Outcome(ran=True, passed=True), False),
-        (Outcome(ran=True, passed=True, unheard=True), True),
-        (Outcome(ran=True, passed=True, failed=1), True),
+        (Outcome(ran=True, passed=True, failed={WHOLE: 0}), True),
+        (Outcome(ran=True, passed=True, failed={"a": 7}), True),
         (Outcome(), False),
     ],
 )
@@ -139,7 +140,7 @@ def test_after_a_failure_or_a_manager_without_an_answer_there_is_another_pass(
     daemon, outcome, again
 ):
     daemon._plan_retry(outcome)
-    assert (daemon._plans.retry is not None, daemon._failures) == (again, int(again))
+    assert (daemon._plans.retry is not None, bool(daemon._backoff)) == (again, again)
 
 
 class Clock:
