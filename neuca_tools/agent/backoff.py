@@ -18,9 +18,9 @@ WHOLE = "*"  # a pass that failed as a whole; nothing is left out because of it
 
 
 class _Failure(NamedTuple):
-    """`index`: of the interface, 0 if there is none. `due`: on the monotonic clock, in seconds."""
+    """`ifindex` of the interface, 0 for none; `due` is on the monotonic clock, in seconds."""
 
-    index: int
+    ifindex: int
     attempts: int
     due: float
 
@@ -44,7 +44,7 @@ class Backoff:
         failures = {name: entry for name, entry in self._failures.items() if name in left_out}
         for name, index in failed.items():
             before = self._failures.get(name)
-            attempts = before.attempts + 1 if before and before.index == index else 1
+            attempts = before.attempts + 1 if before and before.ifindex == index else 1
             delay = min(LONGEST_BACKOFF, interval * float(2 ** min(attempts, 16)))
             failures[name] = _Failure(index, attempts, now + delay)
         self._failures = failures
@@ -56,7 +56,7 @@ class Backoff:
     def left_out(self, now: float) -> dict[str, int]:
         """The parts that a pass leaves out now, each with the index of its interface."""
         return {
-            name: entry.index
+            name: entry.ifindex
             for name, entry in self._failures.items()
             if entry.due > now and name != WHOLE
         }

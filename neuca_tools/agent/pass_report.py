@@ -14,7 +14,7 @@ from neuca_tools.config import Config
 from neuca_tools.log import log
 from neuca_tools.model import Problem, messages
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state import leftovers
+from neuca_tools.state import changes, leftovers
 from neuca_tools.state.store import NO_ROOM
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
@@ -77,3 +77,9 @@ def _problem(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
     no_room = isinstance(failure.operation, WriteFile) and failure.errno in NO_ROOM
     return Problem("unsaved" if no_room else "failed", failure.text, key)
+
+
+def indexes_of(decision: Decision) -> dict[str, int]:
+    """The interface index of each NIC and virtual link that is present."""
+    present = changes.appearances(decision.world)
+    return {name: appearance.ifindex for name, appearance in present.items()}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from neuca_tools.agent import first_boot, mtu_probe
-from neuca_tools.agent.pass_report import log_pass, removed, report_of
+from neuca_tools.agent.pass_report import indexes_of, log_pass, removed, report_of
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
@@ -23,7 +23,7 @@ from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import locked
-from neuca_tools.state import changes, updates
+from neuca_tools.state import updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
@@ -65,9 +65,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _passes(
-    handles: Host, start: bool, left_out: Mapping[str, int]
-) -> tuple[Report, Status]:
+def _passes(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Report, Status]:
     """Make a pass, and another one if the probe of a path shows that a larger MTU is possible."""
     config, intake = handles.config, handles.intake
     report, decision = _one_pass(handles, start, (), left_out)
@@ -95,19 +93,15 @@ def _one_pass(
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
     report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
-    tried = (decision.unapplied() - waiting).union(outcome.result.lost_nics, outcome.result.to_retry)
-    indexes = _indexes(outcome.decision)
+    tried = (decision.unapplied() - waiting).union(
+        outcome.result.lost_nics, outcome.result.to_retry
+    )
+    indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     return replace(report, failed=failed), outcome.decision
 
 
-def _indexes(decision: Decision) -> dict[str, int]:
-    """The interface index of each NIC and virtual link that is present."""
-    present = changes.appearances(decision.world)
-    return {name: appearance.ifindex for name, appearance in present.items()}
-
-
 def _waiting(decision: Decision, left_out: Mapping[str, int]) -> frozenset[str]:
     """What is left out and has not appeared since."""
-    indexes = _indexes(decision)
+    indexes = indexes_of(decision)
     return frozenset(name for name, index in left_out.items() if index == indexes.get(name, 0))

@@ -74,10 +74,10 @@ class Outcome:
 
     `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
     `left_out`: the parts that it did not try. `attentive`: a NIC is absent or contested, so any
-    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses matter too,
-    and there is a pass at each poll. `routed`: routing rules and tables have to be kept, which any
-    change of a link, an address or a rule may affect. `unanswered`: whether no source responded;
-    None if none was asked. `text`: a line for systemctl status.
+    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses
+    matter too, and there is a pass at each poll. `routed`: routing rules and tables have to be
+    kept, which any change of a link, an address or a rule may affect. `unanswered`: whether no
+    source responded; None if none was asked. `text`: a line for systemctl status.
     """
 
     ran: bool = False

@@ -39,8 +39,8 @@ class Report:
     """The outcome of a pass.
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
-    of the operations that were carried out; `undone`: changes were rolled back. `removed` lists
-    the configuration of network managers that was removed from NICs since the boot. `failed` are the
+    of the operations that were carried out; `undone`: changes were rolled back. `removed` lists the
+    configuration of network managers that was removed from NICs since the boot. `failed` are the
     parts of the scope (`state.changes`) that this pass tried without success, each with the index
     of its interface, 0 without one; it is not stored.
     """
