@@ -93,9 +93,10 @@ def _one_pass(
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
     report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
-    tried = (decision.unapplied() - waiting).union(
-        outcome.result.lost_nics, outcome.result.to_retry
-    )
+    # Not one that nothing was done on, such as a NIC that belongs to another master.
+    operations = outcome.result.tried
+    changed = {operation.link.key.mac for operation in operations if operation.link is not None}
+    tried = changed.union(outcome.result.lost_nics, outcome.result.to_retry) - waiting
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     return replace(report, failed=failed), outcome.decision

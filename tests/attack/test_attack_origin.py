@@ -207,10 +207,10 @@ def advertised(guest, attackers):
     def is_taken():
         # As routers do, again and again: the first one may find the NIC not ready.
         evil.advertise(*options)
-        return any(one[1] == "dp1" for one in guest.routes("default", 6))
+        has_route = any(one[1] == "dp1" for one in guest.routes("default", 6))
+        return has_route and guest.addresses("dp1")
 
-    guest.wait("the route", is_taken)
-    guest.wait("an address", lambda: guest.addresses("dp1"))
+    guest.wait("the route and an address", is_taken)
     return guest
 
 
