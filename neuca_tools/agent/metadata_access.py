@@ -77,7 +77,7 @@ def _own(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[st
     Not one of a NIC that is not for management, as a DHCP server there may have chosen it, unless
     a service of this host is the one that has answered (`is_local`).
     """
-    usable = {outlet.name for outlet in outlets if outlet.likely}
+    usable = {outlet.name for outlet in outlets if outlet.likely and outlet.vouched}
     for device in world.devices.values():
         if is_local or device.name in usable or not name_of(world, device):
             yield from (str(address.ip) for address in world.addresses.get(device.index, ()))

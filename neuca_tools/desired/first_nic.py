@@ -11,7 +11,7 @@ the guest waits for one, and no other NIC takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model import Device, World
@@ -73,12 +73,6 @@ def is_addressed(world: World, mac: str) -> bool:
     """Whether the NIC with this MAC is present and `has_address`."""
     nics = (device for device in world.devices.values() if identity(device) == mac)
     return any(has_address(world, device) for device in nics if is_nic(device))
-
-
-def nics_with_macs(world: World, without: Iterable[str]) -> frozenset[str]:
-    """The MACs of the NICs that are present, without these."""
-    present = {identity(device) for device in world.devices.values() if is_nic(device)}
-    return frozenset(present.difference(without))
 
 
 def _is_passed_over(nic: Device, world: World) -> bool:

@@ -127,7 +127,7 @@ class _Chooser:
             return first_nic.Belief()
         barred = {*self.policy.ignored, *self.dataplane}
         barred |= {mac for mac, nic in self.record.nics.items() if nic.released}
-        candidates = first_nic.nics_with_macs(self.world, barred)
+        candidates = self.present - barred
         marked = candidates & self.said.named.keys()
         return first_nic.believed(self.world, marked or candidates & self.hinted or candidates)
 

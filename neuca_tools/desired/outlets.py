@@ -124,7 +124,7 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
         name_of(world, device),
         networks,
         likely=rank < ROUTED,
-        vouched=rank < UNVOUCHED,
+        vouched=rank != UNVOUCHED,
         macs=_macs(world, device),
     )
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 
-from neuca_tools.dataclass import NamedTuple, dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
@@ -156,7 +156,9 @@ def fetch_path(
         raise UsageError(
             f'bad metadata path "{path}": it must be printable ASCII and begin with "/"'
         )
-    sources = _made([spec], surroundings or Surroundings())
+    around = surroundings or Surroundings()
+    vouched = tuple(outlet for outlet in around.outlets if outlet.vouched)
+    sources = _made([spec], replace(around, outlets=vouched))
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )

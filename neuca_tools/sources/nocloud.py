@@ -111,7 +111,9 @@ class NoCloud(Directory):
             url = parse_url(base)
         except UsageError as error:
             raise SourceError(f"the seed: {error}") from None
-        outlets = outlets_for(url, self.surroundings, named=True)
+        every = outlets_for(url, self.surroundings, named=True)
+        # A seed does not prove which instance it is for.
+        outlets = [outlet for outlet in every if outlet is None or outlet.vouched]
         failed = [] if outlets else [f"GET {url}/user-data: {self.surroundings.blocked}"]
         for number, outlet in enumerate(outlets):
             there = replace(url, device=outlet.name if outlet else "")

@@ -5,12 +5,20 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_network
 
 import pytest
+from worlds import nic, route, world
 
+from neuca_tools.desired.outlets import outlets
+from neuca_tools.desired.policy import Policy
+from neuca_tools.desired.roles import assign
 from neuca_tools.errors import SourceError
+from neuca_tools.model import Record
 from neuca_tools.model.machine import Outlet
-from neuca_tools.sources import Answer, Surroundings
+from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
+from neuca_tools.sources.base import Deadline
+from neuca_tools.sources.nocloud import NoCloud
 from neuca_tools.sources.vouching import vouched
 
 UUID = "7c2a0c1e-54d1-4f5b-9d39-3a0a0a6f2b11"
@@ -70,3 +78,45 @@ def test_a_nic_that_is_vouched_for_needs_no_identity_and_no_document_none_either
     answer, nothing = Answer("ec2", b"text"), Answer("ec2", None)
     assert vouched(answer, Through(True), around(tmp_path)) is answer
     assert vouched(nothing, Through(False), around(tmp_path)) is nothing
+
+
+FIRST, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
+
+
+def outlets_of(**more):
+    """The outlets of a guest whose first NIC has no address; the second has one, with these routes."""
+    nics = [nic(1, up=True, carrier=True), nic(2, up=True, carrier=True)]
+    seen = world(*nics, addresses={2: "10.0.2.9/24"}, **more)
+    roles = assign(seen, set(), Policy(), Record())
+    return outlets(seen, roles, Policy(), Record())
+
+
+def test_only_a_nic_that_nothing_shows_is_not_vouched_for():
+    (outlet,) = outlets_of()
+    assert (outlet.identity, outlet.likely, outlet.vouched) == (OTHER, True, False)
+    (outlet,) = outlets_of(routes=[route("0.0.0.0/0", 2, "10.0.2.1")])
+    assert (outlet.identity, outlet.likely, outlet.vouched) == (OTHER, True, True)
+
+
+def test_a_url_of_an_administrator_may_lead_through_a_route_of_an_administrator():
+    nics = [nic(number, up=True, carrier=True) for number in (1, 2)]
+    ways = [route("198.51.100.0/24", 2, "10.0.2.1")]
+    seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"}, routes=ways)
+    found = outlets(seen, assign(seen, set(), Policy(), Record()), Policy(), Record())
+    assert [(one.identity, one.likely, one.vouched) for one in found] == [
+        (FIRST, True, True),
+        (OTHER, False, True),
+    ]
+
+
+def test_neither_a_seed_nor_an_item_is_requested_through_a_nic_that_is_not_vouched_for(tmp_path):
+    """Neither says which instance it is for."""
+    everywhere = (ip_network("0.0.0.0/0"),)
+    around = Surroundings(
+        tmp_path, dmi=tmp_path, outlets=(Outlet("eth3", OTHER, everywhere, vouched=False),)
+    )
+    with pytest.raises(SourceError, match="no NIC that may be for management has a route to it"):
+        fetch_path(SourceSpec("ec2"), "/latest/meta-data/public-ipv4", 1, Session(), around)
+    seed = NoCloud("", around)
+    with pytest.raises(SourceError, match="no NIC that may be for management has a route to it"):
+        seed._fetched("http://192.0.2.1/", Deadline.after(1))
