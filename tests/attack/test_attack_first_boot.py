@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 
 import frames
 import pytest
-from attacker import SERVICES
+from attacker import PATIENCE, SERVICES
 from boots import STATES, Boot
 from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
 from signs import NIC, ROUTER, SIGNS
@@ -106,9 +107,13 @@ def test_a_lease_that_dhclient_takes_brings_no_first_document(
 
 
 class Process:
-    """A program that wrote its number into a file."""
+    """A daemon that writes its number into a file, which may be after the program that started it has returned."""
 
     def __init__(self, place):
+        ends = time.monotonic() + PATIENCE
+        while not place.exists() or not place.read_text().strip():
+            assert time.monotonic() < ends, f"{place.name} was not written"
+            time.sleep(0.02)
         self.number = int(place.read_text())
 
     def stop(self):
