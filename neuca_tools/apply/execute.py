@@ -266,10 +266,12 @@ class GuardedWriter:
 class _Progress:
     """What was done so far, and where nothing more is done.
 
-    `stopped` are failure domains, `missing` links that could not be created.
+    `stopped` are failure domains, `missing` links that could not be created. `goes_on`: only what
+    needs such a link is left out after a failure.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: bool) -> None:
+        self._goes_on = goes_on
         self.done: list[Operation] = []
         self.failures: list[Failure] = []
         self.declined: list[Failure] = []
@@ -310,8 +312,12 @@ class _Progress:
         self.declined += filter(_is_declined, found)
         failed = Result(failures=tuple(one for one in found if not _is_declined(one)))
         self.failures += failed.failures
-        self.missing |= failed.missing
-        self.stopped |= _joined(failed.serious, self._shared)
+        if self._goes_on:
+            created = (one.operation for one in found if isinstance(one.operation, CreateLink))
+            self.missing |= {operation.on.key for operation in created}
+        else:
+            self.missing |= failed.missing
+            self.stopped |= _joined(failed.serious, self._shared)
 
     def result(self) -> Result:
         return Result(
@@ -319,13 +325,13 @@ class _Progress:
         )
 
 
-def apply(operations: Iterable[Operation], writer: Writer) -> Result:
-    """Carry out all operations.
+def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = False) -> Result:
+    """Carry out all operations; `goes_on`: also the others of a NIC after one has failed.
 
     Consecutive ones of a batch are carried out together, and the parts of a batch that has failed
     by themselves.
     """
-    progress = _Progress()
+    progress = _Progress(goes_on)
     for batch in _grouped(operations, lambda one: one.batch):
         _carry_out(batch, progress, writer)
     return progress.result()
