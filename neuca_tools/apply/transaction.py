@@ -273,7 +273,8 @@ class Transaction:
         now = self.decision
         everything = replace(now.record.owned, routes=True)
         live = now.world.rename_while_up
-        steps = plan(now.have, want, everything, scope=scope, rename_while_up=live)
+        have = replace(now.have, hops=tuple(hop for hop in now.have.hops if hop.ours))
+        steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
             step
