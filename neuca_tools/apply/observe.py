@@ -37,12 +37,17 @@ RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 
-def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
-    """The present state for a plan: dataplane links, and links that the agent once changed."""
+def found(
+    resolution: Resolution, world: World, record: Record, more: Collection[LinkKey] = ()
+) -> NetworkState:
+    """The present state for a plan: dataplane links, those that the agent once changed, and `more`.
+
+    Protected links are never among them.
+    """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
-    relevant = _relevant(resolution, record)
+    relevant = {*_relevant(resolution, record), *more}
     routed = _routed(world)
     devices = {
         key: device

@@ -15,6 +15,7 @@ from typing import Optional, Protocol
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
 from neuca_tools.apply.observation import Earlier
+from neuca_tools.apply.observe import found
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.errors import ApplyError
@@ -273,7 +274,9 @@ class Transaction:
         now = self.decision
         everything = replace(now.record.owned, routes=True)
         live = now.world.rename_while_up
-        have = replace(now.have, hops=tuple(hop for hop in now.have.hops if hop.ours))
+        have = found(now.resolution, now.world, now.record, want.links)
+        have = replace(have, hops=tuple(hop for hop in have.hops if hop.ours))
+        self.decision = replace(now, difference=replace(now.difference, have=have))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
@@ -373,9 +376,9 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        found = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = tuple(one for one in found if isinstance(one.operation, SetDevice))
-        failures = tuple(one for one in found if not isinstance(one.operation, SetDevice))
+        undone = [Failure(operation, NOT_KEPT) for operation in left]
+        declined = tuple(one for one in undone if isinstance(one.operation, SetDevice))
+        failures = tuple(one for one in undone if not isinstance(one.operation, SetDevice))
         self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()
@@ -383,5 +386,5 @@ class Transaction:
 
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
-    found = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
-    return tuple(one for one in found if one not in left)
+    removals = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
+    return tuple(one for one in removals if one not in left)

@@ -180,7 +180,9 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     """Remove members and links; then lower MTUs, upper devices first; then take links down."""
     yield from _removed_members(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
-        yield DeleteLink(Target(key, sides.names.get(key, ""), sides.have.links[key].index))
+        link = sides.have.links[key]
+        members = link.virtual.members if link.virtual else ()
+        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), members)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:
