@@ -198,9 +198,9 @@ def delete_route(route: Route) -> None:
 def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:
     """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
 
-    `indexes` has the present index of each device by that in the message. A route that would have
-    expired by now is left out. The kernel drops a next hop object with its device: what it stood
-    for takes its place.
+    `indexes` has the present index of each device that may have another one than in the message. A
+    route that would have expired by now is left out. The kernel drops a next hop object with its
+    device: what it stood for takes its place.
     """
     body = _restored(message, indexes, elapsed)
     if body is not None:
@@ -216,7 +216,8 @@ def _restored(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Opt
     parts = [_HEAD.pack(*head, flags & _ONLINK)]
     for kind, value in wire.attributes(message[_HEAD.size :]):
         if kind == _OIF:
-            parts.append(wire.number(kind, indexes[wire.integer(value)]))
+            index = wire.integer(value)
+            parts.append(wire.number(kind, indexes.get(index, index)))
         elif kind == _MULTIPATH:
             parts.append(wire.attribute(kind, b"".join(_rebound(value, indexes))))
         elif kind == _CACHE_INFO:
@@ -234,7 +235,7 @@ def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
     """The next hops of a route with several, with these indexes of their devices."""
     while data:
         length, flags, hops, index = _NEXT_HOP.unpack_from(data)
-        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes[index])
+        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes.get(index, index))
         yield head + data[_NEXT_HOP.size : length + -length % 4]
         data = data[length + -length % 4 :]
 

@@ -104,7 +104,8 @@ def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
     keys = {link.index: key for key, link in state.links.items()}
     messages: dict[bytes, list[Route]] = {}
     for route in state.theirs:
-        messages.setdefault(route.message, []).append(route)
+        if {route.index, *(index for index, _ in route.others)} <= keys.keys():
+            messages.setdefault(route.message, []).append(route)
     hops: dict[Hop, Sequence[Route]] = {}
     for routes in messages.values():
         first = routes[0]

@@ -83,11 +83,15 @@ FOREIGN = (
     "route add 10.52.0.0/16 via 10.51.0.9 dev dp1 table 400 realm 5",
     "-6 route add fd50::/32 via fd01::9 dev dp1 metric 55 proto 33 expires 5000",
     "-6 route add fd51::/32 via fe80::9 dev dp1 pref high",
+    "route add 10.53.0.0/16 nexthop via 10.1.0.9 dev dp1 weight 3 nexthop via 10.1.0.8 dev dp1",
+    "route add 10.54.0.0/16 nexthop via 10.1.0.9 dev dp1 nexthop via 192.0.2.1 dev mgmt0",
+    "-6 route add fd53::/32 nexthop via fd01::9 dev dp1 nexthop via fd01::8 dev dp1",
 )
 
 
 def administered(lab):
     """A NIC with addresses and routes of others, with all that they can have."""
+    lab.management()
     lab.veth("dp1", 1, up=True)
     lab.ip("address add 10.1.0.7/24 dev dp1 label dp1:x metric 9")
     lab.ip("address add 10.1.1.7/24 dev dp1 valid_lft 6000 preferred_lft 3000 noprefixroute")
