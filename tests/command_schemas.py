@@ -129,6 +129,7 @@ def status():
         problems=many(problem),
         notes=many(TEXT),
         last_pass=maybe(record(finished=TEXT, seconds=NUMBER, changed=INTEGER, failed=INTEGER)),
+        not_rolled_back=many(TEXT),
         tuning=_tuning(problem),
         guest=many(feature),
         unsaved=maybe(TEXT),

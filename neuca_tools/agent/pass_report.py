@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Failure
+from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.log import log
 from neuca_tools.model import Problem, messages
 from neuca_tools.plan.operations import WriteFile
@@ -43,6 +44,28 @@ def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
         log.error("could not be rolled back: %s", failure.text)
 
 
+def log_change(config: Config, outcome: Outcome) -> Result:
+    """To the journal: a change that is no pass; what cannot be rolled back is added to the report.
+
+    Returns what was done and what failed, in the roll-back too.
+    """
+    log_pass(outcome, ())
+    undone = outcome.undone
+    if undone.failures:
+        report = read_report(config.run_directory) or now(0.0, (), (), bool(undone.done))
+        write_report(config.run_directory, replace(report, stuck=_stuck(outcome)))
+    return outcome.result + Result(failures=undone.failures)
+
+
+def _stuck(outcome: Outcome) -> tuple[Problem, ...]:
+    """What could not be rolled back."""
+    problems = map(_problem, outcome.undone.failures)
+    return tuple(
+        Problem("failed", f"could not be rolled back: {problem.text}", problem.link)
+        for problem in problems
+    )
+
+
 def report_of(
     config: Config,
     outcome: Outcome,
@@ -56,15 +79,17 @@ def report_of(
     `earlier`: the texts of the operations that were done before the path was probed. `waiting`: the
     parts of the scope that were left out because they failed before; their problems stay.
     """
-    problems = tuple(map(_problem, outcome.result.failures))
+    problems, stuck = tuple(map(_problem, outcome.result.failures)), _stuck(outcome)
     texts = (*earlier, *(operation.text for operation in outcome.result.done))
     before = read_report(config.run_directory)
     if before and waiting:
         kept = (problem for problem in before.problems if _is_of(problem, waiting))
         problems = tuple(dict.fromkeys((*problems, *kept)))
+        stuck += tuple(problem for problem in before.stuck if _is_of(problem, waiting))
     known = before.removed if before else ()
     told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
+    report = replace(report, stuck=stuck)
     write_report(config.run_directory, report)
     return report
 

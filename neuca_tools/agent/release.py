@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
-from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, replace
@@ -186,8 +187,7 @@ def _run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -
     """Run one transaction for this decision; None: for a new one."""
     decision = decision or purpose.shape(handles.survey())
     outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
-    log_result(outcome.result)
-    return outcome.result
+    return log_change(handles.config, outcome)
 
 
 def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:

@@ -17,10 +17,10 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from neuca_tools.agent import trial_file
-from neuca_tools.agent.pass_report import log_pass, removed, report_of
+from neuca_tools.agent.pass_report import log_change, log_pass, removed, report_of
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
-from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
@@ -71,7 +71,7 @@ def _trial(handles: Host, deadline: float, tell: Tell) -> str:
     try:
         outcome = transaction.run()
     except NeucaError:
-        transaction.roll_back(decision.have)
+        log_change(config, transaction.roll_back(decision.have))
         raise
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
@@ -80,8 +80,7 @@ def _trial(handles: Host, deadline: float, tell: Tell) -> str:
     if _is_confirmed(deadline):
         keep(intake, config.state, config.run_directory)
         return KEPT
-    result = transaction.roll_back(decision.have)
-    log_result(result)
+    result = log_change(config, transaction.roll_back(decision.have))
     return STUCK if result.failures else RETURNED
 
 

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from neuca_tools.agent import mtu_probe
+from neuca_tools.agent.pass_report import log_change
 from neuca_tools.agent.release import revert
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
-from neuca_tools.apply.host import Host, StateFiles, host, log_result
+from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass
@@ -69,8 +70,7 @@ def tune(
 def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
     store = StateFiles(handles.config)
     outcome = Transaction(handles, store, Tuning(link), handles.survey()).run()
-    log_result(outcome.result)
-    return outcome
+    return outcome._replace(result=log_change(handles.config, outcome))
 
 
 def untune(config: Config, intake: Intake) -> Result:

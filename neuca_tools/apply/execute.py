@@ -9,6 +9,7 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -27,9 +28,18 @@ from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
 from neuca_tools.plan.operations import Activate, SetAttribute, Unmanage, WriteFile, WriteSysctl
-from neuca_tools.plan.route_operations import AddRule, DeleteRule
+from neuca_tools.plan.route_operations import AddRule, DeleteRule, RestoreRoute
 
-HARMLESS = (Unmanage, Activate, WriteSysctl, SetDevice, AddRule, DeleteRule, ClientOperation)
+HARMLESS = (
+    Unmanage,
+    Activate,
+    WriteSysctl,
+    SetDevice,
+    AddRule,
+    DeleteRule,
+    RestoreRoute,
+    ClientOperation,
+)
 """Operations whose failure does not count as a failure of the NIC."""
 
 
@@ -170,12 +180,6 @@ class GuardedWriter:
             raise GuardError(f'"{target.name}" has another name by now')
         return index
 
-    def set_mtu(self, index: int, mtu: int) -> None:
-        self._netlink.set_mtu(index, mtu)
-
-    def set_txqueuelen(self, index: int, packets: int) -> None:
-        self._netlink.set_txqueuelen(index, packets)
-
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         self._netlink.set_attributes(index, values)
 
@@ -208,6 +212,9 @@ class GuardedWriter:
     def add_bare_address(self, index: int, address: Address) -> None:
         self._netlink.add_address(index, address, bare=True)
 
+    def restore_address(self, index: int, message: bytes, seen: float) -> None:
+        self._netlink.restore_address(index, message, time.monotonic() - seen)
+
     def delete_address(self, index: int, address: Address) -> None:
         """Delete this address only.
 
@@ -225,6 +232,9 @@ class GuardedWriter:
 
     def replace_route(self, route: Route) -> None:
         routing.replace_route(route)
+
+    def restore_route(self, message: bytes, indexes: Mapping[int, int], seen: float) -> None:
+        routing.restore_route(message, indexes, time.monotonic() - seen)
 
     def delete_route(self, route: Route) -> None:
         routing.delete_route(route)
@@ -266,10 +276,12 @@ class GuardedWriter:
 class _Progress:
     """What was done so far, and where nothing more is done.
 
-    `stopped` are failure domains, `missing` links that could not be created.
+    `stopped` are failure domains, `missing` links that could not be created. `goes_on`: only what
+    needs such a link is left out after a failure.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, goes_on: bool) -> None:
+        self._goes_on = goes_on
         self.done: list[Operation] = []
         self.failures: list[Failure] = []
         self.declined: list[Failure] = []
@@ -310,8 +322,12 @@ class _Progress:
         self.declined += filter(_is_declined, found)
         failed = Result(failures=tuple(one for one in found if not _is_declined(one)))
         self.failures += failed.failures
-        self.missing |= failed.missing
-        self.stopped |= _joined(failed.serious, self._shared)
+        if self._goes_on:
+            created = (one.operation for one in found if isinstance(one.operation, CreateLink))
+            self.missing |= {operation.on.key for operation in created}
+        else:
+            self.missing |= failed.missing
+            self.stopped |= _joined(failed.serious, self._shared)
 
     def result(self) -> Result:
         return Result(
@@ -319,13 +335,13 @@ class _Progress:
         )
 
 
-def apply(operations: Iterable[Operation], writer: Writer) -> Result:
-    """Carry out all operations.
+def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = False) -> Result:
+    """Carry out all operations; `goes_on`: also the others of a NIC after one has failed.
 
     Consecutive ones of a batch are carried out together, and the parts of a batch that has failed
     by themselves.
     """
-    progress = _Progress()
+    progress = _Progress(goes_on)
     for batch in _grouped(operations, lambda one: one.batch):
         _carry_out(batch, progress, writer)
     return progress.result()
@@ -361,19 +377,12 @@ def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
     """
     try:
         if len(batch) == 1:
-            _run(batch[0], writer)
+            batch[0].run(writer)
         else:
             _run_together(batch, writer)
     except (ApplyError, ManagerError) as error:
         return error
     return None
-
-
-def _run(operation: Operation, writer: Writer) -> None:
-    if isinstance(operation, WriteSysctl) and operation.on is not None:
-        # Only to check that this pass may write to the link.
-        writer.index(operation.on)
-    operation.run(writer)
 
 
 def _run_together(batch: Sequence[Operation], writer: Writer) -> None:

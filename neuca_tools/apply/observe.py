@@ -11,6 +11,7 @@ from typing import Optional
 from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
+from neuca_tools.desired.router_advertisements import is_lasting
 from neuca_tools.model import (
     OWN,
     UNCHANGED,
@@ -36,12 +37,17 @@ RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 
-def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
-    """The present state for a plan: dataplane links, and links that the agent once changed."""
+def found(
+    resolution: Resolution, world: World, record: Record, more: Collection[LinkKey] = ()
+) -> NetworkState:
+    """The present state for a plan: dataplane links, those that the agent once changed, and `more`.
+
+    Protected links are never among them.
+    """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
-    relevant = _relevant(resolution, record)
+    relevant = {*_relevant(resolution, record), *more}
     routed = _routed(world)
     devices = {
         key: device
@@ -66,6 +72,19 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         tell=_informed(resolution, world, record),
         clients=_clients(world),
         rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
+        theirs=_theirs(world, {one.index for one in devices.values()}),
+        seen=world.seen,
+    )
+
+
+def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
+    """The routes of other programs through these devices only."""
+    return tuple(
+        route
+        for route in (*world.routes, *world.tables)
+        if route.message
+        and route.index in indexes
+        and all(index in indexes for index, _ in route.others)
     )
 
 
@@ -149,6 +168,7 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
     original = record.originals.get(key, UNCHANGED)
     settings = world.settings.get(device.index, NO_SETTINGS).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
+    addresses = _addresses(device, wanted, world)
     return Link(
         key,
         key.kind,
@@ -158,7 +178,13 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
         state=_state(device),
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
-        addresses=_addresses(device, wanted, world),
+        addresses=addresses,
+        theirs={
+            address: world.messages.get((device.index, address), b"")
+            for address in addresses
+            if (key, address) not in record.owned.addresses
+            and is_lasting(device.index, address, world)
+        },
         virtual=found.virtual,
         master=found.master,
         bare=tuple(one for one in present if (device.index, one) in world.bare),

@@ -9,14 +9,16 @@ their purpose: which operations of a decision they carry out, and what the recor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
 from neuca_tools.apply.observation import Earlier
+from neuca_tools.apply.observe import found
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
+from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
@@ -42,6 +44,8 @@ ACTIVATION_LOOKS = 3
 """How often to wait this long, or for a change, when it flushes a NIC to start DHCP on it."""
 PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each look of a verification, because drivers, udev and systemd-sysctl act late."""
+PATIENCE_OF_ROLL_BACK = (0.0, 0.2, 1.0)
+"""Seconds before each round of a roll-back."""
 LATE = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, because udev may have overwritten them."""
 NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
@@ -151,25 +155,23 @@ class Transaction:
         with self.host.watch() as watch:
             self._apply(self._due(planned))
             self._verify(watch)
-            self._undo()
+            if self.result.lost_nics:
+                self._return_to(self.before, self.result.lost_nics, watch)
             self._write_late_files()
         self._remember()
         return Outcome(self.result, self.undone, self.decision)
 
-    def roll_back(self, have: NetworkState) -> Result:
+    def roll_back(self, have: NetworkState) -> Outcome:
         """Return to the state before the transaction; `have` is what was observed then.
 
         The record stays that of the transaction.
         """
-        self._look_again()
-        now = self.decision
-        want = replace(self.before, files=have.files, sysctls=have.sysctls, tell=now.want.tell)
-        everything = replace(now.record.owned, routes=True)
-        operations = plan(now.have, want, everything, rename_while_up=now.world.rename_while_up)
-        result = apply(operations, self.host.writer(now))
-        if any(isinstance(operation, Rename) for operation in result.done):
-            self.host.wait_for_renames()
-        return result
+        self.decision = self._decide(self.decision.record)
+        tell = self.decision.want.tell
+        want = replace(self.before, files=have.files, sysctls=have.sysctls, tell=tell)
+        with self.host.watch() as watch:
+            self._return_to(want, None, watch)
+        return Outcome(Result(), self.undone, self.decision)
 
     # --- the steps ---
 
@@ -226,8 +228,7 @@ class Transaction:
         """
         if not self.result.done and not self.result.declined:
             return
-        if any(isinstance(operation, Rename) for operation in self.result.done):
-            self.host.wait_for_renames()
+        self._wait_for_renames(self.result)
         for patience in PATIENCE:
             if patience:
                 watch.wait(patience)
@@ -240,24 +241,49 @@ class Transaction:
                 return
         self._fail(self._left())
 
-    def _undo(self) -> None:
-        """Roll back the NICs that failed: a plan with its arguments swapped."""
-        lost = self.result.lost_nics
-        if not lost:
-            return
+    def _return_to(
+        self, want: NetworkState, scope: Optional[Collection[str]], watch: Watcher
+    ) -> None:
+        """Roll back by the same steps: plan, record, apply, verify.
+
+        Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
+        """
+        self.undone, reasons = Result(), {}
+        for patience in PATIENCE_OF_ROLL_BACK:
+            watch.wait(patience)
+            steps = self._steps_back(want, scope)
+            if not steps:
+                return
+            record = with_created(self.decision.record, steps)
+            self.decision = replace(self.decision, record=record)
+            with suppress(ApplyError):  # without room for the record, the host is what counts
+                self.store.save_record(record)
+            tried = apply(steps, self.host.writer(self.decision), goes_on=True)
+            self._wait_for_renames(tried)
+            reasons.update({identity(one.operation): one.reason for one in tried.failures})
+            self.undone += replace(tried, failures=())
+        steps = self._steps_back(want, scope)
+        left = (Failure(step, reasons.get(identity(step), NOT_KEPT)) for step in steps)
+        self.undone = replace(self.undone, failures=tuple(left))
+
+    def _steps_back(
+        self, want: NetworkState, scope: Optional[Collection[str]]
+    ) -> tuple[Operation, ...]:
+        """The plan with its arguments swapped; with `scope` only what concerns a link."""
         self._look_again()
         now = self.decision
         everything = replace(now.record.owned, routes=True)
-        operations = plan(
-            now.have,
-            self.before,
-            everything,
-            scope=lost,
-            rename_while_up=now.world.rename_while_up,
+        live = now.world.rename_while_up
+        have = found(now.resolution, now.world, now.record, want.links)
+        have = replace(have, hops=tuple(hop for hop in have.hops if hop.ours))
+        self.decision = replace(now, difference=replace(now.difference, have=have))
+        steps = plan(have, want, everything, scope=scope, rename_while_up=live)
+        declined = {identity(one.operation) for one in self.undone.declined}
+        return tuple(
+            step
+            for step in steps
+            if identity(step) not in declined and (scope is None or step.domain)
         )
-        own = [operation for operation in operations if operation.domain]
-        self.undone = apply(own, self.host.writer(now))
-        self.decision = replace(now, record=with_created(now.record, self.undone.done))
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""
@@ -284,6 +310,10 @@ class Transaction:
         self.recorded = ()  # it is free to forget what was done
 
     # --- shared by the steps ---
+
+    def _wait_for_renames(self, result: Result) -> None:
+        if any(isinstance(operation, Rename) for operation in result.done):
+            self.host.wait_for_renames()
 
     def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
         return self.purpose.shape(self.host.decide(record, earlier))
@@ -346,9 +376,9 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        found = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = tuple(one for one in found if isinstance(one.operation, SetDevice))
-        failures = tuple(one for one in found if not isinstance(one.operation, SetDevice))
+        undone = [Failure(operation, NOT_KEPT) for operation in left]
+        declined = tuple(one for one in undone if isinstance(one.operation, SetDevice))
+        failures = tuple(one for one in undone if not isinstance(one.operation, SetDevice))
         self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()
@@ -356,5 +386,5 @@ class Transaction:
 
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
-    found = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
-    return tuple(one for one in found if one not in left)
+    removals = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
+    return tuple(one for one in removals if one not in left)

@@ -23,6 +23,7 @@ _IFF_UP = 0x1
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE = struct.Struct("=IIII")
+_FOR_EVER = 0xFFFFFFFF
 IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
 
@@ -88,6 +89,32 @@ def leased(index: int, address: Address, valid: int, preferred: int) -> bytes:
     lifetimes = wire.attribute(_LIFETIMES, _CACHE.pack(preferred, valid, 0, 0))
     flags = wire.number(_FLAGS, IFA_F_NOPREFIXROUTE)
     return b"".join((_head(index, address, 0), *_ends(address), lifetimes, flags))
+
+
+def restored(index: int, message: bytes, elapsed: float, nodad: bool) -> Optional[bytes]:
+    """The body of an RTM_NEWADDR as a dump has described the address so many seconds ago.
+
+    None for an address whose lifetime has ended. `nodad`: without duplicate address detection.
+    """
+    family, length, flags, scope, _ = _ADDRESS.unpack_from(message)
+    extra = IFA_F_NODAD if nodad else 0
+    parts = [_ADDRESS.pack(family, length, flags | extra, scope, index)]
+    for kind, value in wire.attributes(message[_ADDRESS.size :]):
+        if kind == _FLAGS:
+            parts.append(wire.number(kind, wire.integer(value) | extra))
+        elif kind == _LIFETIMES:
+            preferred, valid, *_ = (_left(one, elapsed) for one in _CACHE.unpack(value))
+            if not valid:
+                return None
+            parts.append(wire.attribute(kind, _CACHE.pack(preferred, valid, 0, 0)))
+        else:
+            parts.append(wire.attribute(kind, value))
+    return b"".join(parts)
+
+
+def _left(seconds: int, elapsed: float) -> int:
+    """What is left of a lifetime."""
+    return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
 
 
 def deleted(index: int, address: Address) -> bytes:

@@ -130,9 +130,6 @@ class Netlink(AbstractContextManager["Netlink"]):
     def set_mtu(self, index: int, mtu: int) -> None:
         self._change_link(link_changes.settings(index, mtu=mtu))
 
-    def set_txqueuelen(self, index: int, packets: int) -> None:
-        self._change_link(link_changes.settings(index, txqueuelen=packets))
-
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         """Set the MTU (`mtu`) and queue length (`txqueuelen`) of a link, in one request."""
         mtu, packets = values.get("mtu"), values.get("txqueuelen")
@@ -189,6 +186,18 @@ class Netlink(AbstractContextManager["Netlink"]):
             link_changes.added(index, address, bare),
             (errno.EEXIST,),
         )
+
+    def restore_address(self, index: int, message: bytes, elapsed: float) -> None:
+        """Add an address as a dump has described it so many seconds ago, unless it has expired.
+
+        It is usable at once, as it was: without duplicate address detection, a flag which the
+        second request takes back.
+        """
+        for nodad in (True, False):
+            body = link_changes.restored(index, message, elapsed, nodad)
+            if body is not None:
+                flags = wire.CREATE | wire.REPLACE
+                self._change(link_changes.NEW_ADDRESS, flags, body)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
         """Add an address for these seconds, or prolong it. Its network gets no route.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
@@ -25,6 +26,7 @@ from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.addresses import address_of, network_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
@@ -76,9 +78,10 @@ def _dumps() -> tuple[list[bytes], list[bytes], list[bytes]]:
 
 def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[bytes]) -> World:
     devices = {one.index: one for one in map(device, links)}
-    of_addresses = _addresses(addresses)
+    seen, of_addresses = time.monotonic(), _addresses(addresses)
     return World(
         devices,
+        seen=seen,
         endless=frozenset(_endless(devices, of_addresses["addresses"])),
         routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
         boot_id=boot_id(),
@@ -215,6 +218,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     hardly ever do.
     """
     found: dict[int, list[Address]] = {}
+    bodies: dict[tuple[int, Address], bytes] = {}
     leased, autoconf, peers, bare = set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
@@ -225,6 +229,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
             continue
         address = address_of(local, length)
         found.setdefault(index, []).append(address)
+        bodies[index, address] = message
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
             leased.add((index, address))
@@ -240,6 +245,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
         "bare": frozenset(bare),
+        "messages": bodies,
     }
 
 
@@ -260,7 +266,8 @@ def _routes(message: bytes) -> Iterator[Route]:
     expires = any(parts.bytes(CACHE)[EXPIRES : EXPIRES + 4])
     for index, gateway in _next_hops(parts):
         via = ip_address(gateway) if gateway else None
-        yield Route(to, index, via, parts.number(PRIORITY), protocol, expires)
+        own = b"" if protocol == ROUTE_PROTOCOL else message
+        yield Route(to, index, via, parts.number(PRIORITY), protocol, expires, message=own)
 
 
 def question(host: Host) -> bytes:

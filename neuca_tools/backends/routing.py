@@ -9,6 +9,7 @@ one attribute deletes the first rule that the others match, whoever added it.
 from __future__ import annotations
 
 import errno
+import math
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from ipaddress import ip_address, ip_network
 from typing import Callable, Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.dataclass import NamedTuple
+from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Host, Network, Route
@@ -39,6 +40,9 @@ _HEAD = struct.Struct("=BBBBBBBBI")
 _NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
 # RTA_*, and RTAX_* in RTA_METRICS
 _DST, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _METRICS, _MULTIPATH, _TABLE = 1, 4, 5, 6, 7, 8, 9, 15
+_CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 12, 23, 30
+_EXPIRES, _TICKS = struct.Struct("=8xi"), 100  # rta_expires in struct rta_cacheinfo, USER_HZ
+_APPEND = 0x800  # NLM_F_APPEND
 _MTU, _ADVMSS = 2, 8
 # FRA_*; FRA_L3MDEV is a whole table of its own.
 _TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK = 1, 2, 6, 10, 14, 15, 16
@@ -111,7 +115,8 @@ def _routes(kernel: wire.Socket, version: int) -> Iterator[Route]:
         if family == _FAMILIES[version] and not flags & _CLONED:
             values = dict(wire.attributes(body[_HEAD.size :]))
             shape = Traits(_number(values, _TABLE, table), _NAMES[kind], tos=tos)
-            yield _route(version, length, (protocol, scope, flags), shape, values)
+            route = _route(version, length, (protocol, scope, flags), shape, values)
+            yield route if protocol == ROUTE_PROTOCOL else replace(route, message=body)
 
 
 def _is_relevant(body: bytes) -> bool:
@@ -188,6 +193,51 @@ def replace_route(route: Route) -> None:
 def delete_route(route: Route) -> None:
     """Delete a route of ours, unless it is gone. Raises ApplyError."""
     _change(DELETE_ROUTE, 0, _route_message(route), (errno.ESRCH, errno.ENODEV))
+
+
+def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:
+    """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
+
+    `indexes` has the present index of each device that may have another one than in the message. A
+    route that would have expired by now is left out. The kernel drops a next hop object with its
+    device: what it stood for takes its place.
+    """
+    body = _restored(message, indexes, elapsed)
+    if body is not None:
+        is_ipv6 = body[0] == _FAMILIES[6]
+        _change(
+            NEW_ROUTE, wire.CREATE | (wire.REPLACE if is_ipv6 else _APPEND), body, (errno.EEXIST,)
+        )
+
+
+def _restored(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Optional[bytes]:
+    """The body of the request, None for a route that has expired."""
+    *head, flags = _HEAD.unpack_from(message)
+    parts = [_HEAD.pack(*head, flags & _ONLINK)]
+    for kind, value in wire.attributes(message[_HEAD.size :]):
+        if kind == _OIF:
+            index = wire.integer(value)
+            parts.append(wire.number(kind, indexes.get(index, index)))
+        elif kind == _MULTIPATH:
+            parts.append(wire.attribute(kind, b"".join(_rebound(value, indexes))))
+        elif kind == _CACHE_INFO:
+            (expires,) = _EXPIRES.unpack_from(value)
+            left = math.ceil(expires / _TICKS - elapsed)
+            if expires and left <= 0:
+                return None
+            parts += [wire.number(_LIFETIME, left)] if expires else []
+        elif kind != _NEXT_HOP_ID:
+            parts.append(wire.attribute(kind, value))
+    return b"".join(parts)
+
+
+def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
+    """The next hops of a route with several, with these indexes of their devices."""
+    while data:
+        length, flags, hops, index = _NEXT_HOP.unpack_from(data)
+        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes.get(index, index))
+        yield head + data[_NEXT_HOP.size : length + -length % 4]
+        data = data[length + -length % 4 :]
 
 
 def _route_message(route: Route) -> bytes:

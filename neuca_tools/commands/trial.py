@@ -26,7 +26,7 @@ from neuca_tools.status.judge import Report, Status
 ENDS = {
     trial.KEPT: "confirmed: the document is now the active one",
     trial.RETURNED: "not confirmed: rolled back to the previous configuration",
-    trial.STUCK: "not confirmed, and not everything could be rolled back",
+    trial.STUCK: "not confirmed, and not everything could be rolled back: see neuca status",
 }
 TERMINAL = 0  # the descriptor of standard input
 _LARGEST = 65536  # bytes that are read at once

@@ -12,7 +12,7 @@ from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
-from neuca_tools.desired.names import vlan_name
+from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
@@ -52,7 +52,8 @@ class LinkResolver:
     ) -> None:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.names, self.limits, self.routed = names, limits, routed
-        self.stacks = judge(requests, world, roles, names)
+        taken = {**reserved(roles, record), **names}
+        self.stacks = judge(requests, world, roles, taken)
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
         leased = ipv6_clients(requests, roles)
@@ -60,7 +61,7 @@ class LinkResolver:
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
-        self.given = {**{name: key for key, name in names.items()}, **made}
+        self.given = {**{name: key for key, name in taken.items()}, **made}
         self.by_name = {
             name: device
             for device in world.devices.values()

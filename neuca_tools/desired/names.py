@@ -80,9 +80,22 @@ def nic_names(
         for device in world.devices.values()
         for name in (device.name, *device.altnames)
     }
+    owners = {**dict.fromkeys(reserved(roles, record).values()), **owners}
     asked = {key for key in wishes if _is_asked(key, requests)}
     names, problems = _grant(wishes, current, owners, asked)
-    return {**current, **names}, [*problems, *_astray(roles, record, {key.mac for key in movable})]
+    left = [mac for mac in sorted({*roles.nics, *roles.twins}) if LinkKey(mac) not in movable]
+    astray = {mac: record.nics[mac].name for mac in left if _is_astray(mac, roles, record)}
+    coming = boot_names(world, roles, requests, record) if astray else {}
+    return {**current, **names}, [*problems, *_astray(astray, roles, coming)]
+
+
+def reserved(roles: Roles, record: Record) -> dict[LinkKey, str]:
+    """The recorded name of each absent management NIC, which nothing else may get."""
+    return {
+        LinkKey(mac): nic.name
+        for mac, nic in record.nics.items()
+        if nic.role == "management" and nic.name and mac not in {*roles.nics, *roles.twins}
+    }
 
 
 def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:
@@ -91,18 +104,21 @@ def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:
         yield from (device.name, *device.altnames)
 
 
-def _astray(roles: Roles, record: Record, movable: Container[str]) -> Iterable[Problem]:
-    """A problem for each NIC that has another name than before and that a pass may not rename."""
-    for mac in sorted({*roles.nics, *roles.twins}):
-        if mac in movable or roles.role(mac) == "ignored":
-            continue
-        pinned, name = record.nics.get(mac, UNRECORDED).name, roles.name(mac)
-        if pinned not in ("", name):
-            yield Problem(
-                "name",
-                f'"{name}" should be "{pinned}": it will get that name at the next boot',
-                LinkKey(mac),
-            )
+def _is_astray(mac: str, roles: Roles, record: Record) -> bool:
+    """Whether a NIC that may not be renamed now has another name than before."""
+    pinned = record.nics.get(mac, UNRECORDED).name
+    return roles.role(mac) != "ignored" and pinned not in ("", roles.name(mac))
+
+
+def _astray(
+    pinned: Mapping[str, str], roles: Roles, coming: Mapping[int, str]
+) -> Iterator[Problem]:
+    """A problem for each of these NICs; `coming` are the names at the next boot, by index."""
+    for mac, name in pinned.items():
+        text = "it will get that name at the next boot"
+        if mac in roles.nics and coming.get(roles.nics[mac].index) != name:
+            text = "that name belongs to another interface"
+        yield Problem("name", f'"{roles.name(mac)}" should be "{name}": {text}', LinkKey(mac))
 
 
 def _wish(

@@ -134,9 +134,10 @@ def restored(original: Mapping[str, str], link: Link, world: World) -> dict[str,
 
 def lasting(link: Link, world: World) -> tuple[Address, ...]:
     """The addresses of the link without link-local and autoconfigured IPv6 addresses."""
-    return tuple(
-        address
-        for address in link.addresses
-        if address.version == 4
-        or not (address.is_link_local or (link.index, address) in world.autoconf)
-    )
+    return tuple(address for address in link.addresses if is_lasting(link.index, address, world))
+
+
+def is_lasting(index: int, address: Address, world: World) -> bool:
+    """Whether the kernel does not make the address again by itself."""
+    is_made_again = address.is_link_local or (index, address) in world.autoconf
+    return address.version == 4 or not is_made_again

@@ -23,6 +23,7 @@ from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
+from neuca_tools.model.links import Owned as Owned
 from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.links import Written as Written
 from neuca_tools.model.routing import UNROUTED, NicRouting, Rule, RuleRequest, SeenRule
@@ -228,6 +229,8 @@ class World:
     `autoconf` are the addresses from router advertisements; `peers` are the peer networks of point-
     to-point addresses, `bare` the addresses whose network gets no route by itself. `routes` are the
     unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
+    (CLOCK_MONOTONIC, seconds).
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -255,6 +258,8 @@ class World:
     bare: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
+    messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
+    seen: float = 0.0
 
     @cached_property
     def networks(self) -> Mapping[int, DeviceNetworks]:
@@ -274,7 +279,8 @@ class Link:
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
     the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
     network gets no route in the main table. `profile` is the UUID of the NetworkManager profile
-    that it uses, or has to use for DHCP; empty if there is none.
+    that it uses, or has to use for DHCP; empty if there is none. `theirs` are the addresses that
+    other programs have set, each with the kernel's message about it (observed).
     """
 
     key: LinkKey
@@ -293,6 +299,7 @@ class Link:
     master: Optional[LinkKey] = None
     bare: tuple[Address, ...] = ()
     profile: str = ""
+    theirs: Mapping[Address, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -303,7 +310,8 @@ class NetworkState:
     `sysctls` are the host-wide ones. `banned` are prefixes that must not have a route. `tell` maps
     a file to the manager that has to reload it once it is written (observed: the running manager,
     empty if it has to reload in any case). `clients` has what the DHCP clients that we start are
-    told, by the label of the link (observed: empty for one that has ended).
+    told, by the label of the link (observed: empty for one that has ended). `theirs` are the routes
+    that other programs have set, as they were `seen` (see `World`).
     """
 
     links: Mapping[LinkKey, Link] = field(default_factory=dict)
@@ -314,19 +322,8 @@ class NetworkState:
     tell: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
     clients: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Owned:
-    """What the agent added since the boot, and may remove.
-
-    `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
-    the virtual links of all kinds.
-    """
-
-    addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
-    vlans: frozenset[LinkKey] = frozenset()
-    routes: bool = False
+    theirs: tuple[Route, ...] = ()
+    seen: float = 0.0
 
 
 # --- Records --------------------------------------------------------------------------------------

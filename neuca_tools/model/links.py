@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from neuca_tools.dataclass import NamedTuple, dataclass
-from neuca_tools.model.addresses import MOST_KEPT
+from neuca_tools.model.addresses import MOST_KEPT, Address
 from neuca_tools.typed import Any, Literal, Optional
 
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
@@ -249,6 +249,19 @@ class Written(NamedTuple):
         if self.link is None:
             return self.setting
         return f"{self.link} {self.setting}"
+
+
+@dataclass(frozen=True)
+class Owned:
+    """What the agent added since the boot, and may remove.
+
+    `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
+    the virtual links of all kinds.
+    """
+
+    addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
+    vlans: frozenset[LinkKey] = frozenset()
+    routes: bool = False
 
 
 @dataclass(frozen=True)

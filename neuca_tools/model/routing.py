@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import NamedTuple, dataclass
+from neuca_tools.dataclass import NamedTuple, dataclass, field
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.links import LinkKey
 from neuca_tools.typed import Literal, Optional
@@ -20,6 +20,8 @@ MOST = 2**32 - 1  # the largest number of a table, a metric or a priority
 POLICY_ROUTING = "policy-routing"
 # With a MAC after it, the handle of operations on our routes through this NIC in the main table.
 ROUTES_OF = "routes of "
+# RTPROT_REDIRECT, RTPROT_KERNEL and RTPROT_RA (linux/rtnetlink.h): of what the kernel sets itself.
+OF_KERNEL = frozenset((1, 2, 9))
 
 RouteState = Literal["present", "absent", "user"]
 RouteKind = Literal["unicast", "blackhole", "unreachable", "prohibit"]
@@ -73,6 +75,7 @@ class Route:
     """A route of the kernel; `index` is the output device, 0 for none; `protocol` is rtm_protocol.
 
     `expires`: it has a lifetime. `others` are the devices and addresses of further next hops.
+    `message` is the body of the kernel's message, if another program has set the route.
     """
 
     to: Network
@@ -83,6 +86,7 @@ class Route:
     expires: bool = False
     traits: Traits = PLAIN
     others: tuple[tuple[int, Optional[Host]], ...] = ()
+    message: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True)

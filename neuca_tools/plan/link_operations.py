@@ -80,10 +80,15 @@ class CreateLink(LinkOperation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """The kernel takes its members out of it, and a bond's down."""
+    """The kernel takes its members out of it, and a bond's down: they share its fate."""
 
     kind = "delete-link"
     phase = Phase.SHRINK
+    members: tuple[LinkKey, ...] = ()
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return super().fate | {member.mac for member in self.members}
 
     @property
     def change(self) -> tuple[Value, Value]:

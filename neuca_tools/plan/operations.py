@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 
@@ -43,23 +43,20 @@ class SetAttribute(LinkOperation):
     def text(self) -> str:
         return f"set the {self.title} of {self.target}{was(self.before)} to {self.after}"
 
+    def run(self, writer: Writer) -> None:
+        writer.set_attributes(writer.index(self.on), {self.setting: self.after})
+
 
 class SetMtu(SetAttribute):
     kind = "set-mtu"
     setting = "mtu"
     title = "MTU"
 
-    def run(self, writer: Writer) -> None:
-        writer.set_mtu(writer.index(self.on), self.after)
-
 
 class SetTxQueueLen(SetAttribute):
     kind = "set-txqueuelen"
     setting = "txqueuelen"
     title = "transmit queue length"
-
-    def run(self, writer: Writer) -> None:
-        writer.set_txqueuelen(writer.index(self.on), self.after)
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,9 @@ class Rename(LinkOperation):
 class AddAddress(LinkOperation):
     """Add an address, or assert a present one; with `ours`, it may be removed again.
 
-    Without `ours`, it is the user's, and the kernel drops it when this pass takes the link down.
-    `bare`: its network gets no route in the main table.
+    Without `ours`, another program has set it, and this pass makes the kernel drop it, or has done
+    so: `message` describes it as it was `seen` (CLOCK_MONOTONIC). `bare`: its network gets no route
+    in the main table.
     """
 
     kind = "add-address"
@@ -113,6 +111,8 @@ class AddAddress(LinkOperation):
     address: Address
     ours: bool = True
     bare: bool = False
+    message: bytes = field(default=b"", repr=False)
+    seen: float = 0.0
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -123,8 +123,13 @@ class AddAddress(LinkOperation):
         return f"add the address {self.address} to {self.target}"
 
     def run(self, writer: Writer) -> None:
-        add = writer.add_bare_address if self.bare else writer.add_address
-        add(writer.index(self.on), self.address)
+        index = writer.index(self.on)
+        if self.message:
+            writer.restore_address(index, self.message, self.seen)
+        elif self.bare:
+            writer.add_bare_address(index, self.address)
+        else:
+            writer.add_address(index, self.address)
 
 
 @dataclass(frozen=True)
@@ -177,6 +182,8 @@ class WriteSysctl(Operation):
         return f'set the sysctl {self.path}{was(self.before)} to "{self.after}"'
 
     def run(self, writer: Writer) -> None:
+        if self.on is not None:
+            writer.index(self.on)  # only to check that this pass may write to the link
         writer.write_sysctl(self.path, self.after)
 
 

@@ -76,6 +76,7 @@ def plan(
         *late,
         *_addresses(sides),
         *route_steps.routes(sides),
+        *route_steps.restored(sides),
         *_clients(sides),
     )
     ordered = sorted(operations, key=lambda operation: operation.order)
@@ -179,7 +180,9 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     """Remove members and links; then lower MTUs, upper devices first; then take links down."""
     yield from _removed_members(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
-        yield DeleteLink(Target(key, sides.names.get(key, ""), sides.have.links[key].index))
+        link = sides.have.links[key]
+        members = link.virtual.members if link.virtual else ()
+        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), members)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:
@@ -335,31 +338,35 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
-        requested, wants_bare = set(wanted.addresses), set(wanted.bare)
-        for address in _requested_addresses(key, found, wanted, sides.owned, lost):
-            if address not in kept:
-                ours = address in requested
-                bare = address in (wants_bare if ours else found.bare)
-                yield AddAddress(sides.target(key), address, ours, bare)
+        kept -= wanted.theirs.keys() - found.theirs.keys()
+        requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
+        for address in dict.fromkeys((*wanted.addresses, *theirs)):
+            if address in kept:
+                continue
+            if address in wanted.theirs:
+                yield _restored_address(sides, key, address, sides.want)
+            elif address in requested:
+                yield AddAddress(sides.target(key), address, bare=address in wanted.bare)
+            else:
+                yield _restored_address(sides, key, address, sides.have)
 
 
-def _requested_addresses(
-    key: LinkKey, found: Link, wanted: Link, owned: Owned, lost: bool
-) -> tuple[Address, ...]:
-    """The addresses to assert.
+def _restored_address(
+    sides: Sides, key: LinkKey, address: Address, earlier: NetworkState
+) -> Operation:
+    link, target = earlier.links[key], sides.target(key)
+    message, bare = link.theirs[address], address in link.bare
+    return AddAddress(target, address, False, bare, message=message, seen=earlier.seen)
 
-    They are the requested ones, and the user's own IPv6 ones if this plan makes the kernel drop
-    them.
+
+def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Address]:
+    """The addresses of other programs that this plan makes the kernel drop.
+
+    A member of a bond or bridge has none.
     """
-    if not lost or (wanted.master and wanted.master.kind != "vrf"):
-        return wanted.addresses
-    requested = set(wanted.addresses)
-    theirs = (
-        address
-        for address in found.addresses
-        if address.version == 6
-        and not address.is_link_local
-        and (key, address) not in owned.addresses
-        and address not in requested
-    )
-    return (*wanted.addresses, *theirs)
+    found = sides.have.links.get(key)
+    if found is None or (wanted.master and wanted.master.kind != "vrf"):
+        return ()
+    if key in sides.gone:
+        return found.theirs
+    return [one for one in found.theirs if one.version == 6 and sides.goes_down(key)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
+from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import Hop, Host, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,
@@ -106,6 +106,36 @@ class ReplaceRoute(_RouteOperation):
 
     def run(self, writer: Writer) -> None:
         writer.replace_route(self.route(writer))
+
+
+@dataclass(frozen=True)
+class RestoreRoute(_RouteOperation):
+    """Set a route of another program again, as it was `seen` (CLOCK_MONOTONIC).
+
+    `indexes` are those of its devices in the `message`.
+    """
+
+    kind = "restore-route"
+    message: bytes = field(default=b"", repr=False)
+    indexes: tuple[int, ...] = ()
+    seen: float = 0.0
+    phase_of: Phase = Phase.ROUTE
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return self.domains | {str(target.key) for target in self.on}
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, _text(self.hop, self.on)
+
+    @property
+    def text(self) -> str:
+        return f"restore the route to {self.hop.to} {_text(self.hop, self.on)}"
+
+    def run(self, writer: Writer) -> None:
+        present = map(writer.index, self.on)
+        writer.restore_route(self.message, dict(zip(self.indexes, present)), self.seen)
 
 
 @dataclass(frozen=True)

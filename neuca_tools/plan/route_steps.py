@@ -13,14 +13,21 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Optional
 
-from neuca_tools.model import Hop, Host, LinkKey, NetworkState
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE
+from neuca_tools.dataclass import replace
+from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import AddAddress, SetState
-from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
+from neuca_tools.plan.route_operations import (
+    AddRule,
+    DeleteRoute,
+    DeleteRule,
+    ReplaceRoute,
+    RestoreRoute,
+)
 from neuca_tools.plan.sides import Sides
 
 
@@ -65,6 +72,67 @@ def routes(sides: Sides) -> Iterator[Operation]:
             yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
         elif any(map(sides.goes_down, links)):
             yield ReplaceRoute(_targets(sides, hop), hop)
+
+
+def restored(sides: Sides) -> Iterator[Operation]:
+    """Set the routes of other programs that the plan makes the kernel drop, or that have gone.
+
+    The last are in the desired state only if that is an earlier state of the host. Routes to next
+    hops come after those that lead to them.
+    """
+    cut = {key for key in sides.have.links if sides.have.theirs and sides.is_interrupted(key)}
+    if not cut and not sides.want.theirs:
+        return
+    present, earlier = _theirs(sides.have), _theirs(sides.want)
+    deleted = {replace(hop, left_over=False) for hop in sides.have.hops if not hop.ours}
+    lost = {
+        hop: (routes, sides.want)
+        for hop, routes in earlier.items()
+        if hop not in present and not _sets_itself(sides, hop, routes[0])
+    }
+    for hop, routes in present.items():
+        is_kept = hop not in deleted and hop.to not in sides.want.banned
+        if is_kept and cut.intersection(_links(hop)) and routes[0].protocol not in OF_KERNEL:
+            lost[hop] = routes, sides.have
+    for hop in sorted(lost, key=lambda hop: hop.via is not None):
+        if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop)):
+            yield _restored(sides, hop, *lost[hop])
+
+
+def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
+    """The routes of other programs. The kernel describes the next hops of one in one message."""
+    keys = {link.index: key for key, link in state.links.items()}
+    messages: dict[bytes, list[Route]] = {}
+    for route in state.theirs:
+        if {route.index, *(index for index, _ in route.others)} <= keys.keys():
+            messages.setdefault(route.message, []).append(route)
+    hops: dict[Hop, Sequence[Route]] = {}
+    for routes in messages.values():
+        first = routes[0]
+        more = [*first.others, *((route.index, route.via) for route in routes[1:])]
+        others = tuple((keys[index], via) for index, via in more)
+        hop = Hop(first.to, keys[first.index], first.via, first.metric, ours=False, others=others)
+        hops[replace(hop, traits=first.traits)] = routes
+    return hops
+
+
+def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
+    """Whether the kernel sets the route with the link or with an address that the plan adds."""
+    if route.protocol not in OF_KERNEL:
+        return False
+    found, wanted = sides.found(hop.link), sides.wanted(hop.link)
+    added = {address.network for address in {*wanted.addresses} - {*found.addresses}}
+    return found.state != "up" or sides.is_interrupted(hop.link) or hop.to in added
+
+
+def _restored(
+    sides: Sides, hop: Hop, routes: Sequence[Route], earlier: NetworkState
+) -> RestoreRoute:
+    first = routes[0]
+    indexes = (first.index, *(index for index, _ in first.others), *(r.index for r in routes[1:]))
+    phase = Phase.ADDRESS if hop.via is None else Phase.ROUTE
+    on = _targets(sides, hop)
+    return RestoreRoute(on, hop, first.message, indexes, seen=earlier.seen, phase_of=phase)
 
 
 def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:

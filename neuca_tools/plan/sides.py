@@ -170,6 +170,16 @@ class Sides:
         follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
 
+    def is_interrupted(self, key: LinkKey) -> bool:
+        """Whether the link goes away or down, and comes back to the same place."""
+        if self.joins(key) or self.leaves(key):
+            return key in self.gone
+        return key in self.gone or self.goes_down(key)
+
+    def is_up_at_the_end(self, key: LinkKey) -> bool:
+        states = (side.links[key].state for side in (self.want, self.have) if key in side.links)
+        return next((state for state in states if state in ("up", "down")), "down") == "up"
+
     def is_taken_down(self, key: LinkKey) -> bool:
         """Whether a link that is up is requested to be down."""
         return self.found(key).state == "up" and self.wanted(key).state == "down"
@@ -187,6 +197,7 @@ def _is_as_wanted(found: Link, wanted: Link) -> bool:
         and wanted.sysctls.items() <= found.sysctls.items()
         and wanted.device.items() <= found.device.items()
         and set(wanted.addresses) <= set(found.addresses)
+        and wanted.theirs.keys() <= found.theirs.keys()
     )
 
 

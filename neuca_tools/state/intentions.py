@@ -97,8 +97,9 @@ def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:
     """What will be ours once the operations are done."""
     addresses, links = set(owned.addresses), set(owned.vlans)
     for operation in operations:
-        if isinstance(operation, AddAddress) and operation.ours:
-            addresses.add((operation.on.key, operation.address))
+        if isinstance(operation, AddAddress):
+            change = addresses.add if operation.ours else addresses.discard
+            change((operation.on.key, operation.address))
         elif isinstance(operation, CreateLink):
             links.add(operation.on.key)
     return Owned(frozenset(addresses), frozenset(links))

@@ -367,20 +367,15 @@ def _link(data: Mapping[str, Any]) -> Link:
     )
 
 
-def _bare_json(link: Link) -> dict[str, Any]:
-    """Nothing if there are none, as earlier versions wrote it."""
-    if not link.bare:
-        return {}
-    return {"bare": list(map(str, link.bare))}
-
-
 def _link_json(link: Link) -> dict[str, Any]:
-    plain = {name: one for name, one in link.__dict__.items() if name not in ("profile", "bare")}
+    apart = ("profile", "bare", "theirs")
+    plain = {name: one for name, one in link.__dict__.items() if name not in apart}
+    if link.bare:  # absent if there are none, as earlier versions wrote it
+        plain["bare"] = list(map(str, link.bare))
     return {
         **plain,
         "key": str(link.key),
         "addresses": [str(address) for address in link.addresses],
-        **_bare_json(link),
         "sysctls": dict(link.sysctls),
         "device": dict(link.device),
         "managers": {},

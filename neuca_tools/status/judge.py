@@ -40,7 +40,8 @@ class Report:
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
     of the operations that were carried out; `undone`: changes were rolled back. `removed` lists the
-    configuration of network managers that was removed from NICs since the boot. `failed` are the
+    configuration of network managers that was removed from NICs since the boot. `stuck` are changes
+    that could not be rolled back, which come first in the status. `failed` are the
     parts of the scope (`state.changes`) that this pass tried without success, each with the index
     of its interface, 0 without one; it is not stored.
     """
@@ -51,6 +52,7 @@ class Report:
     problems: tuple[Problem, ...] = ()
     undone: bool = False
     removed: tuple[str, ...] = ()
+    stuck: tuple[Problem, ...] = ()
     failed: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -127,6 +129,7 @@ def judge(
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
+        "not_rolled_back": [one.text for one in (report.stuck if report else ())],
     }
     code, roles = _exit_code(state, codes), resolution.roles
     return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
@@ -233,11 +236,12 @@ def _files(left: Sequence[Operation], applied: bool) -> list[Problem]:
 
 
 def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Problem]:
-    """The failures of the last pass that leave something to do."""
+    """What could not be rolled back, and the failures of the last pass that leave work to do."""
     if report is None:
         return []
     unfinished = {operation.domain for operation in left}
-    return [one for one in report.problems if (one.link and one.link.mac) in unfinished]
+    failed = (one for one in report.problems if (one.link and one.link.mac) in unfinished)
+    return [*report.stuck, *failed]
 
 
 def _unfinished(left: Sequence[Operation], pending: Collection[Operation]) -> list[Problem]:

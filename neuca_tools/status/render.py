@@ -39,7 +39,9 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def status(data: Mapping[str, Any], color: bool) -> str:
     """`neuca status`: one line for each interface, with its problems and notes below it."""
-    lines = [_headline(data, color)]
+    stuck = data.get("not_rolled_back") or ()
+    lines = [f"{_colored('failed', good=False, color=color)}: {text}" for text in stuck]
+    lines.append(_headline(data, color))
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")

@@ -34,11 +34,9 @@ def now(
 
 def write_report(directory: Path, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
-    problems = []
-    for problem in report.problems:
-        mac, vlan_id = problem.link and problem.link.mac, problem.link and problem.link.vlan_id
-        problems.append({**problem_json(problem), "mac": mac, "vlan_id": vlan_id})
-    data = {**report.__dict__, "problems": problems}
+    data: dict[str, Any] = {**report.__dict__}
+    for name in ("problems", "stuck"):
+        data[name] = [_problem_data(problem) for problem in data[name]]
     del data["failed"]
     save(directory, FILE, data, 0o644)
 
@@ -50,9 +48,16 @@ def read_report(directory: Path) -> Optional[Report]:
         if data is None:
             return None
         problems = tuple(map(_problem, data["problems"]))
+        stuck = tuple(map(_problem, data.get("stuck", ())))
         plain = ("finished", "seconds", "changed", "undone", "removed")
-        return replace(made(Report, {name: data[name] for name in plain}), problems=problems)
+        report = made(Report, {name: data[name] for name in plain})
+        return replace(report, problems=problems, stuck=stuck)
     return None
+
+
+def _problem_data(problem: Problem) -> dict[str, Any]:
+    mac, vlan_id = problem.link and problem.link.mac, problem.link and problem.link.vlan_id
+    return {**problem_json(problem), "mac": mac, "vlan_id": vlan_id}
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lab import MANAGEMENT_MAC, mac
 
 
@@ -214,3 +215,20 @@ def test_the_step_before_the_network_asks_no_service(lab):
     assert lab.command("neucad", "--names", "--config", lab.config_file).code == 0
     assert not (lab.folder / "nm").exists()
     assert not (lab.folder / "udev").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [f"[interface {mac(1)}]\nname = mgmt0\n", f"[bridge mgmt0]\nmembers = {mac(1)}\n"],
+    ids=["nic", "bridge"],
+)
+def test_the_name_of_the_absent_management_nic_is_given_to_nothing_else(lab, asked):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.foreign.may_make("mgmt0")
+    assert lab.once(f"[interface {mac(1)}]\n").code == 0
+    rules = {path.name for path in (lab.folder / "udev").iterdir()}
+    lab.ip("link del mgmt0")
+    assert lab.once(asked).code == 4
+    assert (lab.link("mgmt0"), lab.link("dp1") is not None) == (None, True)
+    assert {path.name for path in (lab.folder / "udev").iterdir()} == rules

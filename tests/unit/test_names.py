@@ -120,6 +120,15 @@ def test_an_unlisted_nic_keeps_its_name_whatever_is_recorded():
     assert settle(asks(), world(nic(2)), remembers(nic2="old")) == ({2: "eth2"}, [astray])
 
 
+def test_a_name_that_is_recorded_for_two_nics_is_promised_to_one():
+    texts = ("it will get that name at the next boot", "that name belongs to another interface")
+    recorded = remembers(nic2="old", nic3="old")
+    assert settle(asks(), world(nic(2), nic(3)), recorded)[1] == [
+        Problem("name", f'"eth{number}" should be "old": {text}', key(number))
+        for number, text in zip((2, 3), texts)
+    ]
+
+
 @pytest.mark.parametrize(
     ("parent", "vlan_id", "name"),
     [

@@ -199,7 +199,7 @@ def test_a_link_on_its_way_down_gets_its_ipv6_addresses_again():
 def test_before_6_2_a_nic_goes_down_for_its_name_and_comes_back_with_all_it_had():
     theirs, local = ip_interface("fd00:9::1/64"), ip_interface("fe80::2/64")
     have = state(
-        there(2, state="up", addresses=(TEN, SIX, theirs, local)),
+        there(2, state="up", addresses=(TEN, SIX, theirs, local), theirs={theirs: b""}),
         there(2, 7, state="up"),
         hops=(Hop(NET, key(2), VIA, 20),),
     )

@@ -1,0 +1,37 @@
+"""`neuca` or `neucad` in which one operation fails: `failing.py WHICH PROGRAM ARGUMENT...`.
+
+WHICH is the number of the operation, or how its text begins; then each such one fails.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+
+from neuca_tools.apply import execute
+from neuca_tools.errors import ApplyError
+
+INJECTED = "injected: "
+
+
+def main():
+    which, program, *words = sys.argv[1:]
+    numbers, attempt = itertools.count(1), execute._try
+
+    def failing(batch, writer):
+        number, text = next(numbers), " and ".join(one.text for one in batch)
+        if (str(number) == which) if which.isdecimal() else text.startswith(which):
+            print(f"{INJECTED}{text}", file=sys.stderr)
+            return ApplyError("injected failure", 5)
+        return attempt(batch, writer)
+
+    execute._try = failing
+    sys.argv = [program, *words]
+    sys.exit(importlib.import_module(f"neuca_tools.commands.{program}").main())
+
+
+if __name__ == "__main__":
+    main()
