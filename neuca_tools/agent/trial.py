@@ -17,6 +17,7 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from neuca_tools.agent import trial_file
+from neuca_tools.agent.in_force import decide, note_seen
 from neuca_tools.agent.pass_report import log_pass, removed, report_of
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
@@ -39,13 +40,16 @@ _SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 Tell = Callable[[Report, Status], None]
 
 
-def run(config: Config, intake: Intake, seconds: float, tell: Tell) -> str:
+def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool) -> str:
     """Make the pass, tell its outcome, wait, and return how the trial ended. Raises NeucaError.
 
+    `own`: the document is that of the daemon's own sources, which then leaves it to the trial.
     SIGUSR1 confirms it; SIGTERM and SIGINT end it at once. They have to be blocked.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         store.demand_room(config.state)
+        intake = decide(config, intake, own=own, anew=True)
+        note_seen(config, intake.seen)
         earlier = store.read(config.state, RECORD) or {}
         trial_file.save(config, intake, seconds, earlier)
         deadline = time.monotonic() + seconds

@@ -22,12 +22,12 @@ from importlib import import_module
 
 from neuca_tools.agent import unused_volumes
 from neuca_tools.agent.backoff import WHOLE
+from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import NeucaError
-from neuca_tools.files import locked
 from neuca_tools.log import load as load_log
 from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
@@ -227,23 +227,22 @@ def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
-    began = time.monotonic()
-    intake = _intake(job)
-    asked = time.monotonic() - began if job.fetch else 0.0
-    has_news = _saves(job.config) or _is_news(job, intake)
-    if job.run or has_news:
-        begin_pass()
-        return _pass(replace(job, left_out={}) if has_news else job, intake, asked)
-    before = load_look(job.config.run_directory)
-    keep(intake, job.config.state, job.config.run_directory)
-    outcome = Outcome(
-        sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
-    )
-    if load_look(job.config.run_directory) == before:
-        return outcome
-    from neuca_tools.agent.status import status_now
+    config, read = job.config, _Reader(job)
+    with document_in_force(config, read, own=job.fetch, anew=not job.fetch) as intake:
+        has_news = _saves(config) or _is_news(job, intake)
+        if job.run or has_news:
+            begin_pass()
+            return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
+        before = load_look(config.run_directory)
+        keep(intake, config.state, config.run_directory)
+        outcome = Outcome(
+            sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
+        )
+        if load_look(config.run_directory) == before:
+            return outcome
+        from neuca_tools.agent.status import status_now
 
-    return replace(outcome, text=_text(intake, status_now(job.config, intake)))
+        return replace(outcome, text=_text(intake, status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -256,12 +255,8 @@ def _await_coldplug(config: Config) -> None:
 
 
 def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
-    """Make a pass, then let the features of the guest run, whether or not the pass failed.
-
-    `asked` is how long the sources took, in seconds.
-    """
+    """Make a pass; `asked` is how long the sources took, in seconds."""
     from neuca_tools.agent.reconcile import run_pass
-    from neuca_tools.guest import outcome as guest
 
     outcome = Outcome(
         ran=True,
@@ -275,8 +270,6 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return replace(outcome, failed={WHOLE: 0}, text=error.text)
-    finally:  # a login must not wait for a network that cannot be configured
-        guest.ask(job.config, intake)
     failed = dict(report.failed)
     if status.unheard or (report.problems and not (failed or job.left_out)):
         failed[WHOLE] = 0
@@ -323,16 +316,14 @@ def _unanswered(job: Job, intake: Intake) -> Optional[bool]:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document has changed since the last pass, or is for another machine."""
-    return bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
+    """Whether the document in force is not that of the last pass, or is for another machine."""
+    stored = intake.stored
+    return bool(intake.other) or (stored is not None and stored.sha256 != job.sha256)
 
 
 def _saves(config: Config) -> bool:
     """Whether there was something left to save and all of it is saved. Raises NeucaError."""
-    if not unsaved(config.state):
-        return False
-    with locked(config.run_directory / "lock", config.command_timeout):
-        return catch_up(config.state)
+    return bool(unsaved(config.state)) and catch_up(config.state)
 
 
 def _report_volumes(config: Config) -> None:
@@ -344,16 +335,25 @@ def _report_volumes(config: Config) -> None:
         log.warning("%s, ignoring", error.text)
 
 
-def _intake(job: Job) -> Intake:
-    """The response of the sources if the job is to ask them, else their last one."""
-    if not job.fetch:
-        before = confirmed(job.config.state, job.config.run_directory)
-        return replace(before, session=job.session)
-    from neuca_tools.agent.metadata_access import surroundings
+class _Reader:
+    """Reads the response of the sources if the job is to ask them, else their last one."""
 
-    config = job.config
-    specs = [parse_source(text) for text in config.sources]
-    return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.seconds = 0.0  # that the sources took
+
+    def __call__(self) -> Intake:
+        config, session = self._job.config, self._job.session
+        if not self._job.fetch:
+            return replace(confirmed(config.state, config.run_directory), session=session)
+        from neuca_tools.agent.metadata_access import surroundings
+
+        began = time.monotonic()
+        specs = [parse_source(text) for text in config.sources]
+        around = surroundings(config, specs)
+        intake = fetch(specs, config.timeout, session, config.state, around)
+        self.seconds = time.monotonic() - began
+        return intake
 
 
 def _text(intake: Intake, status: Status) -> str:

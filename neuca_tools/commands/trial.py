@@ -54,14 +54,14 @@ def apply_on_trial(
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _child(config, intake, length, theirs, color)
+        _child(config, intake, length, theirs, own=source is None, color=color)
     theirs.close()
     with ours:
         return _watch(ours, pid, code)
 
 
 def _child(
-    config: Config, intake: Intake, length: float, parent: socket.socket, color: bool
+    config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
     code = EXIT_FAILED
@@ -80,7 +80,7 @@ def _child(
             )
             _send(parent, "\n".join(lines) + "\n")
 
-        end = trial.run(config, intake, length, tell)
+        end = trial.run(config, intake, length, tell, own=own)
         _send(parent, ENDS[end] + "\n")
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:

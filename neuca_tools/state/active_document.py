@@ -45,7 +45,7 @@ from neuca_tools.state.records import (
 from neuca_tools.state.store import Where
 from neuca_tools.typed import Callable, Optional
 
-LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
+LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class Intake:
     finds it again. `instance` is the instance ID that the source gives; `other` says why the state
     belongs to another machine, if it does. `platform` is what the source `auto` detected
     (`sources.platform`). `origin` is the metadata service that answered, `said` the digest of its
-    whole answer; `disputed` says that a service on another NIC gives a different answer.
+    whole answer; `disputed` says that a service on another NIC gives a different answer. `seen` is
+    the digest of what the daemon's own sources had when they were last considered.
     """
 
     document: Optional[Document] = None
@@ -77,6 +78,7 @@ class Intake:
     origin: Optional[Origin] = None
     said: str = ""
     disputed: str = ""
+    seen: str = ""
 
     @property
     def sha256(self) -> str:
@@ -167,10 +169,12 @@ def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundin
 def _fetched(
     ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
+    answers = load_look(run_directory)
     try:
         answer = ask(session)
         intake = _taken(answer, directory)
-        if not (intake.other or _differs(intake, directory)) or answer.source.startswith("file:"):
+        is_new = intake.other or _is_new(intake, directory, str(answers.get("seen", "")))
+        if not is_new or answer.source.startswith("file:"):
             return intake
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
@@ -181,12 +185,12 @@ def _fetched(
             last_good(directory, f"{answer.source} gave two different documents in a row"),
             session=again.session,
         )
-    return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
+    return _believed(again, directory, str(answers.get("doubted", "")))
 
 
-def _differs(intake: Intake, directory: Where) -> bool:
+def _is_new(intake: Intake, directory: Where, seen: str) -> bool:
     before = _stored(directory)
-    return before is not None and bool(intake.sha256) and intake.sha256 != before.sha256
+    return before is not None and intake.sha256 not in ("", seen, before.sha256)
 
 
 def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
@@ -369,6 +373,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
         doubted=str(said.get("doubted", "")),
         platform=str(said.get("platform", "")),
         disputed=str(said.get("disputed", "")),
+        seen=str(said.get("seen", "")),
     )
 
 

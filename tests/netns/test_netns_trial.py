@@ -50,7 +50,9 @@ class Trial:
 
     def __init__(self, lab, seconds, source="later", stdin=subprocess.DEVNULL):
         self.lab = lab
-        words = ["apply", "--config", lab.config_file, "--source", f"file:{lab.folder}/{source}"]
+        words = ["apply", "--config", lab.config_file]
+        if source:
+            words += ["--source", f"file:{lab.folder}/{source}"]
         command = [*lab.guest.enter, sys.executable, "-c", MAIN, *map(str, words)]
         lab.foreign.remember()
         self.process = subprocess.Popen(
