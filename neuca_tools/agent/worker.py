@@ -20,14 +20,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from neuca_tools.agent import unused_volumes
+from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.errors import NeucaError
+from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.log import load as load_log
 from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
@@ -78,6 +78,7 @@ class Outcome:
     matter too, and there is a pass at each poll. `routed`: routing rules and tables have to be
     kept, which any change of a link, an address or a rule may affect. `unanswered`: whether no
     source responded; None if none was asked. `text`: a line for systemctl status.
+    `on_trial`: a trial holds the lock, so the job has to be done later.
     """
 
     ran: bool = False
@@ -91,6 +92,7 @@ class Outcome:
     held: bool = False
     routed: bool = False
     unanswered: Optional[bool] = None
+    on_trial: bool = False
 
 
 class Worker:
@@ -223,12 +225,28 @@ def _write_names(config: Config) -> None:
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
+    """Do the job, unless a trial holds the lock; `begin_pass` is called before anything is changed.
+
+    Raises NeucaError.
+    """
+    trial = trial_file.found(job.config)
+    patience = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    try:
+        return _work(job, begin_pass, patience)
+    except LockedError:
+        if not trial_file.is_running(trial_file.found(job.config)):
+            raise
+    text = f"waiting: {trial_file.note(job.config)}"
+    return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
+
+
+def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
     config, read = job.config, _Reader(job)
-    with document_in_force(config, read, own=job.fetch, anew=not job.fetch) as intake:
+    own = job.fetch
+    with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
         has_news = _saves(config) or _is_news(job, intake)
         if job.run or has_news:
             begin_pass()
