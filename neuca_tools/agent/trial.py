@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from neuca_tools.agent import trial_file
@@ -32,7 +32,7 @@ from neuca_tools.state import store, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
-from neuca_tools.typed import Callable
+from neuca_tools.typed import Any, Callable
 
 KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
 RESULT = "last-trial.json"  # in the run directory
@@ -55,38 +55,39 @@ def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool
         deadline = time.monotonic() + seconds
         try:
             with host(config, intake) as handles:
-                end = _trial(handles, deadline, tell)
+                end = _trial(handles, earlier, deadline, tell)
         finally:
             trial_file.remove(config)
-        if end == RETURNED:
-            trial_file.restore_record(config, earlier)
         store.save(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
         guest.ask(config, intake)
     return end
 
 
-def _trial(handles: Host, deadline: float, tell: Tell) -> str:
+def _trial(handles: Host, earlier: Mapping[str, Any], deadline: float, tell: Tell) -> str:
+    """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
     config, intake = handles.config, handles.intake
     decision = handles.survey()
     decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
-    began = time.monotonic()
+    began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
-    except NeucaError:
-        transaction.roll_back(decision.have)
-        raise
-    gone = removed(decision, outcome.decision)
-    log_pass(outcome, gone)
-    report = report_of(config, outcome, gone, (), time.monotonic() - began)
-    tell(report, status_of(config, intake, outcome.decision, report))
-    if _is_confirmed(deadline):
-        keep(intake, config.state, config.run_directory)
-        return KEPT
-    result = transaction.roll_back(decision.have)
-    log_result(result)
-    return STUCK if result.failures else RETURNED
+        gone = removed(decision, outcome.decision)
+        log_pass(outcome, gone)
+        report = report_of(config, outcome, gone, (), time.monotonic() - began)
+        tell(report, status_of(config, intake, outcome.decision, report))
+        if _is_confirmed(deadline):
+            keep(intake, config.state, config.run_directory)
+            end = KEPT
+    finally:
+        if end != KEPT:
+            result = transaction.roll_back(decision.have)
+            log_result(result)
+            if not result.failures:
+                trial_file.restore_record(config, earlier)
+                end = RETURNED
+    return end
 
 
 def _is_confirmed(deadline: float) -> bool:

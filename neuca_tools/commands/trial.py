@@ -85,6 +85,8 @@ def _child(
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:
         _send(parent, f"neuca: {error.text}\n")
+    except Exception as error:  # the outermost loop of this process, which ends without a traceback
+        _send(parent, f"neuca: apply --try: rolled back because of a bug: {error!r}\n")
     finally:
         parent.close()
         os._exit(code)
