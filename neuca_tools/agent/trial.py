@@ -1,9 +1,9 @@
 """A trial: a pass that is rolled back unless it is confirmed in time (`neuca apply --try`).
 
 A process of its own makes the pass, holds the lock of passes while it waits, and then keeps the
-document or restores what was. It survives the terminal. If it is killed, or the host dies, the
-earlier document is still the active one: the next pass returns to it, and a boot begins with the
-earlier record, so that NICs have their earlier names.
+document or restores what was. It survives the terminal. If it is killed, fails, or the host dies,
+its file is left: the next poll of the daemon makes a pass that returns to the earlier document and
+names, and a boot begins with the earlier record.
 """
 
 # SPDX-License-Identifier: MIT
@@ -51,25 +51,21 @@ def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool
         intake = decide(config, intake, own=own, anew=True)
         note_seen(config, intake.seen)
         earlier = store.read(config.state, RECORD) or {}
-        trial_file.save(config, intake, seconds, earlier)
-        deadline = time.monotonic() + seconds
-        try:
-            with host(config, intake) as handles:
-                end = _trial(handles, earlier, deadline, tell)
-        finally:
-            trial_file.remove(config)
+        with host(config, intake) as handles:
+            end = _trial(handles, earlier, seconds, tell)
         store.save(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
         guest.ask(config, intake)
     return end
 
 
-def _trial(handles: Host, earlier: Mapping[str, Any], deadline: float, tell: Tell) -> str:
+def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
     """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
     config, intake = handles.config, handles.intake
     decision = handles.survey()
     decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
+    trial_file.save(config, intake, seconds, earlier, decision)
     began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
@@ -77,9 +73,10 @@ def _trial(handles: Host, earlier: Mapping[str, Any], deadline: float, tell: Tel
         log_pass(outcome, gone)
         report = report_of(config, outcome, gone, (), time.monotonic() - began)
         tell(report, status_of(config, intake, outcome.decision, report))
-        if _is_confirmed(deadline):
+        if _is_confirmed(began + seconds):
             keep(intake, config.state, config.run_directory)
             end = KEPT
+            trial_file.remove(config)
     finally:
         if end != KEPT:
             result = transaction.roll_back(decision.have)
@@ -87,6 +84,7 @@ def _trial(handles: Host, earlier: Mapping[str, Any], deadline: float, tell: Tel
             if not result.failures:
                 trial_file.restore_record(config, earlier)
                 end = RETURNED
+                trial_file.remove(config)
     return end
 
 

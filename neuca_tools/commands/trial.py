@@ -64,7 +64,7 @@ def _child(
     config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
-    code = EXIT_FAILED
+    code, said = EXIT_FAILED, ""
     try:
         os.setsid()
         trial.block()
@@ -81,13 +81,15 @@ def _child(
             _send(parent, "\n".join(lines) + "\n")
 
         end = trial.run(config, intake, length, tell, own=own)
-        _send(parent, ENDS[end] + "\n")
+        said = ENDS[end]
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:
-        _send(parent, f"neuca: {error.text}\n")
-    except Exception as error:  # the outermost loop of this process, which ends without a traceback
-        _send(parent, f"neuca: apply --try: rolled back because of a bug: {error!r}\n")
+        said = f"neuca: {error.text}"
     finally:
+        defect = sys.exc_info()[1]
+        if defect:
+            said = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
+        _send(parent, f"{said}\n")
         parent.close()
         os._exit(code)
 
