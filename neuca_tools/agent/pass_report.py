@@ -65,7 +65,7 @@ def report_of(
     known = before.removed if before else ()
     told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
-    write_report(config.run_directory, report)
+    write_report(config.state, report)
     return report
 
 

@@ -14,6 +14,7 @@ from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import (
+    ApplyError,
     DocumentError,
     IncompleteError,
     RecordError,
@@ -42,7 +43,7 @@ from neuca_tools.state.records import (
     save_look,
     save_machine,
 )
-from neuca_tools.state.store import Where
+from neuca_tools.state.store import NO_ROOM, Where
 from neuca_tools.typed import Callable, Optional
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
@@ -334,18 +335,22 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     """Save the document for boots without metadata, a redacted copy, and the sources' answers.
 
-    The redacted copy is for unprivileged users. Files that are up to date are not written. Raises
-    ApplyError.
+    The redacted copy is for unprivileged users. Files that are up to date are not written. The
+    files of the run directory are left out if it takes nothing. Raises ApplyError.
     """
-    if intake.stored is not None:
-        save_document(state_directory, intake.stored)
-        stored = intake.stored
-        beside = platform.open_text(stored.platform) if stored.platform else ""
-        save_document(
-            run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644
-        )
+    stored = intake.stored
+    if stored is not None:
+        save_document(state_directory, stored)
     _pin(intake.origin, state_directory)
-    save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+    try:
+        if stored is not None:
+            beside = platform.open_text(stored.platform) if stored.platform else ""
+            copy = replace(stored, text=redact(stored.text), platform=beside)
+            save_document(run_directory, copy, 0o644)
+        save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+    except ApplyError as error:
+        if error.errno not in NO_ROOM:
+            raise
 
 
 def _pin(origin: Optional[Origin], state_directory: Where) -> None:

@@ -14,7 +14,7 @@ from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.state.shapes import fit, made
-from neuca_tools.state.store import read, save
+from neuca_tools.state.store import Place, read, save_in_run
 from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
@@ -32,7 +32,7 @@ def now(
     return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 
 
-def write_report(directory: Path, report: Report) -> None:
+def write_report(place: Place, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
     problems = []
     for problem in report.problems:
@@ -40,7 +40,7 @@ def write_report(directory: Path, report: Report) -> None:
         problems.append({**problem_json(problem), "mac": mac, "vlan_id": vlan_id})
     data = {**report.__dict__, "problems": problems}
     del data["failed"]
-    save(directory, FILE, data, 0o644)
+    save_in_run(place, FILE, data)
 
 
 def read_report(directory: Path) -> Optional[Report]:
