@@ -30,6 +30,7 @@ from neuca_tools.typed import Callable, Optional
 QUIET = 0.01  # seconds without an event before their job: one NIC causes several in a row
 DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow
 REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
+TRIAL_INTERVAL = 5.0  # seconds at most between attempts while a trial holds the lock
 UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
 # Seconds between polls while no source responds, unless poll-interval is longer.
 LONGEST_SILENCE = 60.0
@@ -254,11 +255,13 @@ class Daemon:
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass for what failed, at growing intervals.
 
-        So it is for a network manager that gave no answer.
+        So it is for a network manager that gave no answer, and while a trial holds the lock.
         """
+        now, interval = time.monotonic(), self.config.poll_interval
+        if outcome.on_trial:
+            self._plans.retry = now + min(interval, TRIAL_INTERVAL)
         if not outcome.ran and not outcome.failed:
             return
-        now, interval = time.monotonic(), self.config.poll_interval
         self._backoff.update(outcome.failed, outcome.left_out, now, interval)
         self._plans.retry = self._backoff.due()
         if self._plans.retry is None and outcome.held:

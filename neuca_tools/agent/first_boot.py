@@ -58,9 +58,10 @@ def record_machine(config: Config, intake: Intake) -> None:
     """Record which machine the state belongs to; set it aside if a source says that it is another.
 
     A record that cannot be used stays as it is, because it says which metadata service may be
-    asked. The record of a trial that was killed is dropped, because a pass follows, which returns
-    to the active document. To be called with the lock of a pass held. Raises ApplyError.
+    asked. What a trial that was killed did is disowned, because a pass follows, which returns to
+    the active document. To be called with the lock of a pass held. Raises ApplyError.
     """
+    trial_file.recover(config)
     trial_file.remove(config)
     now = hostid.look()
     if intake.other:

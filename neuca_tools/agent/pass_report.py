@@ -53,7 +53,7 @@ def log_change(config: Config, outcome: Outcome) -> Result:
     undone = outcome.undone
     if undone.failures:
         report = read_report(config.run_directory) or now(0.0, (), (), bool(undone.done))
-        write_report(config.run_directory, replace(report, stuck=_stuck(outcome)))
+        write_report(config.state, replace(report, stuck=_stuck(outcome)))
     return outcome.result + Result(failures=undone.failures)
 
 
@@ -90,7 +90,7 @@ def report_of(
     told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = replace(report, stuck=stuck)
-    write_report(config.run_directory, report)
+    write_report(config.state, report)
     return report
 
 

@@ -22,7 +22,7 @@ from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError
-from neuca_tools.files import locked
+from neuca_tools.guest import outcome as guest
 from neuca_tools.state import updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
@@ -35,22 +35,23 @@ NOTHING: Mapping[str, int] = {}
 def run_pass(
     config: Config, intake: Intake, start: bool, left_out: Mapping[str, int] = NOTHING
 ) -> tuple[Report, Status]:
-    """Make one pass under the lock. Raises NeucaError.
+    """Make one pass, with the lock held; then the features of the guest may run. Raises NeucaError.
 
     With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
     or that have appeared. Parts that are `left_out`, as they failed before, are not tried unless
     their interface has another index than this.
     """
-    config.demand_protection()
-    with locked(config.run_directory / "lock", config.command_timeout), _without_collection():
-        try:
-            with host(config, intake) as handles:
-                return _passes(handles, start, left_out)
-        except ApplyError as error:
-            if error.errno in NO_ROOM:
-                with suppress(ApplyError):  # the run directory may be full too
-                    tell_unsaved(config.state, error.text)
-            raise
+    try:
+        config.demand_protection()
+        with _without_collection(), host(config, intake) as handles:
+            return _passes(handles, start, left_out)
+    except ApplyError as error:
+        if error.errno in NO_ROOM:
+            with suppress(ApplyError):  # the run directory may be full too
+                tell_unsaved(config.state, error.text)
+        raise
+    finally:  # a login must not wait for a network that cannot be configured
+        guest.ask(config, intake)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from neuca_tools.model.stored import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.store import unsaved
+from neuca_tools.state.store import not_in_run, unsaved
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge, with_unsaved
 from neuca_tools.status.report import read_report
@@ -161,7 +161,7 @@ def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence
     operations = decision.plan()
     reason = unsaved(config.state)
     if not reason:
-        return list(operations), (), ""
+        return list(operations), (), not_in_run(config.state)
     held = waiting(operations)
     held_back = set(held)
     return [operation for operation in operations if operation not in held_back], held, reason

@@ -1,9 +1,9 @@
 """A trial: a pass that is rolled back unless it is confirmed in time (`neuca apply --try`).
 
 A process of its own makes the pass, holds the lock of passes while it waits, and then keeps the
-document or restores what was. It survives the terminal. If it is killed, or the host dies, the
-earlier document is still the active one: the next pass returns to it, and a boot begins with the
-earlier record, so that NICs have their earlier names.
+document or restores what was. It survives the terminal. If it is killed, fails, or the host dies,
+its file is left: the next poll of the daemon makes a pass that returns to the earlier document and
+names, and a boot begins with the earlier record.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 
 from neuca_tools.agent import trial_file
+from neuca_tools.agent.in_force import decide, note_seen
 from neuca_tools.agent.pass_report import log_change, log_pass, removed, report_of
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
@@ -31,7 +32,7 @@ from neuca_tools.state import store, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
-from neuca_tools.typed import Callable
+from neuca_tools.typed import Any, Callable
 
 KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
 RESULT = "last-trial.json"  # in the run directory
@@ -39,49 +40,51 @@ _SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 Tell = Callable[[Report, Status], None]
 
 
-def run(config: Config, intake: Intake, seconds: float, tell: Tell) -> str:
+def run(config: Config, intake: Intake, seconds: float, tell: Tell, *, own: bool) -> str:
     """Make the pass, tell its outcome, wait, and return how the trial ended. Raises NeucaError.
 
+    `own`: the document is that of the daemon's own sources, which then leaves it to the trial.
     SIGUSR1 confirms it; SIGTERM and SIGINT end it at once. They have to be blocked.
     """
     with locked(config.run_directory / "lock", config.command_timeout):
         store.demand_room(config.state)
+        intake = decide(config, intake, own=own, anew=True)
+        note_seen(config, intake.seen)
         earlier = store.read(config.state, RECORD) or {}
-        trial_file.save(config, intake, seconds, earlier)
-        deadline = time.monotonic() + seconds
-        try:
-            with host(config, intake) as handles:
-                end = _trial(handles, deadline, tell)
-        finally:
-            trial_file.remove(config)
-        if end == RETURNED:
-            trial_file.restore_record(config, earlier)
+        with host(config, intake) as handles:
+            end = _trial(handles, earlier, seconds, tell)
         store.save(config.run_directory, RESULT, {"pid": os.getpid(), "end": end}, 0o644)
     if end == KEPT:
         guest.ask(config, intake)
     return end
 
 
-def _trial(handles: Host, deadline: float, tell: Tell) -> str:
+def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell) -> str:
+    """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
     config, intake = handles.config, handles.intake
     decision = handles.survey()
     decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
-    began = time.monotonic()
+    trial_file.save(config, intake, seconds, earlier, decision)
+    began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
-    except NeucaError:
-        log_change(config, transaction.roll_back(decision.have))
-        raise
-    gone = removed(decision, outcome.decision)
-    log_pass(outcome, gone)
-    report = report_of(config, outcome, gone, (), time.monotonic() - began)
-    tell(report, status_of(config, intake, outcome.decision, report))
-    if _is_confirmed(deadline):
-        keep(intake, config.state, config.run_directory)
-        return KEPT
-    result = log_change(config, transaction.roll_back(decision.have))
-    return STUCK if result.failures else RETURNED
+        gone = removed(decision, outcome.decision)
+        log_pass(outcome, gone)
+        report = report_of(config, outcome, gone, (), time.monotonic() - began)
+        tell(report, status_of(config, intake, outcome.decision, report))
+        if _is_confirmed(began + seconds):
+            keep(intake, config.state, config.run_directory)
+            end = KEPT
+            trial_file.remove(config)
+    finally:
+        if end != KEPT:
+            result = log_change(config, transaction.roll_back(decision.have))
+            if not result.failures:
+                trial_file.restore_record(config, earlier)
+                end = RETURNED
+                trial_file.remove(config)
+    return end
 
 
 def _is_confirmed(deadline: float) -> bool:

@@ -12,15 +12,23 @@ from pathlib import Path
 
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.records import RECORD, TRIAL
-from neuca_tools.typed import Any, Optional
+from neuca_tools.state.records import RECORD, TRIAL, load_record, save_record
+from neuca_tools.typed import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from neuca_tools.apply.decide import Decision
+
+TAKEN_BACK = "taken back"  # in place of the digest of a request: no request is in force
 
 
-def save(config: Config, intake: Intake, seconds: float, record: Mapping[str, Any]) -> None:
+def save(
+    config: Config, intake: Intake, seconds: float, record: Mapping[str, Any], decision: Decision
+) -> None:
     """Save the trial of this process, with the record from before it. Raises ApplyError."""
     data = {
         "boot_id": hostid.boot_id(),
@@ -28,6 +36,8 @@ def save(config: Config, intake: Intake, seconds: float, record: Mapping[str, An
         "until": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds)),
         "source": intake.stored.source if intake.stored else "",
         "record": _plain(record),
+        "names": {mac: device.name for mac, device in decision.resolution.roles.nics.items()},
+        "changed": sorted(decision.unapplied()),
     }
     store.save(config.state, TRIAL, data, 0o644)
 
@@ -61,16 +71,40 @@ def _created_again(mac: str, nic: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def recover(config: Config) -> bool:
-    """After a boot in the middle of a trial: restore the record from before. Raises ApplyError.
+    """After a trial that did not end: restore the record from before. Raises ApplyError.
 
-    Returns whether it was restored.
+    In the same boot, what the trial did is still there and ours. Only the names are restored then,
+    and the NICs that it changed have no request in force: the next pass returns to theirs. Returns
+    whether another boot was in the middle of a trial.
     """
     interrupted = found(config)
-    if not interrupted or interrupted.get("boot_id") == hostid.boot_id():
+    if not interrupted or is_running(interrupted):
         return False
-    restore_record(config, interrupted.get("record") or {})
-    remove(config)
-    return True
+    is_of_this_boot = interrupted.get("boot_id") == hostid.boot_id()
+    if is_of_this_boot:
+        _disown(config, interrupted)
+    else:
+        restore_record(config, interrupted.get("record") or {})
+        remove(config)
+    return not is_of_this_boot
+
+
+def _disown(config: Config, interrupted: Mapping[str, Any]) -> None:
+    """Give the recorded NICs their earlier names, and no request to those that were changed."""
+    with suppress(RecordError):  # which the pass reports
+        record = load_record(config.state)
+        earlier = (interrupted.get("record") or {}).get("nics", {})
+        names, changed = interrupted.get("names", {}), interrupted.get("changed", ())
+        nics = {
+            mac: replace(
+                nic,
+                name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
+                applied=TAKEN_BACK if mac in changed else nic.applied,
+            )
+            for mac, nic in record.nics.items()
+        }
+        applied = TAKEN_BACK if "" in changed else record.applied
+        save_record(config.state, replace(record, nics=nics, applied=applied))
 
 
 def found(config: Config) -> dict[str, Any]:

@@ -20,14 +20,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from neuca_tools.agent import unused_volumes
+from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.agent.backoff import WHOLE
+from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.errors import NeucaError
-from neuca_tools.files import locked
+from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.log import load as load_log
 from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
@@ -78,6 +78,7 @@ class Outcome:
     matter too, and there is a pass at each poll. `routed`: routing rules and tables have to be
     kept, which any change of a link, an address or a rule may affect. `unanswered`: whether no
     source responded; None if none was asked. `text`: a line for systemctl status.
+    `on_trial`: a trial holds the lock, so the job has to be done later.
     """
 
     ran: bool = False
@@ -91,6 +92,7 @@ class Outcome:
     held: bool = False
     routed: bool = False
     unanswered: Optional[bool] = None
+    on_trial: bool = False
 
 
 class Worker:
@@ -223,27 +225,43 @@ def _write_names(config: Config) -> None:
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:
-    """Do the job; `begin_pass` is called before anything is changed. Raises NeucaError."""
+    """Do the job, unless a trial holds the lock; `begin_pass` is called before anything is changed.
+
+    Raises NeucaError.
+    """
+    trial = trial_file.found(job.config)
+    patience = 0.0 if trial_file.is_running(trial) else job.config.command_timeout
+    try:
+        return _work(job, begin_pass, patience)
+    except LockedError:
+        if not trial_file.is_running(trial_file.found(job.config)):
+            raise
+    text = f"waiting: {trial_file.note(job.config)}"
+    return Outcome(sha256=job.sha256, session=job.session, text=text, on_trial=True)
+
+
+def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcome:
     if job.start:
         _await_coldplug(job.config)
     _report_volumes(job.config)
-    began = time.monotonic()
-    intake = _intake(job)
-    asked = time.monotonic() - began if job.fetch else 0.0
-    has_news = _saves(job.config) or _is_news(job, intake)
-    if job.run or has_news:
-        begin_pass()
-        return _pass(replace(job, left_out={}) if has_news else job, intake, asked)
-    before = load_look(job.config.run_directory)
-    keep(intake, job.config.state, job.config.run_directory)
-    outcome = Outcome(
-        sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
-    )
-    if load_look(job.config.run_directory) == before:
-        return outcome
-    from neuca_tools.agent.status import status_now
+    config, read = job.config, _Reader(job)
+    own = job.fetch
+    with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
+        # With the lock held, no trial runs: the file of one that was killed or failed is left.
+        has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
+        if job.run or has_news:
+            begin_pass()
+            return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
+        before = load_look(config.run_directory)
+        keep(intake, config.state, config.run_directory)
+        outcome = Outcome(
+            sha256=job.sha256, session=intake.session, unanswered=_unanswered(job, intake)
+        )
+        if load_look(config.run_directory) == before:
+            return outcome
+        from neuca_tools.agent.status import status_now
 
-    return replace(outcome, text=_text(intake, status_now(job.config, intake)))
+        return replace(outcome, text=_text(intake, status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -256,12 +274,8 @@ def _await_coldplug(config: Config) -> None:
 
 
 def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
-    """Make a pass, then let the features of the guest run, whether or not the pass failed.
-
-    `asked` is how long the sources took, in seconds.
-    """
+    """Make a pass; `asked` is how long the sources took, in seconds."""
     from neuca_tools.agent.reconcile import run_pass
-    from neuca_tools.guest import outcome as guest
 
     outcome = Outcome(
         ran=True,
@@ -275,8 +289,6 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return replace(outcome, failed={WHOLE: 0}, text=error.text)
-    finally:  # a login must not wait for a network that cannot be configured
-        guest.ask(job.config, intake)
     failed = dict(report.failed)
     if status.unheard or (report.problems and not (failed or job.left_out)):
         failed[WHOLE] = 0
@@ -323,16 +335,14 @@ def _unanswered(job: Job, intake: Intake) -> Optional[bool]:
 
 
 def _is_news(job: Job, intake: Intake) -> bool:
-    """Whether the document has changed since the last pass, or is for another machine."""
-    return bool(intake.other) or (bool(intake.sha256) and intake.sha256 != job.sha256)
+    """Whether the document in force is not that of the last pass, or is for another machine."""
+    stored = intake.stored
+    return bool(intake.other) or (stored is not None and stored.sha256 != job.sha256)
 
 
 def _saves(config: Config) -> bool:
     """Whether there was something left to save and all of it is saved. Raises NeucaError."""
-    if not unsaved(config.state):
-        return False
-    with locked(config.run_directory / "lock", config.command_timeout):
-        return catch_up(config.state)
+    return bool(unsaved(config.state)) and catch_up(config.state)
 
 
 def _report_volumes(config: Config) -> None:
@@ -344,16 +354,25 @@ def _report_volumes(config: Config) -> None:
         log.warning("%s, ignoring", error.text)
 
 
-def _intake(job: Job) -> Intake:
-    """The response of the sources if the job is to ask them, else their last one."""
-    if not job.fetch:
-        before = confirmed(job.config.state, job.config.run_directory)
-        return replace(before, session=job.session)
-    from neuca_tools.agent.metadata_access import surroundings
+class _Reader:
+    """Reads the response of the sources if the job is to ask them, else their last one."""
 
-    config = job.config
-    specs = [parse_source(text) for text in config.sources]
-    return fetch(specs, config.timeout, job.session, config.state, surroundings(config, specs))
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self.seconds = 0.0  # that the sources took
+
+    def __call__(self) -> Intake:
+        config, session = self._job.config, self._job.session
+        if not self._job.fetch:
+            return replace(confirmed(config.state, config.run_directory), session=session)
+        from neuca_tools.agent.metadata_access import surroundings
+
+        began = time.monotonic()
+        specs = [parse_source(text) for text in config.sources]
+        around = surroundings(config, specs)
+        intake = fetch(specs, config.timeout, session, config.state, around)
+        self.seconds = time.monotonic() - began
+        return intake
 
 
 def _text(intake: Intake, status: Status) -> str:

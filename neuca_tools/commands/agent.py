@@ -140,9 +140,13 @@ def _restore_names(config: Config) -> bool:
 def _serve(config: Config, path: Path) -> int:
     from neuca_tools.agent.daemon import Daemon
     from neuca_tools.agent.first_boot import check
+    from neuca_tools.agent.in_force import note_seen
 
     check(config)
     with _single_instance(config), _pid_file(config):
+        # Not during a trial, nor if the run directory is full: then the sources have to change.
+        with suppress(ApplyError), locked(config.run_directory / "lock", 0.0):
+            note_seen(config, "")
         Daemon(config, path, _configure_log).run()
     return EXIT_OK
 

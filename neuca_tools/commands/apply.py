@@ -4,17 +4,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.first_boot import check
+from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.commands.common import log_level, require_root, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
-from neuca_tools.guest import outcome
 from neuca_tools.log import log
 from neuca_tools.status import render
 
@@ -37,11 +38,9 @@ def apply_once(
 ) -> int:
     """Make one pass, print what it did not do, and return the exit code of `neuca status`."""
     check(config)
-    intake = document(config, source)
-    try:
+    read = partial(document, config, source)
+    with document_in_force(config, read, own=source is None, anew=True) as intake:
         report, status = run_pass(config, intake, start=True)
-    finally:
-        outcome.ask(config, intake)
     code = report_faults(intake, config) or status.exit_code
     left = untold(status.problems, intake, config)
     lines = render.undone(left, status.names, color)

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.agent.release import (
     release,
@@ -25,7 +27,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
-from neuca_tools.state.active_document import Intake, last_good
+from neuca_tools.state.active_document import confirmed, last_good
 from neuca_tools.status import render, render_json
 from neuca_tools.status.judge import find_link
 
@@ -48,7 +50,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     if key is None or key.rank:
         raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC', LISTED)
     if arguments.undo:
-        return _undo_release(arguments, config, intake, key.mac)
+        return _undo_release(arguments, config, key.mac)
     if arguments.dry_run:
         return show_planned(arguments, what_release_does(config, intake, key.mac))
     result = release(config, intake, key.mac)
@@ -62,13 +64,15 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     return show_changed(arguments, result, "\n".join(lines))
 
 
-def _undo_release(arguments: argparse.Namespace, config: Config, intake: Intake, mac: str) -> int:
+def _undo_release(arguments: argparse.Namespace, config: Config, mac: str) -> int:
     if arguments.dry_run:
         text = f"{mac} would no longer be ignored"
         show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
     undo_release(config, mac)
-    report, status = run_pass(config, intake, start=False)
+    read = partial(confirmed, config.state, config.run_directory)
+    with document_in_force(config, read, own=False, anew=True) as intake:
+        report, status = run_pass(config, intake, start=False)
     text = f"{mac} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)
     return EXIT_OK

@@ -54,17 +54,17 @@ def apply_on_trial(
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _child(config, intake, length, theirs, color)
+        _child(config, intake, length, theirs, own=source is None, color=color)
     theirs.close()
     with ours:
         return _watch(ours, pid, code)
 
 
 def _child(
-    config: Config, intake: Intake, length: float, parent: socket.socket, color: bool
+    config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
-    code = EXIT_FAILED
+    code, said = EXIT_FAILED, ""
     try:
         os.setsid()
         trial.block()
@@ -80,12 +80,16 @@ def _child(
             )
             _send(parent, "\n".join(lines) + "\n")
 
-        end = trial.run(config, intake, length, tell)
-        _send(parent, ENDS[end] + "\n")
+        end = trial.run(config, intake, length, tell, own=own)
+        said = ENDS[end]
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:
-        _send(parent, f"neuca: {error.text}\n")
+        said = f"neuca: {error.text}"
     finally:
+        defect = sys.exc_info()[1]
+        if defect:
+            said = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
+        _send(parent, f"{said}\n")
         parent.close()
         os._exit(code)
 

@@ -14,6 +14,7 @@ from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import (
+    ApplyError,
     DocumentError,
     IncompleteError,
     RecordError,
@@ -42,10 +43,10 @@ from neuca_tools.state.records import (
     save_look,
     save_machine,
 )
-from neuca_tools.state.store import Where
+from neuca_tools.state.store import NO_ROOM, Where
 from neuca_tools.typed import Callable, Optional
 
-LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed")
+LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Intake:
     finds it again. `instance` is the instance ID that the source gives; `other` says why the state
     belongs to another machine, if it does. `platform` is what the source `auto` detected
     (`sources.platform`). `origin` is the metadata service that answered, `said` the digest of its
-    whole answer; `disputed` says that a service on another NIC gives a different answer.
+    whole answer; `disputed` says that a service on another NIC gives a different answer. `seen` is
+    the digest of what the daemon's own sources had when they were last considered.
     """
 
     document: Optional[Document] = None
@@ -77,6 +79,7 @@ class Intake:
     origin: Optional[Origin] = None
     said: str = ""
     disputed: str = ""
+    seen: str = ""
 
     @property
     def sha256(self) -> str:
@@ -167,10 +170,12 @@ def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundin
 def _fetched(
     ask: Callable[[Session], Answer], session: Session, directory: Where, run_directory: Path
 ) -> Intake:
+    answers = load_look(run_directory)
     try:
         answer = ask(session)
         intake = _taken(answer, directory)
-        if not (intake.other or _differs(intake, directory)) or answer.source.startswith("file:"):
+        is_new = intake.other or _is_new(intake, directory, str(answers.get("seen", "")))
+        if not is_new or answer.source.startswith("file:"):
             return intake
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
@@ -181,12 +186,12 @@ def _fetched(
             last_good(directory, f"{answer.source} gave two different documents in a row"),
             session=again.session,
         )
-    return _believed(again, directory, str(load_look(run_directory).get("doubted", "")))
+    return _believed(again, directory, str(answers.get("doubted", "")))
 
 
-def _differs(intake: Intake, directory: Where) -> bool:
+def _is_new(intake: Intake, directory: Where, seen: str) -> bool:
     before = _stored(directory)
-    return before is not None and bool(intake.sha256) and intake.sha256 != before.sha256
+    return before is not None and intake.sha256 not in ("", seen, before.sha256)
 
 
 def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
@@ -330,18 +335,22 @@ def _stamped(source: str, text: str, beside: str, before: StoredDocument) -> Sto
 def keep(intake: Intake, state_directory: Where, run_directory: Path) -> None:
     """Save the document for boots without metadata, a redacted copy, and the sources' answers.
 
-    The redacted copy is for unprivileged users. Files that are up to date are not written. Raises
-    ApplyError.
+    The redacted copy is for unprivileged users. Files that are up to date are not written. The
+    files of the run directory are left out if it takes nothing. Raises ApplyError.
     """
-    if intake.stored is not None:
-        save_document(state_directory, intake.stored)
-        stored = intake.stored
-        beside = platform.open_text(stored.platform) if stored.platform else ""
-        save_document(
-            run_directory, replace(stored, text=redact(stored.text), platform=beside), 0o644
-        )
+    stored = intake.stored
+    if stored is not None:
+        save_document(state_directory, stored)
     _pin(intake.origin, state_directory)
-    save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+    try:
+        if stored is not None:
+            beside = platform.open_text(stored.platform) if stored.platform else ""
+            copy = replace(stored, text=redact(stored.text), platform=beside)
+            save_document(run_directory, copy, 0o644)
+        save_look(run_directory, {name: getattr(intake, name) for name in LOOK}, intake.sha256)
+    except ApplyError as error:
+        if error.errno not in NO_ROOM:
+            raise
 
 
 def _pin(origin: Optional[Origin], state_directory: Where) -> None:
@@ -369,6 +378,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
         doubted=str(said.get("doubted", "")),
         platform=str(said.get("platform", "")),
         disputed=str(said.get("disputed", "")),
+        seen=str(said.get("seen", "")),
     )
 
 

@@ -120,18 +120,40 @@ def _members(body: Mapping[str, Any]) -> list[str]:
 
 
 def unsaved(place: Place) -> str:
-    """Why something could not be saved; empty if everything is saved."""
+    """Why the state could not be saved; empty if all of it is saved."""
+    return _reason(place.run)
+
+
+def not_in_run(place: Place) -> str:
+    """Why the run directory could not be written; empty if it could."""
+    return _reason(place.directory)
+
+
+def _reason(directory: Path) -> str:
     try:
-        content = _content(place.run / WHY)
-        data = parsed(place.run / WHY, content) if content is not None else {}
+        return str((read(directory, WHY) or {}).get("reason", ""))
     except RecordError as error:
         return error.text
-    return str(data.get("reason", ""))
 
 
 def tell_unsaved(place: Place, reason: str) -> None:
     """Save for `neuca status` why something could not be written. Raises ApplyError."""
     save(place.run, WHY, {"reason": reason}, 0o644)
+
+
+def save_in_run(place: Place, name: str, data: Mapping[str, Any]) -> None:
+    """Write a file that a pass can do without, in each pass, to the run directory.
+
+    If that takes nothing, the state directory has the reason until it does. Raises ApplyError.
+    """
+    try:
+        save(place.run, name, data, 0o644)
+    except ApplyError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        save(place.directory, WHY, {"reason": error.text}, 0o644)
+    else:
+        remove(place.directory, WHY)
 
 
 def catch_up(place: Place) -> bool:

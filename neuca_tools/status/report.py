@@ -14,7 +14,7 @@ from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.state.shapes import fit, made
-from neuca_tools.state.store import read, save
+from neuca_tools.state.store import Place, read, save_in_run
 from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
@@ -32,13 +32,13 @@ def now(
     return Report(finished, round(seconds, 3), changed, problems, undone, removed)
 
 
-def write_report(directory: Path, report: Report) -> None:
+def write_report(place: Place, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
     data: dict[str, Any] = {**report.__dict__}
     for name in ("problems", "stuck"):
         data[name] = [_problem_data(problem) for problem in data[name]]
     del data["failed"]
-    save(directory, FILE, data, 0o644)
+    save_in_run(place, FILE, data)
 
 
 def read_report(directory: Path) -> Optional[Report]:

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import os
 import select
+import signal
 import socket
 import time
 
 import pytest
 from lab import mac
+from test_netns_trial import Trial
 
 PATIENCE = 120.0  # seconds, as in lab.py
 DOCUMENT = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.1.1/24\n"
@@ -90,3 +93,24 @@ def test_a_hung_service_does_not_starve_the_watchdog(lab, manager):
     manager.hear("WATCHDOG=1", 4)
     lab.metadata.recover()
     lab.wait("it is configured", lambda: lab.addresses("dp1") == {"172.16.1.1/24"})
+
+
+def test_it_is_ready_during_a_trial_and_makes_its_pass_afterwards(lab, manager):
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.veth("dp2", 2)
+    lab.once(DOCUMENT)
+    (lab.folder / "later").write_text(DOCUMENT.replace("172.16.1.1", "172.16.9.1"))
+    trial = Trial(lab, 3600)
+    lab.ip("address flush dev dp2")
+    lab.document(DOCUMENT + f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n")
+    lab.start(NOTIFY_SOCKET=str(manager.path))
+    said = manager.hear("READY=1")
+    assert any("is on trial until" in line for line in said), said
+    assert lab.addresses("dp1") == {"172.16.9.1/24"}
+    trial.process.terminate()
+    trial.process.wait(PATIENCE)
+    os.kill(trial.pid, signal.SIGTERM)
+    lab.wait("its own document", lambda: lab.addresses("dp2") == {"172.16.2.1/24"}, 30)
+    assert lab.addresses("dp1") == {"172.16.1.1/24"}
+    lab.wait("status agrees", lambda: lab.status()[0] == 0)

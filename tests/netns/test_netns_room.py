@@ -236,3 +236,27 @@ def test_a_script_runs_once_and_not_before_its_mark_can_be_kept(lab, disk, how):
         assert lab.once().code == 0
         assert lab.command(*guest).code == 0
     assert (lab.folder / "ran").read_text() == "ran\n"
+
+
+def test_a_full_run_directory_keeps_no_document_and_no_nic_out(lab):
+    run = Disk(lab, "run")
+    lab.veth("dp1", 1)
+    lab.document(ONE)
+    daemon = lab.start()
+    lab.wait("the first document", lambda: lab.addresses("data1") == {"172.16.1.1/24"})
+    lab.wait("it is reported", lambda: lab.status()[0] == 0)
+    run.spoil("full")
+    lab.document(TWO + f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n")
+    lab.wait("the new document", lambda: lab.addresses("data1") == {"172.16.1.2/24"}, 30)
+    lab.veth("dp2", 2)
+    lab.wait("the NIC is configured", lambda: lab.addresses("dp2") == {"172.16.2.1/24"}, 30)
+    code, data = lab.status()
+    assert (code, data["state"]) == (4, "degraded"), daemon.log()
+    assert data["unsaved"] == f'write "{run.place}/last-pass.json": No space left on device'
+    assert lab.neuca("apply").code == 4
+    run.mend("full")
+    assert lab.neuca("apply").code == 0
+    assert lab.status()[1]["unsaved"] is None
+    assert daemon.stop() == 0
+    lab.run("umount", run.place)
+    lab.applied = False  # the run directory is another one now

@@ -48,10 +48,12 @@ def host(lab):
 class Trial:
     """`neuca apply --try` as a process of its own, which has printed that it waits."""
 
-    def __init__(self, lab, seconds, source="later", stdin=subprocess.DEVNULL):
+    def __init__(self, lab, seconds, source="later", stdin=subprocess.DEVNULL, main=MAIN):
         self.lab = lab
-        words = ["apply", "--config", lab.config_file, "--source", f"file:{lab.folder}/{source}"]
-        command = [*lab.guest.enter, sys.executable, "-c", MAIN, *map(str, words)]
+        words = ["apply", "--config", lab.config_file]
+        if source:
+            words += ["--source", f"file:{lab.folder}/{source}"]
+        command = [*lab.guest.enter, sys.executable, "-c", main, *map(str, words)]
         lab.foreign.remember()
         self.process = subprocess.Popen(
             [*command, "--try", str(seconds)], stdin=stdin, stdout=subprocess.PIPE,
@@ -214,6 +216,30 @@ def test_without_an_earlier_document_everything_is_given_back(lab):
     ]
     assert lab.addresses("eth1") == set()
     assert not (lab.folder / "state/record.json").exists()
+
+
+def test_a_defect_takes_the_trial_back_and_says_so_on_one_line(host):
+    before = state(host)
+    # The library fails in the middle of the trial in a way that nothing expects.
+    broken = f"import signal; signal.sigtimedwait = lambda *_: 1 // 0; {MAIN}"
+    code, said = Trial(host, 3600, main=broken).end()
+    assert code == 1
+    (line,) = said
+    assert line.startswith("neuca: apply --try: rolled back because of a bug: ZeroDivisionError")
+    assert state(host) == before
+    assert not (host.folder / "state/trial.json").exists()
+
+
+def test_a_trial_that_cannot_be_reported_is_taken_back(host):
+    before = state(host)
+    report = host.folder / "run" / "last-pass.json"
+    report.unlink()
+    report.mkdir()
+    trial = Trial(host, 3600)
+    assert trial.end()[0] == 1
+    assert trial.lines[-1].startswith(f'neuca: write "{report}"')
+    assert state(host) == before
+    report.rmdir()
 
 
 @pytest.mark.parametrize("seconds", ["0", "3601", "x", "-5", "nan"])

@@ -80,7 +80,7 @@ class Host:
     def save(self):
         records.save_record(self.place, self.agent.record)
         problem = Problem("failed", "it failed", key(2, 7))
-        write_report(self.run, now(0.1, ("add it",), (problem,), undone=False))
+        write_report(self.place, now(0.1, ("add it",), (problem,), undone=False))
         records.save_choice(self.run, Choice(("bdp",), 10**9, 0.01))
         outcome.save(self.run, outcome.Outcome("hostname", (Finding("ok", "it is so"),)).ended())
 

@@ -10,6 +10,7 @@ import pytest
 from worlds import key
 
 from neuca_tools.model import Problem
+from neuca_tools.state.store import Place
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
 
@@ -30,12 +31,12 @@ FULL = Report(
 
 
 def test_a_report_comes_back(tmp_path):
-    write_report(tmp_path, FULL)
+    write_report(Place(tmp_path, tmp_path), FULL)
     assert read_report(tmp_path) == FULL
 
 
 def test_users_other_than_root_can_read_it(tmp_path):
-    write_report(tmp_path, FULL)
+    write_report(Place(tmp_path, tmp_path), FULL)
     assert (tmp_path / "last-pass.json").stat().st_mode & 0o777 == 0o644
 
 

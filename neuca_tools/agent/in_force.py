@@ -1,0 +1,88 @@
+"""The document in force, which passes, `neuca apply` and trials change by one rule.
+
+It is looked at under the lock of passes: what was read before may be out of date by then. A poll of
+the daemon replaces it only when the daemon's own sources have something else than when they were
+last considered. So what an administrator has applied from elsewhere, or has not confirmed, is not
+undone or applied by the next poll.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from neuca_tools.config import Config
+from neuca_tools.dataclass import replace
+from neuca_tools.errors import RecordError
+from neuca_tools.files import locked
+from neuca_tools.state.active_document import Intake, last_good
+from neuca_tools.state.records import load_document, load_look, save_look
+from neuca_tools.typed import Callable, Optional
+
+
+@contextmanager
+def document_in_force(
+    config: Config,
+    read: Callable[[], Intake],
+    *,
+    own: bool,
+    anew: bool,
+    patience: Optional[float] = None,
+) -> Iterator[Intake]:
+    """Hold the lock of passes, and yield the document to be in force; `own`, `anew`: see `decide`.
+
+    `read` may take long, and is called before; it is called again if the document in force has
+    changed meanwhile. `patience` for the lock is in seconds, by default `command-timeout`. Raises
+    NeucaError.
+    """
+    before = _active_digest(config), seen(config)
+    found = read()
+    seconds = config.command_timeout if patience is None else patience
+    with locked(config.run_directory / "lock", seconds):
+        if (_active_digest(config), seen(config)) != before:
+            found = read()
+        yield decide(config, found, own=own, anew=anew)
+
+
+def decide(config: Config, found: Intake, *, own: bool, anew: bool) -> Intake:
+    """The document to be in force, now that this one was found; to be called under the lock.
+
+    `own`: it is that of the daemon's own sources. If these had it before, the active document
+    stays, unless it is applied `anew`.
+    """
+    before = seen(config)
+    intake = replace(found, seen=(own and found.sha256) or before)
+    if found.stored is None or found.other or (found.sha256 and (anew or found.sha256 != before)):
+        return intake
+    active = last_good(config.state)
+    if active.stored is None or active.stored.sha256 == found.stored.sha256:
+        return intake
+    reason = found.reason
+    if found.sha256:
+        reason = (
+            f"{found.stored.source} has another document, which is not applied until it changes"
+            " or neucad starts: neuca apply applies it"
+        )
+    return replace(intake, document=active.document, stored=active.stored, reason=reason)
+
+
+def seen(config: Config) -> str:
+    """The digest of what the own sources had last; at first, that of the active document."""
+    return str(load_look(config.run_directory).get("seen", "")) or _active_digest(config)
+
+
+def note_seen(config: Config, sha256: str) -> None:
+    """Save this digest as that of what the own sources have now. Raises ApplyError."""
+    answers = load_look(config.run_directory)
+    if answers.get("seen", "") != sha256:
+        sha256_confirmed = str(answers.get("sha256", ""))
+        save_look(config.run_directory, {**answers, "seen": sha256}, sha256_confirmed)
+
+
+def _active_digest(config: Config) -> str:
+    with suppress(RecordError):
+        stored = load_document(config.state)
+        return stored.sha256 if stored else ""
+    return ""
