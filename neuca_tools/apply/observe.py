@@ -170,6 +170,7 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
             if device.name in words
         },
         profile=world.profiles.get(device.name, ""),
+        unmarked=key in record.owned.vlans and not device.alias,
     )
 
 

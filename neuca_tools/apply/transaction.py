@@ -8,7 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Optional, Protocol
 
@@ -19,11 +19,9 @@ from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
     Activate,
-    AddAddress,
     DeleteAddress,
     Rename,
     SetAttribute,
@@ -107,13 +105,6 @@ class Purpose(Protocol):
 
         The operations in `held` wait until the state can be saved.
         """
-
-
-def with_created(record: Record, operations: Iterable[Operation]) -> Record:
-    """The record with the links, and their addresses, that a roll-back has created again."""
-    kinds = (CreateLink, AddAddress)
-    created = [operation for operation in operations if isinstance(operation, kinds)]
-    return intentions.record_intentions(record, created)
 
 
 class Outcome(NamedTuple):
@@ -257,7 +248,6 @@ class Transaction:
         )
         own = [operation for operation in operations if operation.domain]
         self.undone = apply(own, self.host.writer(now))
-        self.decision = replace(now, record=with_created(now.record, self.undone.done))
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""

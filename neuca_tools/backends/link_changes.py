@@ -13,10 +13,11 @@ from typing import Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.model import Address
+from neuca_tools.model.links import LINK_ALIAS
 
 NEW_LINK, DELETE_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 17, 20, 21  # RTM_*
 _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
-_NAME, _MTU, _PARENT, _TXQLEN, _INFO = 3, 4, 5, 13, 18  # IFLA_*
+_NAME, _MTU, _PARENT, _TXQLEN, _INFO, _ALIAS = 3, 4, 5, 13, 18, 20  # IFLA_*
 _KIND, _DATA, _VLAN_ID = 1, 2, 1  # IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_VLAN_ID
 _PER_FAMILY, _GENERATION_MODE = 26, 8  # IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE
 _IFF_UP = 0x1
@@ -50,6 +51,11 @@ def new_vlan(name: str, parent: int, vlan_id: int, mtu: Optional[int] = None) ->
     number = wire.attribute(_VLAN_ID, struct.pack("=H", vlan_id))
     parts.append(wire.nest(_INFO, wire.text(_KIND, "vlan"), wire.nest(_DATA, number)))
     return b"".join(parts)
+
+
+def marked_link(index: int) -> bytes:
+    """The body of an RTM_NEWLINK that marks a device as ours."""
+    return _LINK.pack(0, 0, index, 0, 0) + wire.text(_ALIAS, LINK_ALIAS)
 
 
 def deleted_link(index: int) -> bytes:

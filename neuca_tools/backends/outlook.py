@@ -38,10 +38,10 @@ UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
-MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
+MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS = 1, 3, 4, 5, 6, 10, 13, 18, 20
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
 # What is read of a link; most of its attributes are not.
-_BASIC = (MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO)
+_BASIC = (MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS)
 OF_LINK = wire.Reader((*_BASIC, NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS))
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
@@ -134,6 +134,7 @@ def device(message: bytes) -> Device:
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
         slot=_slot(name) if is_hardware else (),
+        alias=link.text(ALIAS),
     )
 
 

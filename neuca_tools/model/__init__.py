@@ -177,7 +177,7 @@ class Device:
     is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     `infiniband`: its addresses are port GUIDs (`ports`). The IPoIB interface of a port has no
     `kind`, but `options`; a child has the kind `ipoib`. `slot` are the numbers of its PCI addresses
-    from the root of the bus, empty for a device on no PCI bus.
+    from the root of the bus, empty for a device on no PCI bus. `alias`: see `LINK_ALIAS`.
     """
 
     index: int
@@ -203,6 +203,7 @@ class Device:
     primary: int = 0
     infiniband: bool = False
     slot: tuple[int, ...] = ()
+    alias: str = ""
 
     @property
     def mode(self) -> str:
@@ -224,10 +225,10 @@ class World:
     manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use, by
     interface; `unmanaged`: none of the managers runs, as far as this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
-    sysctls by path that an advertisement may have set, with the value that each has without one.
-    `autoconf` are the addresses from router advertisements; `peers` are the peer networks of point-
-    to-point addresses, `bare` the addresses whose network gets no route by itself. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
+    the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
+    the addresses whose network gets no route by itself. `routes` are the unicast routes of the main
+    table, `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -268,13 +269,13 @@ class World:
 
 @dataclass(frozen=True)
 class Link:
-    """One link, desired or observed. None means leave alone (desired), or unknown (observed).
+    """One link, desired (None: leave it alone) or observed (None: unknown).
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
-    the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
-    network gets no route in the main table. `profile` is the UUID of the NetworkManager profile
-    that it uses, or has to use for DHCP; empty if there is none.
+    the bond, bridge or VRF that it is in. `bare` are the addresses whose network gets no route in
+    the main table. `profile` is the UUID of the NetworkManager profile that it uses, or has to use
+    for DHCP, if any. `unmarked`: it is ours and has no alias.
     """
 
     key: LinkKey
@@ -293,6 +294,7 @@ class Link:
     master: Optional[LinkKey] = None
     bare: tuple[Address, ...] = ()
     profile: str = ""
+    unmarked: bool = False
 
 
 @dataclass(frozen=True)
@@ -318,10 +320,9 @@ class NetworkState:
 
 @dataclass(frozen=True)
 class Owned:
-    """What the agent added since the boot, and may remove.
+    """What the agent added since the boot, and may remove; `vlans` are virtual links of all kinds.
 
-    `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
-    the virtual links of all kinds.
+    `routes`: whether it may remove routes, which it knows by its own rtm_protocol.
     """
 
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
@@ -349,8 +350,7 @@ class NicRecord:
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
     VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
     a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no
-    response and still has to be told about the NIC. `doubtful` are address families (see
-    `desired.roles`).
+    response and has to be told about the NIC. `doubtful` are address families (`desired.roles`).
     """
 
     name: str = ""

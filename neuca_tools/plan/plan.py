@@ -20,7 +20,7 @@ from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, 
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     Activate,
@@ -68,6 +68,7 @@ def plan(
         *_renames(sides),
         *(one for one in stale if one.order <= Phase.SHRINK),
         *_shrink(sides),
+        *_unmarked_links(sides),
         *_grow(sides),
         *_sysctls(sides),
         *_raise_up(sides),
@@ -85,12 +86,12 @@ def plan(
 def in_scope(
     operations: Collection[Operation], scope: Optional[Collection[str]]
 ) -> tuple[Operation, ...]:
-    """The operations with a handle in the scope, and those on files."""
+    """The operations with a handle in the scope, and those on files and marks."""
     return tuple(
         operation
         for operation in operations
         if scope is None
-        or isinstance(operation, (WriteFile, Tell))
+        or isinstance(operation, (WriteFile, Tell, MarkLink))
         or operation.handles & frozenset(scope)
     )
 
@@ -225,6 +226,12 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
             if address.ip in ips:
                 phase = Phase.ADDRESS
             yield DeleteAddress(sides.target(key), address, phase)
+
+
+def _unmarked_links(sides: Sides) -> Iterator[Operation]:
+    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+        if sides.have.links[key].unmarked:
+            yield MarkLink(sides.target(key))
 
 
 def _grow(sides: Sides) -> Iterator[Operation]:

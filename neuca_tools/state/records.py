@@ -48,6 +48,7 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 _NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NOT_KEPT = ("profile", "unmarked", "bare")  # fields of a link that a journal need not have
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -375,7 +376,7 @@ def _bare_json(link: Link) -> dict[str, Any]:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    plain = {name: one for name, one in link.__dict__.items() if name not in ("profile", "bare")}
+    plain = {name: one for name, one in link.__dict__.items() if name not in _NOT_KEPT}
     return {
         **plain,
         "key": str(link.key),

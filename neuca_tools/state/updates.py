@@ -16,6 +16,7 @@ from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
+    Device,
     Incarnation,
     Link,
     LinkKey,
@@ -27,7 +28,8 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.topology import base
+from neuca_tools.model.links import LINK_ALIAS
+from neuca_tools.model.topology import base, key_of
 from neuca_tools.state.changes import appearances, incarnations
 from neuca_tools.state.intentions import changed_only
 
@@ -71,10 +73,16 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
 def forget_stale(record: Record, world: World) -> Record:
     """Drop what a reboot undid, and what was set on a NIC that has been replugged since.
 
-    Such a NIC has no request in force. Its new incarnation is recorded here, so that the following
-    looks of the same pass keep what is set on it from now on.
+    A link with our mark is ours, whatever the record says. A replugged NIC has no request in force.
+    Its new incarnation is recorded here, so that the following looks of the same pass keep what is
+    set on it from now on.
     """
     record = after_boot(record, world.boot_id)
+    marked = frozenset(
+        key_of(device, world) for device in filter(_is_marked, world.devices.values())
+    )
+    if not marked <= record.owned.vlans:
+        record = replace(record, owned=replace(record.owned, vlans=record.owned.vlans | marked))
     replugged = _replugged(record, world)
     if not replugged:
         return record
@@ -92,7 +100,10 @@ def forget_stale(record: Record, world: World) -> Record:
 
 
 def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
-    """NICs and virtual links other than those configured, with their present incarnation."""
+    """NICs and virtual links other than those configured, with their present incarnation.
+
+    A link with our mark is none: a roll-back may have created it again.
+    """
     return {
         mac: present
         for mac, present in appearances(world).items()
@@ -100,7 +111,12 @@ def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
         and record.nics[mac].incarnation is not None
         and not present.is_same_link(record.nics[mac].incarnation)
         and not _is_there(mac, record.nics[mac].incarnation, world)
+        and not _is_marked(world.devices[present.ifindex])
     }
+
+
+def _is_marked(device: Device) -> bool:
+    return device.alias == LINK_ALIAS
 
 
 def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> bool:

@@ -206,9 +206,7 @@ def test_a_bond_that_was_made_and_the_pass_died_is_still_ours():
     one = agent(BOND)
     survey = one.survey()
     one.record = intentions.record_intentions(survey.record, survey.plan())
-    one.kernel.create_link(
-        "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
-    )
+    one.kernel.add_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
     assert "add eth2 to bond0" in run(one)
 
 
@@ -343,9 +341,7 @@ def test_what_is_made_of_absent_nics_alone_is_absent():
 
 def test_somebody_elses_bond_of_our_name_is_never_taken():
     one = agent(BOND)
-    one.kernel.create_link(
-        "bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None
-    )
+    one.kernel.add_link("bond", "bond0", 0, {"mac": ONE, "mode": "802.3ad", "miimon": "100"}, None)
     one.kernel.written.clear()
     one.run()
     assert one.kernel.named("bond0").index not in one.kernel.written
