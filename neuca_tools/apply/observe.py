@@ -57,7 +57,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         )
         for key, device in devices.items()
     }
-    paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
+    paths = sorted({*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution)})
     return NetworkState(
         links,
         _hops(world, devices, resolution, record),
@@ -67,6 +67,13 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
         clients=_clients(world),
         rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
     )
+
+
+def _defaults(resolution: Resolution) -> Iterator[str]:
+    """The sysctls that a new virtual link takes its own from."""
+    for key, link in resolution.want.links.items():
+        if key.rank:
+            yield from (template.replace(OWN, "default") for template in link.sysctls)
 
 
 def _clients(world: World) -> dict[str, str]:

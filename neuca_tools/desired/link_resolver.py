@@ -262,7 +262,10 @@ class LinkResolver:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, found = request.key, self.found_keys.get(request.key)
         most = self.sizes.of(key.nic, links)
-        mtu = self.sizes.vlan(key, request.mtu or self.common.before(key).mtu, parent, most)
+        mtu = request.mtu or self.common.before(key).mtu
+        if found and key in self.record.owned.vlans:
+            mtu = request.mtu or most
+        mtu = self.sizes.vlan(key, mtu, parent, most)
         room = mtu or most
         if found and not mtu:
             room = min(found.mtu, most)

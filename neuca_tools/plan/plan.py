@@ -311,7 +311,9 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
         target = sides.target(key)
         for template, value in sorted(wanted.sysctls.items()):
             before = found.sysctls.get(template)
-            if not _same(before, value):
+            if not sides.is_present(key):
+                before = sides.have.sysctls.get(template.replace(OWN, "default"))
+            if not sides.is_present(key) or not _same(before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 

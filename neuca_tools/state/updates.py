@@ -250,13 +250,13 @@ def _link_originals(
 ) -> dict[LinkKey, Original]:
     """The original values of links that are still needed.
 
-    Those of an absent NIC all are, those of an absent VLAN are not.
+    Those of an absent NIC all are, those of an absent VLAN or virtual link are not.
     """
     originals = {}
     for key, original in record.originals.items():
         if key in have.links:
             originals[key] = _still_changed(original, key, resolution, have)
-        elif key.vlan_id is None:
+        elif not key.rank:
             originals[key] = original
     return changed_only(originals)
 

@@ -1,0 +1,95 @@
+"""What a document no longer requests of a virtual link is undone: the host is that of the new document alone."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import pytest
+from lab import mac
+
+NICS = (
+    f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n[interface {mac(2)}]\n[interface {mac(3)}]\n"
+)
+BRIDGE = f"[bridge br0]\nmembers = {mac(2)}, {mac(3)}\naddresses = 10.5.0.1/24\n"
+BOND = (
+    f"[bond bond0]\nmode = active-backup\nmembers = {mac(2)}, {mac(3)}\naddresses = 10.5.0.1/24\n"
+)
+VXLAN = "[vxlan vx0]\nid = 5\nlocal = 172.16.1.1\naddresses = 10.6.0.1/24\n"
+VLAN = f"[vlan {mac(1)}.5]\naddresses = 10.7.0.1/24\n"
+MACVLAN = f"[macvlan mv0]\nparent = {mac(1)}\naddresses = 10.7.0.1/24\n"
+VRF = f"[vrf blue]\nmembers = {mac(2)}\ntable = 100\n"
+COMMON = "mtu = 1400\ntxqueuelen = 555\nsysctl.net.ipv4.conf.{interface}.rp_filter = 2\n"
+SECTIONS = {
+    "br0": BRIDGE,
+    "bond0": BOND,
+    "vx0": VXLAN,
+    "dp1.5": VLAN,
+    "mv0": MACVLAN,
+    "blue": VRF,
+}
+KINDS = {"br0": "bridge", "bond0": "bond", "vx0": "vxlan", "dp1.5": "vlan", "mv0": "macvlan", "blue": "vrf"}  # fmt: skip
+BRIDGE_OPTIONS = "stp = yes\nforward-delay = 4\nhello-time = 3\nmax-age = 10\nageing-time = 100\npriority = 100\n"
+BOND_OPTIONS = (
+    "updelay = 200\ndowndelay = 300\nmin-links = 1\nxmit-hash-policy = layer3+4\nnum-grat-arp = 3\n"
+)
+OPTIONS = {"br0": BRIDGE_OPTIONS, "bond0": BOND_OPTIONS, "vx0": "remote = 172.16.1.9\n"}
+
+
+def host_with(lab, kind):
+    for number in (1, 2, 3):
+        lab.veth(f"dp{number}", number)
+    lab.foreign.may_make(*SECTIONS)
+    probe = lab.run("ip", "link", "add", "probe", "link", "dp1", "type", kind,
+                    *{"vlan": ["id", "9"], "vrf": ["table", "9"], "vxlan": ["id", "9", "dstport", "9"]}.get(kind, []),
+                    check=False)  # fmt: skip
+    if "Unknown device type" in probe.err:
+        pytest.skip(f"this kernel has no {kind}")
+    lab.run("ip", "link", "del", "probe", check=False)
+    return lab
+
+
+def state(lab, name):
+    link = lab.link(name)
+    options = dict(link["linkinfo"].get("info_data", {}))
+    for clock in [option for option in options if "timer" in option]:
+        del options[clock]
+    return {
+        "mtu": link["mtu"],
+        "queue": link["txqlen"],
+        "options": {key: options.get(key) for key in sorted(options)},
+        "rp_filter": lab.sysctl(f"net/ipv4/conf/{name}/rp_filter"),
+    }
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize("when", ["created", "changed"])
+def test_settings_that_are_no_longer_requested_are_restored(lab, name, when):
+    host = host_with(lab, KINDS[name])
+    alone = NICS + SECTIONS[name]
+    if when == "changed":
+        assert host.once(alone).code == 0
+        alone_state = state(host, name)
+    assert host.once(alone + COMMON).code == 0
+    index = host.index(name)
+    assert (state(host, name)["mtu"], state(host, name)["queue"]) == (1400, 555)
+    assert host.once(alone).code == 0
+    assert (host.plan(), host.index(name)) == ([], index)
+    after = state(host, name)
+    if when == "created":
+        host.ip(f"link del {name}")
+        assert host.once(alone.replace("10.", "10.1")).code == 0
+        alone_state = state(host, name)
+    assert after == alone_state
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_that_are_no_longer_requested_are_those_of_the_kernel(lab, name):
+    host = host_with(lab, KINDS[name])
+    alone = NICS + SECTIONS[name]
+    assert host.once(alone).code == 0
+    before = state(host, name)
+    assert host.once(alone + OPTIONS[name]).code == 0
+    assert state(host, name) != before
+    assert host.plan() == []
+    assert host.once(alone).code == 0
+    assert (state(host, name), host.plan(), host.problems()) == (before, [], [])
