@@ -96,7 +96,7 @@ class _Judge:
         """
         options = {
             **link_kinds.defaults(key.kind, virtual),
-            **self._mac(virtual),
+            **self._mac(key, virtual),
             **dict(virtual.options),
         }
         parent = virtual.parent
@@ -105,8 +105,8 @@ class _Judge:
             parent = next(filter(None, map(self.networks.link, ends)), None)
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
 
-    def _mac(self, virtual: Virtual) -> dict[str, str]:
-        """The MAC of the first member, which is the kernel's default for a bond.
+    def _mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
+        """The MAC that it has, for a new one that of the first member, the kernel's default.
 
         It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
         MACAddressPolicy=). A VRF has one of its own. With `fail-over-mac` it follows the active
@@ -116,13 +116,22 @@ class _Judge:
         if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
-        mac = "" if first.made else first.mac
         below = self.links.get(first.nic)
+        mac = "" if first.made else first.mac
         if below is not None:
             mac = below.option("mac")
-        if not mac:
-            return {}
-        return {"mac": mac}
+        mac = self._present_mac(key) or mac
+        return {"mac": mac} if mac else {}
+
+    def _present_mac(self, key: LinkKey) -> str:
+        """The MAC that it has and keeps, even if that member leaves; empty if there is none.
+
+        It may not keep that of a management or ignored NIC.
+        """
+        device = self.roles.stacked.get(key.mac)
+        if device is None or protected_mac(device.mac, self.world, self.roles):
+            return ""
+        return device.mac
 
     def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be created: refused, or absent if none of its lower devices is present."""
@@ -132,8 +141,9 @@ class _Judge:
         if virtual.lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        made_of = carriers((key.mac,), self.requests)
-        reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        made_of, reason = carriers((key.mac,), self.requests), None
+        if virtual.option("mac") != self._present_mac(key):
+            reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
         reason = reason or self._name_reason(key)
         return Problem("refused", reason, key) if reason else None
 

@@ -93,3 +93,17 @@ def test_options_that_are_no_longer_requested_are_those_of_the_kernel(lab, name)
     assert host.plan() == []
     assert host.once(alone).code == 0
     assert (state(host, name), host.plan(), host.problems()) == (before, [], [])
+
+
+@pytest.mark.parametrize("name", ["br0", "bond0"])
+def test_the_first_member_leaves_without_an_interruption(lab, name):
+    host = host_with(lab, KINDS[name])
+    assert host.once(NICS + SECTIONS[name]).code == 0
+    index, address = host.index(name), host.link(name)["address"]
+    with host.foreign.changing():
+        host.ip(f"address add 10.9.0.1/24 dev {name}")
+    assert host.once(NICS + SECTIONS[name].replace(f"{mac(2)}, ", "")).code == 0
+    assert (host.index(name), host.link(name)["address"]) == (index, address)
+    assert host.addresses(name) == {"10.5.0.1/24", "10.9.0.1/24"}
+    assert "master" not in host.link("dp2")
+    assert (host.plan(), host.problems()) == ([], [])
