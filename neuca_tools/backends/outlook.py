@@ -25,6 +25,7 @@ from neuca_tools.model import Address, Device, Host, Route, World
 from neuca_tools.model.addresses import address_of, network_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
@@ -46,8 +47,8 @@ OF_LINK = wire.Reader((*_BASIC, NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
-PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
-OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS))
+PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
+OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS, PROTOCOL))
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 OF_ROUTE = wire.Reader((TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE))
 SYSFS = "/sys/class/net"
@@ -216,7 +217,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     hardly ever do.
     """
     found: dict[int, list[Address]] = {}
-    leased, autoconf, peers, bare = set(), set(), set(), set()
+    leased, autoconf, peers, bare, own = set(), set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = OF_ADDRESS.read(message[ADDRESS.size :])
@@ -233,6 +234,8 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
             autoconf.add((index, address))
         if flags & IFA_F_NOPREFIXROUTE:
             bare.add((index, address))
+        if parts.number(PROTOCOL) == ROUTE_PROTOCOL:
+            own.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
@@ -241,6 +244,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
         "bare": frozenset(bare),
+        "own": frozenset(own),
     }
 
 

@@ -347,7 +347,7 @@ class LinkResolver:
         return free
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are requested.
+        """Every NIC, whatever its role, then all other links that are requested or have a problem.
 
         None: not ours to set.
         """
@@ -356,8 +356,8 @@ class LinkResolver:
             request = self.requests.get(key)
             name = request.name if request else None
             yield replace(links.get(key) or self._unresolved(key), name=name)
-        upper = (key for key in self.requests if key.rank)
-        for key in sorted(upper, key=lambda key: key.order):
+        upper = {problem.link for problem in self.problems if problem.link} | self.requests.keys()
+        for key in sorted((key for key in upper if key.rank), key=lambda key: key.order):
             yield links.get(key) or self._unresolved(key)
 
     def _unresolved(self, key: LinkKey) -> Link:

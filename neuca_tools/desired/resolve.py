@@ -8,7 +8,7 @@ lists every link, for display.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
@@ -114,10 +114,11 @@ def resolve(
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
+    removable = _left_as_they_are(removable, work.deletable(complete), requests)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
-        replace(removable, vlans=work.deletable(complete)),
+        removable,
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
@@ -135,6 +136,15 @@ def resolve(
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
+
+
+def _left_as_they_are(
+    removable: Owned, deletable: frozenset[LinkKey], requests: Collection[LinkKey]
+) -> Owned:
+    """What may be removed: links that stay although nobody requests them keep their addresses."""
+    kept = {key for key in removable.vlans if key not in deletable and key not in requests}
+    addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
+    return replace(removable, vlans=deletable, addresses=addresses)
 
 
 def _bound(

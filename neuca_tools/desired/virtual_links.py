@@ -20,6 +20,7 @@ from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Record, Virtual, World
+from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
 @dataclass(frozen=True)
@@ -273,30 +274,63 @@ def deletable(
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links of ours that may be deleted.
 
-    A link that is requested but refused may not, nor one with a foreign link on it. `stacks` is
-    None if the document is incomplete. Then only links with a refused MAC address may be deleted.
+    A link that is requested but refused may not, nor one that somebody added something to.
+    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
+    be deleted.
     """
     owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
-    held = _held(owned | copies, world, roles, record)
+    held = _held(owned | copies, requests, world, roles, record)
     if stacks is None:
         return copies - held.keys(), []
-    text = 'it is no longer requested, but "{}" is on top of it'
     problems = [
-        Problem("refused", text.format(held[key]), key) for key in held if key not in requests
+        Problem("refused", f"it is no longer requested, but {held[key]}", key)
+        for key in held
+        if key not in requests
     ]
     free = {key for key in owned if not _is_refused(key, requests, stacks)}
     return (copies | free) - held.keys(), problems
 
 
 def _held(
-    keys: Collection[LinkKey], world: World, roles: Roles, record: Record
+    keys: Collection[LinkKey],
+    requests: Collection[LinkKey],
+    world: World,
+    roles: Roles,
+    record: Record,
 ) -> dict[LinkKey, str]:
-    """Those of our links that have a foreign link on them, with its name."""
+    """Those of our links that somebody added something to, with what it is.
+
+    What was added to a link that is still requested counts only if it is another link.
+    """
     found = find_links(world, roles)
     nics = {key for key in map(LinkKey, record.nics) if not key.rank}
     ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
-    holders = {key: foreign_on(found[key], world, ours) for key in sorted({*keys} & found.keys())}
-    return {key: holder.name for key, holder in holders.items() if holder}
+    held = {}
+    for key in sorted({*keys} & found.keys()):
+        holder = foreign_on(found[key], world, ours)
+        reason = f'"{holder.name}" is on top of it' if holder else ""
+        if not reason and key not in requests:
+            reason = _addition(key, found[key], world, ours, record)
+        if reason:
+            held[key] = reason
+    return held
+
+
+def _addition(
+    key: LinkKey, device: Device, world: World, ours: Collection[int], record: Record
+) -> str:
+    """What somebody did with a link of ours; empty if nothing."""
+    if device.master and device.master not in ours and device.master in world.devices:
+        return f'somebody put it into "{world.devices[device.master].name}"'
+    for address in world.addresses.get(device.index, ()):
+        pair = (device.index, address)
+        is_ours = (key, address) in record.owned.addresses or pair in world.leased
+        if not (is_ours or address.is_link_local):
+            return f"somebody added the address {address} to it"
+    for route in world.routes:
+        if route.index == device.index and provenance(route, world) == ADMINISTRATOR:
+            return f"somebody added the route to {route.to} to it"
+    return ""
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

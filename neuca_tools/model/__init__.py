@@ -227,8 +227,8 @@ class World:
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
     the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
-    the addresses whose network gets no route by itself. `routes` are the unicast routes of the main
-    table, `tables` those of other tables and our routes of other types.
+    the addresses whose network gets no route by itself, `own` those marked as ours. `routes` are
+    the unicast routes of the main table, `tables` those of others and ours of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -254,6 +254,7 @@ class World:
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
+    own: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
 
@@ -320,9 +321,8 @@ class NetworkState:
 
 @dataclass(frozen=True)
 class Owned:
-    """What the agent added since the boot, and may remove; `vlans` are virtual links of all kinds.
-
-    `routes`: whether it may remove routes, which it knows by its own rtm_protocol.
+    """What the agent added since the boot, and may remove: addresses, virtual links (`vlans`) and
+    `routes`, which it knows by its own rtm_protocol.
     """
 
     addresses: frozenset[tuple[LinkKey, Address]] = frozenset()
@@ -348,9 +348,9 @@ class NicRecord:
     """What is recorded of one NIC.
 
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
-    VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
-    a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no
-    response and has to be told about the NIC. `doubtful` are address families (`desired.roles`).
+    VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
+    all that it configured is removed. `unheard`: a manager gave no response and has to be told
+    about the NIC. `doubtful`: see `desired.roles`.
     """
 
     name: str = ""

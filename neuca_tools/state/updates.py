@@ -73,16 +73,18 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
 def forget_stale(record: Record, world: World) -> Record:
     """Drop what a reboot undid, and what was set on a NIC that has been replugged since.
 
-    A link with our mark is ours, whatever the record says. A replugged NIC has no request in force.
-    Its new incarnation is recorded here, so that the following looks of the same pass keep what is
-    set on it from now on.
+    Links and addresses with our mark are ours, whatever the record says. A replugged NIC has no
+    request in force. Its new incarnation is recorded here, so that the following looks of the same
+    pass keep what is set on it from now on.
     """
     record = after_boot(record, world.boot_id)
     marked = frozenset(
         key_of(device, world) for device in filter(_is_marked, world.devices.values())
     )
-    if not marked <= record.owned.vlans:
-        record = replace(record, owned=replace(record.owned, vlans=record.owned.vlans | marked))
+    own = {(key_of(world.devices[index], world), address) for index, address in world.own}
+    owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
+    if owned != record.owned:
+        record = replace(record, owned=owned)
     replugged = _replugged(record, world)
     if not replugged:
         return record

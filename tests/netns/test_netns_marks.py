@@ -43,6 +43,36 @@ def test_links_are_known_by_their_mark_without_a_record(host):
     assert (host.link("br0"), host.link("vx0"), host.problems()) == (None, None, [])
 
 
+def test_addresses_are_known_by_their_protocol_without_a_record(host):
+    with host.foreign.changing():
+        host.ip("address add 10.9.0.1/24 dev dp2")
+    shutil.rmtree(host.folder / "state")
+    assert host.once(BOTH).code == 0
+    assert host.once(f"[interface {mac(2)}]\n").code == 0
+    assert host.addresses("dp2") == {"10.9.0.1/24"}
+
+
+ADDITIONS = {
+    "address add 10.8.0.1/24 dev br0": "br0",
+    "route add 10.8.0.0/16 via 10.5.0.9": "br0",
+    "link set vx0 master theirs": "vx0",
+}
+
+
+@pytest.mark.parametrize("words", ADDITIONS)
+def test_a_link_that_somebody_added_something_to_is_left(host, words):
+    name = ADDITIONS[words]
+    address = host.addresses(name)
+    with host.foreign.changing():
+        host.ip("link add theirs type bridge")
+        host.ip(words)
+    host.once(PLAIN)
+    texts = [text for code, text in host.problems(name) if code == "refused"]
+    assert [text for text in texts if text.startswith("it is no longer requested, but somebody ")]
+    assert host.addresses(name) >= address
+    assert (host.link({"br0": "vx0", "vx0": "br0"}[name]), host.plan()) == (None, [])
+
+
 def test_links_of_an_earlier_version_are_marked_in_place(host):
     before = [host.index(name) for name in ("br0", "vx0")]
     for name in ("br0", "vx0"):
