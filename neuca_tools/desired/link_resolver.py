@@ -125,18 +125,31 @@ class LinkResolver:
             link = replace(link, mtu=None)
         return replace(link, master=master, addresses=())
 
-    def _barred(self, vrf: LinkKey, link: Link) -> Link:
-        """A link without addresses, which belong into a VRF that cannot be created.
+    def _barred(self, master: LinkKey, link: Link) -> Link:
+        """A link that belongs into a bond, bridge or VRF that cannot be created.
 
-        While the VRF is there, the link stays in it as it is.
+        It keeps what it has, and gets nothing: its addresses would be reachable outside of a VRF.
         """
-        device, found = self.found_keys.get(link.key), self.roles.stacked.get(vrf.mac)
-        if device and found and device.master == found.index:
-            return replace(link, master=vrf)
+        device = self.found_keys.get(link.key, Device(0, ""))
+        present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
+        kept = tuple(address for address in present if (link.key, address) in owned)
+        holders = {found.index: mac for mac, found in self.roles.stacked.items()}
+        holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
-            text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
-            self.refuse(link.key, f"address {address}: {text}")
-        return replace(link, addresses=())
+            if address not in kept:
+                kind = {"vrf": "VRF"}.get(master.kind, master.kind)
+                text = f'it belongs to the {kind} "{master.given_name}"'
+                self.refuse(link.key, f"address {address}: {text}, which cannot be created")
+        return replace(
+            link,
+            state=None,
+            mtu=None,
+            txqueuelen=None,
+            addresses=kept,
+            sysctls={},
+            device={},
+            master=holder,
+        )
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""

@@ -114,11 +114,10 @@ def resolve(
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
-    removable = _left_as_they_are(removable, work.deletable(complete), requests)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
-        removable,
+        _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
@@ -139,10 +138,12 @@ def resolve(
 
 
 def _left_as_they_are(
-    removable: Owned, deletable: frozenset[LinkKey], requests: Collection[LinkKey]
+    removable: Owned, deletable: frozenset[LinkKey], links: Collection[LinkKey]
 ) -> Owned:
-    """What may be removed: links that stay although nobody requests them keep their addresses."""
-    kept = {key for key in removable.vlans if key not in deletable and key not in requests}
+    """What may be removed: links that stay although they are not among the wanted ones keep their
+    addresses.
+    """
+    kept = {key for key in removable.vlans if key not in deletable and key not in links}
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
     return replace(removable, vlans=deletable, addresses=addresses)
 

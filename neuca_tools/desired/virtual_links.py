@@ -28,7 +28,7 @@ class Stacks:
     """The virtual links that can be created, with their lower devices; and the master of each
     member or port.
 
-    `barred` has the members of VRFs that cannot be created.
+    `barred` has the members of those that cannot be created.
     """
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
@@ -47,7 +47,7 @@ def judge(
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
-    barred = {key: vrf for key, vrf in judge_.barred.items() if key not in judge_.masters}
+    barred = {key: one for key, one in judge_.barred.items() if key not in judge_.masters}
     return Stacks(judge_.links, judge_.masters, barred, tuple(judge_.problems))
 
 
@@ -85,8 +85,7 @@ class _Judge:
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
-            if key.kind == vrfs.KIND:
-                self.barred.update(dict.fromkeys(request_members(request), key))
+            self.barred.update(dict.fromkeys(request_members(request), key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))

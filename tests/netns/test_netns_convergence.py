@@ -1,4 +1,4 @@
-"""What a document no longer requests of a virtual link is undone: the host is that of the new document alone."""
+"""What a document changes of virtual links: the host is that of the new document alone."""
 
 # SPDX-License-Identifier: MIT
 
@@ -107,3 +107,49 @@ def test_the_first_member_leaves_without_an_interruption(lab, name):
     assert host.addresses(name) == {"10.5.0.1/24", "10.9.0.1/24"}
     assert "master" not in host.link("dp2")
     assert (host.plan(), host.problems()) == ([], [])
+
+
+REFUSED = {
+    "br0": f"[bridge br0]\nmembers = {mac(2)}, {mac(3)}\nstp = yes\nforward-delay = 1\n",
+    "taken": f"[bridge taken]\nmembers = {mac(2)}, {mac(3)}\n",
+    "bond0": f"[bond bond0]\nmode = 802.3ad\nmembers = {mac(2)}, {mac(3)}\narp-interval = 100\n",
+    "blue": f"[vrf blue]\nmembers = {mac(2)}, {mac(3)}\n",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_members_of_a_link_that_is_refused_keep_what_they_have(lab, name):
+    host = host_with(lab, "bridge")
+    host.ip("link add taken type bridge")
+    settings = (
+        "addresses = 10.5.{0}.1/24\nmtu = 1400\nsysctl.net.ipv4.conf.{{interface}}.rp_filter = 2\n"
+    )
+    nics = "".join(f"[interface {mac(one)}]\n" + settings.format(one) for one in (2, 3))
+    assert host.once(nics).code == 0
+    before = [state_of_nic(host, nic) for nic in ("dp2", "dp3")]
+    assert host.once(REFUSED[name]).code == 4
+    assert [state_of_nic(host, nic) for nic in ("dp2", "dp3")] == before
+    assert host.plan() == []
+    assert host.once("[global]\n").code == 0
+    assert host.addresses("dp2") | host.addresses("dp3") == set()
+
+
+def state_of_nic(lab, name):
+    link = lab.link(name)
+    path = f"net/ipv4/conf/{name}/rp_filter"
+    return (
+        lab.addresses(name),
+        link["mtu"],
+        "UP" in link["flags"],
+        link.get("master"),
+        lab.sysctl(path),
+    )
+
+
+@pytest.mark.parametrize("name", ["br0"])
+def test_the_members_of_a_bridge_stay_in_it_when_it_is_refused(lab, name):
+    host = host_with(lab, KINDS[name])
+    assert host.once(NICS + BRIDGE).code == 0
+    before = [state_of_nic(host, nic) for nic in ("dp2", "dp3", name)]
+    assert host.once(NICS + BRIDGE + "stp = yes\nforward-delay = 1\n").code == 4
+    assert [state_of_nic(host, nic) for nic in ("dp2", "dp3", name)] == before
