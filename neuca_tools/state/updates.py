@@ -289,8 +289,14 @@ def _still_changed(
 
 
 def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str, None]:
-    """The attributes that have their original value, and are not requested."""
-    values = ((name, getattr(original, name)) for name in ATTRIBUTES)
+    """The attributes that have their original value, and are not requested.
+
+    The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
+    nothing.
+    """
+    in_bond = found.master is not None and found.master.kind == "bond"
+    names = [name for name in ATTRIBUTES if not (in_bond and name == "mtu")]
+    values = ((name, getattr(original, name)) for name in names)
     return {
         name: None
         for name, value in values

@@ -153,3 +153,12 @@ def test_the_members_of_a_bridge_stay_in_it_when_it_is_refused(lab, name):
     before = [state_of_nic(host, nic) for nic in ("dp2", "dp3", name)]
     assert host.once(NICS + BRIDGE + "stp = yes\nforward-delay = 1\n").code == 4
     assert [state_of_nic(host, nic) for nic in ("dp2", "dp3", name)] == before
+
+
+def test_the_original_mtu_is_known_after_a_time_in_a_bond(lab):
+    host = host_with(lab, "bond")
+    assert host.once(f"[interface {mac(2)}]\nmtu = 1400\n").code == 0
+    assert host.once(BOND).code == 0
+    assert host.once(BOND).code == 0
+    assert host.once("[global]\n").code == 0
+    assert (host.link("dp2")["mtu"], host.link("bond0"), host.plan()) == (1500, None, [])

@@ -442,3 +442,11 @@ def test_of_two_links_with_one_name_neither_is_made():
     found = {(str(one.link), one.text) for one in agent.survey().resolution.problems}
     reason = 'another interface is to be named "two"'
     assert found == {("bridge two", reason), ("macvlan two", reason)}
+
+
+def test_the_original_mtu_of_a_member_is_known_after_a_time_in_a_bond():
+    one = agent(f"[interface {ONE}]\nmtu = 1400\n")
+    run(one)
+    run(one, BOND)
+    run(one, "[global]\n")
+    assert one.kernel.devices[2].mtu == 1500
