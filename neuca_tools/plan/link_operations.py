@@ -139,6 +139,10 @@ class SetMaster(LinkOperation):
         return self.fate
 
     @property
+    def handles(self) -> frozenset[str]:
+        return frozenset((self.on.key.mac, str(self.on.key)))
+
+    @property
     def change(self) -> tuple[Value, Value]:
         return _name(self.before), _name(self.master)
 

@@ -57,9 +57,12 @@ def plan(
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
+    asked = scope
     if scope is not None:
         scope = _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
+    if scope is not None:
+        scope |= frozenset(_moving_members(asked or (), scope, sides))
     stale = list(route_steps.stale_routes(sides))
     late = [one for one in stale if one.order > Phase.SHRINK]
     operations = (
@@ -105,6 +108,18 @@ def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> f
             if any(lower.mac in scope for lower in link.virtual.lower):
                 scope |= {key.mac}
     return scope
+
+
+def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides) -> Iterator[str]:
+    """The links that are put into, or taken out of, what may change itself or is created.
+
+    The request of one member changes no other member.
+    """
+    for key in {*sides.have.links, *sides.want.links}:
+        old, new = sides.leaves(key), sides.joins(key)
+        joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
+        if joins or (old and old.mac in asked and old not in sides.gone):
+            yield str(key)
 
 
 def _files(sides: Sides) -> Iterator[Operation]:

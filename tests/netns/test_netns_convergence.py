@@ -162,3 +162,22 @@ def test_the_original_mtu_is_known_after_a_time_in_a_bond(lab):
     assert host.once(BOND).code == 0
     assert host.once("[global]\n").code == 0
     assert (host.link("dp2")["mtu"], host.link("bond0"), host.plan()) == (1500, None, [])
+
+
+@pytest.mark.parametrize("name", ["br0", "bond0"])
+def test_the_request_of_one_member_leaves_manual_changes_of_another_alone(lab, name):
+    host = host_with(lab, KINDS[name])
+    assert host.once(NICS + SECTIONS[name]).code == 0
+    changed = NICS.replace(f"[interface {mac(2)}]\n", f"[interface {mac(2)}]\ntxqueuelen = 555\n")
+    host.start()
+    host.settle()
+    with host.foreign.changing():
+        host.ip("link set dp3 nomaster")
+        host.ip("link set dp3 up")
+    host.settle()
+    host.document(changed + SECTIONS[name])
+    host.wait("the queue length", lambda: host.link("dp2")["txqlen"] == 555)
+    host.settle()
+    assert ("master" in host.link("dp3"), host.link("dp2")["master"]) == (False, name)
+    assert host.once(changed + SECTIONS[name]).code == 0
+    assert host.link("dp3")["master"] == name
