@@ -170,14 +170,16 @@ def test_the_request_of_one_member_leaves_manual_changes_of_another_alone(lab, n
     assert host.once(NICS + SECTIONS[name]).code == 0
     changed = NICS.replace(f"[interface {mac(2)}]\n", f"[interface {mac(2)}]\ntxqueuelen = 555\n")
     host.start()
+    log = host.folder / "daemon.log"
+    host.wait("the first pass", lambda: log.exists() and "pass: " in log.read_text())
     host.settle()
     with host.foreign.changing():
         host.ip("link set dp3 nomaster")
         host.ip("link set dp3 up")
     host.settle()
     host.document(changed + SECTIONS[name])
-    host.wait("the queue length", lambda: host.link("dp2")["txqlen"] == 555)
-    host.settle()
+    host.wait("the pass", lambda: log.read_text().count("pass: ") == 2)
+    assert host.link("dp2")["txqlen"] == 555
     assert ("master" in host.link("dp3"), host.link("dp2")["master"]) == (False, name)
     assert host.once(changed + SECTIONS[name]).code == 0
     assert host.link("dp3")["master"] == name
