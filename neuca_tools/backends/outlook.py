@@ -230,12 +230,12 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
             leased.add((index, address))
+        elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
+            own.add((index, address))
         if _is_autoconf(address, flags):
             autoconf.add((index, address))
         if flags & IFA_F_NOPREFIXROUTE:
             bare.add((index, address))
-        if parts.number(PROTOCOL) == ROUTE_PROTOCOL:
-            own.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {

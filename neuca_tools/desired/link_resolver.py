@@ -380,6 +380,8 @@ class LinkResolver:
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.given_name if key == key.nic else "") or None
         if request is None:
+            if key in self.found_keys:
+                name = self.found_keys[key].name
             return Link(key, key.kind, role, name)
         link = Link(key, key.kind, role, name, virtual=request.virtual)
         if role != "dataplane" or key.mac in self.roles.nics:

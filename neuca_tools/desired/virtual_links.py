@@ -321,10 +321,11 @@ def _addition(
     """What somebody did with a link of ours; empty if nothing."""
     if device.master and device.master not in ours and device.master in world.devices:
         return f'somebody put it into "{world.devices[device.master].name}"'
+    automatic = world.leased | world.endless | world.autoconf
     for address in world.addresses.get(device.index, ()):
-        pair = (device.index, address)
-        is_ours = (key, address) in record.owned.addresses or pair in world.leased
-        if not (is_ours or address.is_link_local):
+        if address.is_link_local or (device.index, address) in automatic:
+            continue
+        if (key, address) not in record.owned.addresses:
             return f"somebody added the address {address} to it"
     for route in world.routes:
         if route.index == device.index and provenance(route, world) == ADMINISTRATOR:

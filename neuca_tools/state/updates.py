@@ -78,10 +78,9 @@ def forget_stale(record: Record, world: World) -> Record:
     pass keep what is set on it from now on.
     """
     record = after_boot(record, world.boot_id)
-    marked = frozenset(
-        key_of(device, world) for device in filter(_is_marked, world.devices.values())
-    )
-    own = {(key_of(world.devices[index], world), address) for index, address in world.own}
+    devices = world.devices
+    marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
+    own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
     owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
         record = replace(record, owned=owned)
