@@ -14,7 +14,6 @@ from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
-from neuca_tools.model import LinkKey
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import RECORD, TRIAL, load_record, save_record
@@ -55,19 +54,9 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
 def restore_record(config: Config, record: Mapping[str, Any]) -> None:
     """Save this record, empty if there was none, as the agent's. Raises ApplyError."""
     if record:
-        plain = _plain(record)
-        plain["nics"] = {mac: _created_again(mac, nic) for mac, nic in record["nics"].items()}
-        store.save(config.state, RECORD, plain, 0o644)
+        store.save(config.state, RECORD, _plain(record), 0o644)
     else:
         store.remove(config.state, RECORD)
-
-
-def _created_again(mac: str, nic: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The record of a NIC, without the interface index of a virtual link.
-
-    The roll-back may have created it again. It is ours, whatever its index.
-    """
-    return {**nic, "incarnation": ""} if LinkKey(mac).made else nic
 
 
 def recover(config: Config) -> bool:

@@ -198,7 +198,12 @@ class GuardedWriter:
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
     ) -> None:
         self._netlink.create_link(kind, name, parent, options, mtu)
-        self._allowed.add(self._netlink.index_of(name))
+        index = self._netlink.index_of(name)
+        self._netlink.mark_link(index)
+        self._allowed.add(index)
+
+    def mark_link(self, index: int) -> None:
+        self._netlink.mark_link(index)
 
     def set_master(self, index: int, master: int) -> None:
         self._netlink.set_master(index, master)

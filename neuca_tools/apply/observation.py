@@ -18,7 +18,7 @@ from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
-from neuca_tools.model.topology import METADATA_HOSTS, above, base, below
+from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import TuningInputs
 
@@ -58,7 +58,7 @@ class Interest:
         paths: set[str] = set()
         for index in indexes:
             name = world.devices[index].name
-            templates = self._applying(self.templates, key_of(world, index))
+            templates = self._applying(self.templates, key_of(world.devices[index], world))
             paths.update(template.replace(OWN, name) for template in templates)
         return paths
 
@@ -69,7 +69,7 @@ class Interest:
             is_queue = device.qdisc in ("mq", "pfifo")
             if not (is_queue or self.groups):
                 continue
-            key = key_of(world, index)
+            key = key_of(world.devices[index], world)
             groups = set(self._applying(self.groups, key))
             if is_queue and not self.queued.isdisjoint(_names_of(key)):
                 groups.add("qdisc")
@@ -114,13 +114,6 @@ def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
     return (key, LinkKey(short(key.mac), key.vlan_id))
 
 
-def key_of(world: World, index: int) -> LinkKey:
-    """The key under which a document would name this device."""
-    device = world.devices[index]
-    below = device if device.vlan_id is None else world.devices.get(device.lower, device)
-    return LinkKey(base(below), device.vlan_id)
-
-
 def interest(
     document: Optional[Document],
     links: Iterable[LinkRequest],
@@ -132,6 +125,9 @@ def interest(
     requests = [*_requests(document), *links]
     templates, groups = _settings_of(requests, record)
     host_sysctls = {path for paths in templates.values() for path in paths if OWN not in path}
+    for key in templates:
+        if key.rank:  # a new virtual link takes its own from these
+            host_sysctls.update(path.replace(OWN, "default") for path in templates[key])
     router = document.router if document else "user"
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),

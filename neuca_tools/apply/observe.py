@@ -63,7 +63,7 @@ def found(
         )
         for key, device in devices.items()
     }
-    paths = sorted({*resolution.want.sysctls, *record.original_sysctls})
+    paths = sorted({*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution)})
     return NetworkState(
         links,
         _hops(world, devices, resolution, record),
@@ -86,6 +86,13 @@ def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
         and route.index in indexes
         and all(index in indexes for index, _ in route.others)
     )
+
+
+def _defaults(resolution: Resolution) -> Iterator[str]:
+    """The sysctls that a new virtual link takes its own from."""
+    for key, link in resolution.want.links.items():
+        if key.rank:
+            yield from (template.replace(OWN, "default") for template in link.sysctls)
 
 
 def _clients(world: World) -> dict[str, str]:
@@ -196,6 +203,7 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
             if device.name in words
         },
         profile=world.profiles.get(device.name, ""),
+        unmarked=key in record.owned.vlans and not device.alias,
     )
 
 

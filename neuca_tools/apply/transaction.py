@@ -8,7 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Optional, Protocol
 
@@ -25,7 +25,6 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
     Activate,
-    AddAddress,
     DeleteAddress,
     Rename,
     SetAttribute,
@@ -111,13 +110,6 @@ class Purpose(Protocol):
 
         The operations in `held` wait until the state can be saved.
         """
-
-
-def with_created(record: Record, operations: Iterable[Operation]) -> Record:
-    """The record with the links, and their addresses, that a roll-back has created again."""
-    kinds = (CreateLink, AddAddress)
-    created = [operation for operation in operations if isinstance(operation, kinds)]
-    return intentions.record_intentions(record, created)
 
 
 class Outcome(NamedTuple):
@@ -254,7 +246,8 @@ class Transaction:
             steps = self._steps_back(want, scope)
             if not steps:
                 return
-            record = with_created(self.decision.record, steps)
+            created = [step for step in steps if isinstance(step, (CreateLink, AddAddress))]
+            record = intentions.record_intentions(self.decision.record, created)
             self.decision = replace(self.decision, record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
                 self.store.save_record(record)

@@ -13,14 +13,16 @@ from typing import Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.model import Address
+from neuca_tools.model.links import LINK_ALIAS
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 NEW_LINK, DELETE_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 17, 20, 21  # RTM_*
 _LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
-_NAME, _MTU, _PARENT, _TXQLEN, _INFO = 3, 4, 5, 13, 18  # IFLA_*
+_NAME, _MTU, _PARENT, _TXQLEN, _INFO, _ALIAS = 3, 4, 5, 13, 18, 20  # IFLA_*
 _KIND, _DATA, _VLAN_ID = 1, 2, 1  # IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_VLAN_ID
 _PER_FAMILY, _GENERATION_MODE = 26, 8  # IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE
 _IFF_UP = 0x1
-_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
+_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE = struct.Struct("=IIII")
 _FOR_EVER = 0xFFFFFFFF
@@ -53,6 +55,11 @@ def new_vlan(name: str, parent: int, vlan_id: int, mtu: Optional[int] = None) ->
     return b"".join(parts)
 
 
+def marked_link(index: int) -> bytes:
+    """The body of an RTM_NEWLINK that marks a device as ours."""
+    return _LINK.pack(0, 0, index, 0, 0) + wire.text(_ALIAS, LINK_ALIAS)
+
+
 def deleted_link(index: int) -> bytes:
     """The body of an RTM_DELLINK."""
     return _LINK.pack(0, 0, index, 0, 0)
@@ -68,7 +75,7 @@ def address_generation(index: int, mode: int) -> bytes:
 def added(index: int, address: Address, bare: bool = False) -> bytes:
     """The body of an RTM_NEWADDR: permanent, without duplicate address detection (RFC 4862).
 
-    `bare`: its network gets no route.
+    `bare`: its network gets no route. The protocol marks it as ours; before Linux 5.18 it has none.
     """
     flags = IFA_F_NOPREFIXROUTE if bare else 0
     if address.version == 6:
@@ -78,6 +85,7 @@ def added(index: int, address: Address, bare: bool = False) -> bytes:
         parts.append(wire.attribute(_BROADCAST, address.network.broadcast_address.packed))
     if flags:
         parts.append(wire.number(_FLAGS, flags))
+    parts.append(wire.attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
     return b"".join(parts)
 
 

@@ -155,7 +155,10 @@ class Netlink(AbstractContextManager["Netlink"]):
     def create_link(
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
     ) -> None:
-        """Create a link of one of the kinds of `kinds`. `parent` is an index, or 0 for none."""
+        """Create a link of one of the kinds of `kinds`. `parent` is an index, or 0 for none.
+
+        The caller marks it: the kernel ignores an alias at creation (rtnl_create_link).
+        """
         if kind == "vlan" and options.keys() == {"id"}:
             body = link_changes.new_vlan(name, parent, int(options["id"]), mtu)
             self._change(link_changes.NEW_LINK, wire.CREATE | wire.EXCLUSIVE, body)
@@ -166,6 +169,10 @@ class Netlink(AbstractContextManager["Netlink"]):
             name_of_parent = "vxlan_link" if kind == "vxlan" else "link"
             more[name_of_parent] = parent
         self._run("link", "add", ifname=name, kind=kind, **kinds.arguments(kind, options), **more)
+
+    def mark_link(self, index: int) -> None:
+        """Mark it as created by neucad."""
+        self._change_link(link_changes.marked_link(index))
 
     def set_master(self, index: int, master: int) -> None:
         """Make it a port of a bridge, or a member of a bond or VRF; `master` 0 removes it."""

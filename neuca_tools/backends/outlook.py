@@ -40,16 +40,16 @@ UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
-MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO = 1, 3, 4, 5, 6, 10, 13, 18
+MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS = 1, 3, 4, 5, 6, 10, 13, 18, 20
 NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, ALTNAME, PERMANENT_MAC, BUS = 37, 50, 51, 52, 53, 54, 56
 # What is read of a link; most of its attributes are not.
-_BASIC = (MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO)
+_BASIC = (MAC, NAME, MTU, LOWER, QDISC, MASTER, TXQLEN, INFO, ALIAS)
 OF_LINK = wire.Reader((*_BASIC, NETNSID, MIN_MTU, MAX_MTU, PROPERTIES, PERMANENT_MAC, BUS))
 KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
-PEER, LOCAL, FLAGS = 1, 2, 8  # IFA_*
-OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS))
+PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
+OF_ADDRESS = wire.Reader((PEER, LOCAL, FLAGS, PROTOCOL))
 TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 OF_ROUTE = wire.Reader((TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE))
 SYSFS = "/sys/class/net"
@@ -137,6 +137,7 @@ def device(message: bytes) -> Device:
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
         slot=_slot(name) if is_hardware else (),
+        alias=link.text(ALIAS),
     )
 
 
@@ -219,7 +220,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     """
     found: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
-    leased, autoconf, peers, bare = set(), set(), set(), set()
+    leased, autoconf, peers, bare, own = set(), set(), set(), set(), set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = OF_ADDRESS.read(message[ADDRESS.size :])
@@ -233,6 +234,8 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         flags = parts.number(FLAGS) or flags
         if not flags & IFA_F_PERMANENT:
             leased.add((index, address))
+        elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
+            own.add((index, address))
         if _is_autoconf(address, flags):
             autoconf.add((index, address))
         if flags & IFA_F_NOPREFIXROUTE:
@@ -246,6 +249,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "peers": frozenset(peers),
         "bare": frozenset(bare),
         "messages": bodies,
+        "own": frozenset(own),
     }
 
 

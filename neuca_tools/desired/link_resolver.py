@@ -126,18 +126,31 @@ class LinkResolver:
             link = replace(link, mtu=None)
         return replace(link, master=master, addresses=())
 
-    def _barred(self, vrf: LinkKey, link: Link) -> Link:
-        """A link without addresses, which belong into a VRF that cannot be created.
+    def _barred(self, master: LinkKey, link: Link) -> Link:
+        """A link that belongs into a bond, bridge or VRF that cannot be created.
 
-        While the VRF is there, the link stays in it as it is.
+        It keeps what it has, and gets nothing: its addresses would be reachable outside of a VRF.
         """
-        device, found = self.found_keys.get(link.key), self.roles.stacked.get(vrf.mac)
-        if device and found and device.master == found.index:
-            return replace(link, master=vrf)
+        device = self.found_keys.get(link.key, Device(0, ""))
+        present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
+        kept = tuple(address for address in present if (link.key, address) in owned)
+        holders = {found.index: mac for mac, found in self.roles.stacked.items()}
+        holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
-            text = f'it belongs to the VRF "{vrf.given_name}", which cannot be created'
-            self.refuse(link.key, f"address {address}: {text}")
-        return replace(link, addresses=())
+            if address not in kept:
+                kind = {"vrf": "VRF"}.get(master.kind, master.kind)
+                text = f'it belongs to the {kind} "{master.given_name}"'
+                self.refuse(link.key, f"address {address}: {text}, which cannot be created")
+        return replace(
+            link,
+            state=None,
+            mtu=None,
+            txqueuelen=None,
+            addresses=kept,
+            sysctls={},
+            device={},
+            master=holder,
+        )
 
     def _may_write(self, key: LinkKey) -> bool:
         """Whether this is a present, free, unprotected dataplane NIC, or a VLAN on one."""
@@ -263,7 +276,10 @@ class LinkResolver:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, found = request.key, self.found_keys.get(request.key)
         most = self.sizes.of(key.nic, links)
-        mtu = self.sizes.vlan(key, request.mtu or self.common.before(key).mtu, parent, most)
+        mtu = request.mtu or self.common.before(key).mtu
+        if found and key in self.record.owned.vlans:
+            mtu = request.mtu or most
+        mtu = self.sizes.vlan(key, mtu, parent, most)
         room = mtu or most
         if found and not mtu:
             room = min(found.mtu, most)
@@ -345,7 +361,7 @@ class LinkResolver:
         return free
 
     def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
-        """Every NIC, whatever its role, then all other links that are requested.
+        """Every NIC, whatever its role, then all other links that are requested or have a problem.
 
         None: not ours to set.
         """
@@ -354,8 +370,8 @@ class LinkResolver:
             request = self.requests.get(key)
             name = request.name if request else None
             yield replace(links.get(key) or self._unresolved(key), name=name)
-        upper = (key for key in self.requests if key.rank)
-        for key in sorted(upper, key=lambda key: key.order):
+        upper = {problem.link for problem in self.problems if problem.link} | self.requests.keys()
+        for key in sorted((key for key in upper if key.rank), key=lambda key: key.order):
             yield links.get(key) or self._unresolved(key)
 
     def _unresolved(self, key: LinkKey) -> Link:
@@ -365,6 +381,8 @@ class LinkResolver:
         request, role = self.requests.get(key), self.roles.role_of(key)
         name = (key.given_name if key == key.nic else "") or None
         if request is None:
+            if key in self.found_keys:
+                name = self.found_keys[key].name
             return Link(key, key.kind, role, name)
         link = Link(key, key.kind, role, name, virtual=request.virtual)
         if role != "dataplane" or key.mac in self.roles.nics:

@@ -20,6 +20,7 @@ from neuca_tools.model import (
     Record,
     Virtual,
     World,
+    Written,
 )
 from neuca_tools.tuning.layer import PROFILE
 
@@ -142,9 +143,21 @@ class Sizes:
         elif virtual.parent:
             parent, size = links[virtual.parent], self.of(virtual.parent, links)
             mtu = self._over(key, virtual, parent, size, mtu)
+        if found and not mtu and Written("mtu", key) in self.record.written:
+            mtu = self._default(key, virtual, links)
         if mtu and found:
             return self.with_ipv6(key, mtu, found)
         return mtu
+
+    def _default(
+        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]
+    ) -> Optional[int]:
+        """The MTU of a link of ours that no longer requests one; None if that is not known."""
+        if key.kind == "vrf":
+            return self.found[key].max_mtu
+        ports = [self.of(port, links) for port in virtual.members if port in links]
+        defaults = {"bond": USUAL_MTU, "bridge": min(ports, default=USUAL_MTU)}
+        return defaults.get(key.kind)
 
     def _mode(self, key: LinkKey, device: Device) -> str:
         """The mode of IPoIB that a port will have."""

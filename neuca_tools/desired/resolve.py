@@ -8,7 +8,7 @@ lists every link, for display.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
@@ -117,7 +117,7 @@ def resolve(
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
-        replace(removable, vlans=work.deletable(complete)),
+        _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
@@ -135,6 +135,17 @@ def resolve(
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
+
+
+def _left_as_they_are(
+    removable: Owned, deletable: frozenset[LinkKey], links: Collection[LinkKey]
+) -> Owned:
+    """What may be removed: links that stay although they are not among the wanted ones keep their
+    addresses.
+    """
+    kept = {key for key in removable.vlans if key not in deletable and key not in links}
+    addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
+    return replace(removable, vlans=deletable, addresses=addresses)
 
 
 def _bound(

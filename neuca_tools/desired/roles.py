@@ -26,6 +26,7 @@ from neuca_tools.model.topology import (
     base,
     identity,
     is_nic,
+    key_of,
 )
 
 EMPTY = Record()
@@ -133,14 +134,8 @@ def made_indexes(world: World, record: Record) -> frozenset[int]:
     if record.boot_id != world.boot_id or not owned:
         return frozenset()
     return frozenset(
-        device.index for device in world.devices.values() if _made_key(device, world) in owned
+        device.index for device in world.devices.values() if key_of(device, world) in owned
     )
-
-
-def _made_key(device: Device, world: World) -> LinkKey:
-    if device.vlan_id is None:
-        return LinkKey(base(device))
-    return LinkKey(base(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def find_nics(

@@ -20,6 +20,7 @@ from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Record, Virtual, World
+from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Stacks:
     """The virtual links that can be created, with their lower devices; and the master of each
     member or port.
 
-    `barred` has the members of VRFs that cannot be created.
+    `barred` has the members of those that cannot be created.
     """
 
     links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
@@ -46,7 +47,7 @@ def judge(
     judge_ = _Judge(requests, world, roles, frozenset(names.values()))
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
-    barred = {key: vrf for key, vrf in judge_.barred.items() if key not in judge_.masters}
+    barred = {key: one for key, one in judge_.barred.items() if key not in judge_.masters}
     return Stacks(judge_.links, judge_.masters, barred, tuple(judge_.problems))
 
 
@@ -84,8 +85,7 @@ class _Judge:
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
-            if key.kind == vrfs.KIND:
-                self.barred.update(dict.fromkeys(request_members(request), key))
+            self.barred.update(dict.fromkeys(request_members(request), key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -96,7 +96,7 @@ class _Judge:
         """
         options = {
             **link_kinds.defaults(key.kind, virtual),
-            **self._mac(virtual),
+            **self._mac(key, virtual),
             **dict(virtual.options),
         }
         parent = virtual.parent
@@ -105,8 +105,8 @@ class _Judge:
             parent = next(filter(None, map(self.networks.link, ends)), None)
         return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
 
-    def _mac(self, virtual: Virtual) -> dict[str, str]:
-        """The MAC of the first member, which is the kernel's default for a bond.
+    def _mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
+        """The MAC that it has, for a new one that of the first member, the kernel's default.
 
         It is set explicitly, since udev may otherwise generate a MAC (systemd.link(5),
         MACAddressPolicy=). A VRF has one of its own. With `fail-over-mac` it follows the active
@@ -116,13 +116,22 @@ class _Judge:
         if not virtual.members or not fixed or virtual.option("table"):
             return {}
         first = virtual.members[0]
-        mac = "" if first.made else first.mac
         below = self.links.get(first.nic)
+        mac = "" if first.made else first.mac
         if below is not None:
             mac = below.option("mac")
-        if not mac:
-            return {}
-        return {"mac": mac}
+        mac = self._present_mac(key) or mac
+        return {"mac": mac} if mac else {}
+
+    def _present_mac(self, key: LinkKey) -> str:
+        """The MAC that it has and keeps, even if that member leaves; empty if there is none.
+
+        It may not keep that of a management or ignored NIC.
+        """
+        device = self.roles.stacked.get(key.mac)
+        if device is None or protected_mac(device.mac, self.world, self.roles):
+            return ""
+        return device.mac
 
     def _problem(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[Problem]:
         """Why it cannot be created: refused, or absent if none of its lower devices is present."""
@@ -132,8 +141,9 @@ class _Judge:
         if virtual.lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        made_of = carriers((key.mac,), self.requests)
-        reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        made_of, reason = carriers((key.mac,), self.requests), None
+        if virtual.option("mac") != self._present_mac(key):
+            reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
         reason = reason or self._name_reason(key)
         return Problem("refused", reason, key) if reason else None
 
@@ -263,30 +273,64 @@ def deletable(
 ) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links of ours that may be deleted.
 
-    A link that is requested but refused may not, nor one with a foreign link on it. `stacks` is
-    None if the document is incomplete. Then only links with a refused MAC address may be deleted.
+    A link that is requested but refused may not, nor one that somebody added something to.
+    `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
+    be deleted.
     """
     owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
-    held = _held(owned | copies, world, roles, record)
+    held = _held(owned | copies, requests, world, roles, record)
     if stacks is None:
         return copies - held.keys(), []
-    text = 'it is no longer requested, but "{}" is on top of it'
     problems = [
-        Problem("refused", text.format(held[key]), key) for key in held if key not in requests
+        Problem("refused", f"it is no longer requested, but {held[key]}", key)
+        for key in held
+        if key not in requests
     ]
     free = {key for key in owned if not _is_refused(key, requests, stacks)}
     return (copies | free) - held.keys(), problems
 
 
 def _held(
-    keys: Collection[LinkKey], world: World, roles: Roles, record: Record
+    keys: Collection[LinkKey],
+    requests: Collection[LinkKey],
+    world: World,
+    roles: Roles,
+    record: Record,
 ) -> dict[LinkKey, str]:
-    """Those of our links that have a foreign link on them, with its name."""
+    """Those of our links that somebody added something to, with what it is.
+
+    What was added to a link that is still requested counts only if it is another link.
+    """
     found = find_links(world, roles)
     nics = {key for key in map(LinkKey, record.nics) if not key.rank}
     ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
-    holders = {key: foreign_on(found[key], world, ours) for key in sorted({*keys} & found.keys())}
-    return {key: holder.name for key, holder in holders.items() if holder}
+    held = {}
+    for key in sorted({*keys} & found.keys()):
+        holder = foreign_on(found[key], world, ours)
+        reason = f'"{holder.name}" is on top of it' if holder else ""
+        if not reason and key not in requests:
+            reason = _addition(key, found[key], world, ours, record)
+        if reason:
+            held[key] = reason
+    return held
+
+
+def _addition(
+    key: LinkKey, device: Device, world: World, ours: Collection[int], record: Record
+) -> str:
+    """What somebody did with a link of ours; empty if nothing."""
+    if device.master and device.master not in ours and device.master in world.devices:
+        return f'somebody put it into "{world.devices[device.master].name}"'
+    automatic = world.leased | world.endless | world.autoconf
+    for address in world.addresses.get(device.index, ()):
+        if address.is_link_local or (device.index, address) in automatic:
+            continue
+        if (key, address) not in record.owned.addresses:
+            return f"somebody added the address {address} to it"
+    for route in world.routes:
+        if route.index == device.index and provenance(route, world) == ADMINISTRATOR:
+            return f"somebody added the route to {route.to} to it"
+    return ""
 
 
 def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:

@@ -178,7 +178,7 @@ class Device:
     is the index of the primary member of a bond. `port` are the settings of a bridge's port.
     `infiniband`: its addresses are port GUIDs (`ports`). The IPoIB interface of a port has no
     `kind`, but `options`; a child has the kind `ipoib`. `slot` are the numbers of its PCI addresses
-    from the root of the bus, empty for a device on no PCI bus.
+    from the root of the bus, empty for a device on no PCI bus. `alias`: see `LINK_ALIAS`.
     """
 
     index: int
@@ -204,6 +204,7 @@ class Device:
     primary: int = 0
     infiniband: bool = False
     slot: tuple[int, ...] = ()
+    alias: str = ""
 
     @property
     def mode(self) -> str:
@@ -225,10 +226,10 @@ class World:
     manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use, by
     interface; `unmanaged`: none of the managers runs, as far as this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
-    sysctls by path that an advertisement may have set, with the value that each has without one.
-    `autoconf` are the addresses from router advertisements; `peers` are the peer networks of point-
-    to-point addresses, `bare` the addresses whose network gets no route by itself. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
+    the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
+    the addresses whose network gets no route by itself, `own` those marked as ours. `routes` are
+    the unicast routes of the main table, `tables` those of others and ours of other types.
     `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
     (CLOCK_MONOTONIC, seconds).
     """
@@ -256,6 +257,7 @@ class World:
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
+    own: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
     messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
@@ -273,14 +275,14 @@ class World:
 
 @dataclass(frozen=True)
 class Link:
-    """One link, desired or observed. None means leave alone (desired), or unknown (observed).
+    """One link, desired (None: leave it alone) or observed (None: unknown).
 
     The keys of `sysctls` contain `{interface}`, because a name may change. `managers` maps
     `networkmanager` and `networkd` to `managed`, `unmanaged`, `absent` or `unknown`. `master` is
-    the requested bond, bridge or VRF that it is a member or port of. `bare` are the addresses whose
-    network gets no route in the main table. `profile` is the UUID of the NetworkManager profile
-    that it uses, or has to use for DHCP; empty if there is none. `theirs` are the addresses that
-    other programs have set, each with the kernel's message about it (observed).
+    the bond, bridge or VRF that it is in. `bare` are the addresses whose network gets no route in
+    the main table. `profile` is the UUID of the NetworkManager profile that it uses, or has to use
+    for DHCP, if any. `theirs` are the addresses that other programs have set, each with the
+    kernel's message about it (observed). `unmarked`: it is ours and has no alias.
     """
 
     key: LinkKey
@@ -300,6 +302,7 @@ class Link:
     bare: tuple[Address, ...] = ()
     profile: str = ""
     theirs: Mapping[Address, bytes] = field(default_factory=dict)
+    unmarked: bool = False
 
 
 @dataclass(frozen=True)
@@ -344,10 +347,9 @@ class NicRecord:
     """What is recorded of one NIC.
 
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
-    VLANs that it was applied to. `leaving` is the manager that managed the NIC when it became
-    a dataplane NIC, until everything it configured is removed. `unheard`: a manager gave no
-    response and still has to be told about the NIC. `doubtful` are address families (see
-    `desired.roles`).
+    VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
+    all that it configured is removed. `unheard`: a manager gave no response and has to be told
+    about the NIC. `doubtful`: see `desired.roles`.
     """
 
     name: str = ""

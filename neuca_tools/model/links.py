@@ -14,6 +14,8 @@ from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model.addresses import MOST_KEPT, Address
 from neuca_tools.typed import Any, Literal, Optional
 
+LINK_ALIAS = "neuca-guest-tools"
+"""The alias (ip-link(8)) of every link that neucad has created."""
 KINDS = ("bond", "bridge", "vxlan", "macvlan", "vrf", "ipoib")
 _RANKS = {
     "physical": 0,

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 
-from neuca_tools.model import Device, Host, Route, World
+from neuca_tools.model import Device, Host, LinkKey, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
 from neuca_tools.model.provenance import is_automatic
@@ -44,6 +44,13 @@ def base(device: Device) -> str:
     if device.kind in KINDS:
         return f"{device.kind} {device.name}"
     return identity(device)
+
+
+def key_of(device: Device, world: World) -> LinkKey:
+    """The key of a device if it is a NIC, a virtual link or a VLAN on one."""
+    if device.vlan_id is None:
+        return LinkKey(base(device))
+    return LinkKey(base(world.devices.get(device.lower, device)), device.vlan_id)
 
 
 def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:

@@ -8,7 +8,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import LinkKey, Virtual
-from neuca_tools.plan.operation import LinkOperation, Phase, Target, Value, Writer
+from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
 
 TITLES = {
     "vlan": "VLAN",
@@ -79,6 +79,26 @@ class CreateLink(LinkOperation):
 
 
 @dataclass(frozen=True)
+class MarkLink(Operation):
+    """Mark a link that an earlier version created. Its failure does not affect the link."""
+
+    kind = "mark-link"
+    phase = Phase.VLAN
+    on: Target
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        return None, self.on.name
+
+    @property
+    def text(self) -> str:
+        return f"mark {self.on.name} as created by neucad"
+
+    def run(self, writer: Writer) -> None:
+        writer.mark_link(writer.index(self.on))
+
+
+@dataclass(frozen=True)
 class DeleteLink(LinkOperation):
     """The kernel takes its members out of it, and a bond's down: they share its fate."""
 
@@ -122,6 +142,10 @@ class SetMaster(LinkOperation):
     @property
     def domains(self) -> frozenset[str]:
         return self.fate
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return frozenset((self.on.key.mac, str(self.on.key)))
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -20,7 +20,7 @@ from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, 
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     Activate,
@@ -57,9 +57,12 @@ def plan(
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
+    asked = scope
     if scope is not None:
         scope = _widened(frozenset(scope), have, want)
     sides = renamed(have, want, owned, scope, rename_while_up)
+    if scope is not None:
+        scope |= frozenset(_moving_members(asked or (), scope, sides))
     stale = list(route_steps.stale_routes(sides))
     late = [one for one in stale if one.order > Phase.SHRINK]
     operations = (
@@ -68,6 +71,7 @@ def plan(
         *_renames(sides),
         *(one for one in stale if one.order <= Phase.SHRINK),
         *_shrink(sides),
+        *_unmarked_links(sides),
         *_grow(sides),
         *_sysctls(sides),
         *_raise_up(sides),
@@ -86,12 +90,12 @@ def plan(
 def in_scope(
     operations: Collection[Operation], scope: Optional[Collection[str]]
 ) -> tuple[Operation, ...]:
-    """The operations with a handle in the scope, and those on files."""
+    """The operations with a handle in the scope, and those on files and marks."""
     return tuple(
         operation
         for operation in operations
         if scope is None
-        or isinstance(operation, (WriteFile, Tell))
+        or isinstance(operation, (WriteFile, Tell, MarkLink))
         or operation.handles & frozenset(scope)
     )
 
@@ -105,6 +109,18 @@ def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> f
             if any(lower.mac in scope for lower in link.virtual.lower):
                 scope |= {key.mac}
     return scope
+
+
+def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides) -> Iterator[str]:
+    """The links that are put into, or taken out of, what may change itself or is created.
+
+    The request of one member changes no other member.
+    """
+    for key in {*sides.have.links, *sides.want.links}:
+        old, new = sides.leaves(key), sides.joins(key)
+        joins = new and new.mac in scope and (new.mac in asked or not sides.is_present(new))
+        if joins or (old and old.mac in asked and old not in sides.gone):
+            yield str(key)
 
 
 def _files(sides: Sides) -> Iterator[Operation]:
@@ -230,6 +246,12 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
             yield DeleteAddress(sides.target(key), address, phase)
 
 
+def _unmarked_links(sides: Sides) -> Iterator[Operation]:
+    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+        if sides.have.links[key].unmarked:
+            yield MarkLink(sides.target(key))
+
+
 def _grow(sides: Sides) -> Iterator[Operation]:
     """Create links, raise the MTU, set queue length and device settings; lower devices first."""
     for key, found, wanted in sides.both():
@@ -307,7 +329,9 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
         target = sides.target(key)
         for template, value in sorted(wanted.sysctls.items()):
             before = found.sysctls.get(template)
-            if not _same(before, value):
+            if not sides.is_present(key):
+                before = sides.have.sysctls.get(template.replace(OWN, "default"))
+            if not sides.is_present(key) or not _same(before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 

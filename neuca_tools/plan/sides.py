@@ -10,6 +10,7 @@ from typing import Optional
 
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.names import Step, rename_steps
+from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
 from neuca_tools.model import Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Target
 
@@ -70,7 +71,7 @@ class Sides:
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key) and not self._is_settled(key):
                 found, wanted = self.found(key), self.want.links[key]
-                if _is_other(found.virtual, wanted.virtual):
+                if _is_other(found, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
                 yield key, found, wanted
@@ -212,7 +213,7 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
     gone: set[LinkKey] = set()
     for key in sorted(have.links, key=lambda key: key.order):
         found, wanted = have.links[key], want.links.get(key)
-        ours = key in owned.vlans and (wanted is None or _is_other(found.virtual, wanted.virtual))
+        ours = key in owned.vlans and (wanted is None or _is_other(found, wanted))
         below = {key.nic} - {key}
         if found.virtual and found.virtual.parent:
             below.add(found.virtual.parent)
@@ -221,11 +222,20 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
     return frozenset(gone)
 
 
-def _is_other(found: Optional[Virtual], wanted: Optional[Virtual]) -> bool:
-    """Whether the link has to be recreated: only its members can be changed."""
-    if found is None or wanted is None:
+def _is_other(found: Link, wanted: Link) -> bool:
+    """Whether the link has to be recreated: only its members can be changed.
+
+    An option that is not requested has the kernel's default.
+    """
+    if found.virtual is None or wanted.virtual is None:
         return False
-    return found.parent != wanted.parent or not set(wanted.options) <= set(found.options)
+    if found.virtual.parent != wanted.virtual.parent:
+        return True
+    defaults = KERNEL_DEFAULTS.get(found.kind, {})
+    # What this kernel does not show is as it is by default.
+    options = {**defaults, **dict(found.virtual.options)}
+    wishes = {**defaults, **dict(wanted.virtual.options)}
+    return not wishes.items() <= options.items()
 
 
 def _names(state: NetworkState) -> dict[LinkKey, str]:

@@ -27,7 +27,9 @@ from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import AddAddress, SetAttribute, WriteSysctl
+from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
+
+NEW_LINK_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
@@ -48,14 +50,17 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
                 sysctls.setdefault(operation.path, operation.before)
             continue
         key = operation.link.key
-        if key not in owned.vlans:
+        if isinstance(operation, CreateLink):
+            # Those of a previous link say nothing of this one; nor does its incarnation.
+            originals.pop(key, None)
+            if key.vlan_id is None:
+                nics[key.mac] = replace(nics.get(key.mac, UNRECORDED), incarnation=None)
+        elif not (isinstance(operation, SetMtu) and key in owned.vlans):
+            # The default MTU of a link of ours is that of its lower devices: see `desired.mtu`.
             before = originals.get(key, UNCHANGED)
             after = _first_change(before, operation)
             if after is not before:
                 originals[key] = after
-        if isinstance(operation, CreateLink) and key.vlan_id is None:
-            # The incarnation of a previous virtual link of that name says nothing of this one.
-            nics[key.mac] = replace(nics.get(key.mac, UNRECORDED), incarnation=None)
     return replace(
         record,
         owned=owned,
@@ -121,9 +126,12 @@ def _first_change(original: Original, operation: Operation) -> Original:
     The same object if it is not the first.
     """
     if isinstance(operation, SetAttribute):
-        if operation.before is None or getattr(original, operation.setting) is not None:
+        value = operation.before
+        if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
+            value = NEW_LINK_QUEUE
+        if value is None or getattr(original, operation.setting) is not None:
             return original
-        changes: dict[str, Any] = {operation.setting: operation.before}
+        changes: dict[str, Any] = {operation.setting: value}
         return replace(original, **changes)
     if isinstance(operation, SetDevice):
         before = restorable(operation.before)

@@ -48,6 +48,12 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 _NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NOT_KEPT = (
+    "profile",
+    "unmarked",
+    "bare",
+    "theirs",
+)  # fields of a link that a journal need not have
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -368,8 +374,7 @@ def _link(data: Mapping[str, Any]) -> Link:
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    apart = ("profile", "bare", "theirs")
-    plain = {name: one for name, one in link.__dict__.items() if name not in apart}
+    plain = {name: one for name, one in link.__dict__.items() if name not in _NOT_KEPT}
     if link.bare:  # absent if there are none, as earlier versions wrote it
         plain["bare"] = list(map(str, link.bare))
     return {

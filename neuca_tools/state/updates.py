@@ -16,6 +16,7 @@ from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
+    Device,
     Incarnation,
     Link,
     LinkKey,
@@ -27,7 +28,8 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.topology import base
+from neuca_tools.model.links import LINK_ALIAS
+from neuca_tools.model.topology import base, key_of
 from neuca_tools.state.changes import appearances, incarnations
 from neuca_tools.state.intentions import changed_only
 
@@ -71,10 +73,17 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
 def forget_stale(record: Record, world: World) -> Record:
     """Drop what a reboot undid, and what was set on a NIC that has been replugged since.
 
-    Such a NIC has no request in force. Its new incarnation is recorded here, so that the following
-    looks of the same pass keep what is set on it from now on.
+    Links and addresses with our mark are ours, whatever the record says. A replugged NIC has no
+    request in force. Its new incarnation is recorded here, so that the following looks of the same
+    pass keep what is set on it from now on.
     """
     record = after_boot(record, world.boot_id)
+    devices = world.devices
+    marked = {key_of(device, world) for device in devices.values() if _is_marked(device)}
+    own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
+    owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
+    if owned != record.owned:
+        record = replace(record, owned=owned)
     replugged = _replugged(record, world)
     if not replugged:
         return record
@@ -92,7 +101,10 @@ def forget_stale(record: Record, world: World) -> Record:
 
 
 def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
-    """NICs and virtual links other than those configured, with their present incarnation."""
+    """NICs and virtual links other than those configured, with their present incarnation.
+
+    A link with our mark is none: a roll-back may have created it again.
+    """
     return {
         mac: present
         for mac, present in appearances(world).items()
@@ -100,7 +112,12 @@ def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
         and record.nics[mac].incarnation is not None
         and not present.is_same_link(record.nics[mac].incarnation)
         and not _is_there(mac, record.nics[mac].incarnation, world)
+        and not _is_marked(world.devices[present.ifindex])
     }
+
+
+def _is_marked(device: Device) -> bool:
+    return device.alias == LINK_ALIAS
 
 
 def _is_there(mac: str, incarnation: Optional[Incarnation], world: World) -> bool:
@@ -234,13 +251,13 @@ def _link_originals(
 ) -> dict[LinkKey, Original]:
     """The original values of links that are still needed.
 
-    Those of an absent NIC all are, those of an absent VLAN are not.
+    Those of an absent NIC all are, those of an absent VLAN or virtual link are not.
     """
     originals = {}
     for key, original in record.originals.items():
         if key in have.links:
             originals[key] = _still_changed(original, key, resolution, have)
-        elif key.vlan_id is None:
+        elif not key.rank:
             originals[key] = original
     return changed_only(originals)
 
@@ -271,8 +288,14 @@ def _still_changed(
 
 
 def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str, None]:
-    """The attributes that have their original value, and are not requested."""
-    values = ((name, getattr(original, name)) for name in ATTRIBUTES)
+    """The attributes that have their original value, and are not requested.
+
+    The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
+    nothing.
+    """
+    in_bond = found.master is not None and found.master.kind == "bond"
+    names = [name for name in ATTRIBUTES if not (in_bond and name == "mtu")]
+    values = ((name, getattr(original, name)) for name in names)
     return {
         name: None
         for name, value in values

@@ -18,6 +18,7 @@ from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
 from neuca_tools.model.device_settings import DeviceSettings, joined
+from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, SeenRule, Traits
 
 KERNEL_PROTOCOL = 2  # RTPROT_KERNEL
@@ -322,8 +323,17 @@ class Kernel:
             self.allowed.add(index)
 
     def create_link(self, kind, name, parent, options, mtu):
+        """As the agent creates it."""
+        self.add_link(kind, name, parent, options, mtu)
+        self.mark_link(max(self.devices))
+
+    def add_link(self, kind, name, parent, options, mtu):
+        """As any program creates it."""
         make = {"vlan": self._create_vlan, "ipoib": self._create_child}.get(kind, self._create_made)
         make(kind, name, parent, options, mtu)
+
+    def mark_link(self, index):
+        self.devices[index] = replace(self.devices[index], alias=LINK_ALIAS)
 
     def _create_child(self, kind, name, parent, options, mtu):
         """ipoib_new_child_link; ipoib_ndo_init sets the MTU, whatever the request says."""

@@ -139,7 +139,7 @@ def test_a_member_that_was_taken_for_a_management_nic_is_a_dataplane_nic_again()
 
 def test_a_foreign_macvlan_with_the_management_nics_mac_is_never_touched():
     host = machine(nic(1), nic(2), mgmt=1)
-    host.create_link("macvlan", "theirs", 2, {"mac": mac(1), "mode": "bridge"}, None)
+    host.add_link("macvlan", "theirs", 2, {"mac": mac(1), "mode": "bridge"}, None)
     theirs = host.named("theirs")
     found = Agent(host, f"[macvlan theirs]\nparent = {mac(2)}\nmac = {mac(1)}\n")
     found.run()

@@ -497,7 +497,7 @@ def test_a_sibling_of_the_management_vlan_is_made_without_a_write_to_the_nic_and
     agent = Agent(machine(nic(1), nic(2)), SIBLING)
     kernel = agent.kernel
     kernel.set_up(1, True)
-    kernel.create_link("vlan", "eth1.10", 1, {"id": "10"}, None)
+    kernel.add_link("vlan", "eth1.10", 1, {"id": "10"}, None)
     management = kernel.named("eth1.10").index
     kernel.set_up(management, True)
     kernel.add_address(management, ip_interface("192.0.2.10/24"))

@@ -480,7 +480,7 @@ def meddle(draw, kernel):
     elif what == "vlan":
         vlan_id = draw(st.integers(5, 7))
         _attempt(
-            kernel.create_link,
+            kernel.add_link,
             "vlan",
             draw(st.sampled_from((f"eth{index}.{vlan_id}", f"v{index}.{vlan_id}"))),
             index,

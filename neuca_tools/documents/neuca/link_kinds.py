@@ -72,6 +72,38 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "vrf": {},
     "ipoib": {"mode": "datagram"},
 }
+# What a new link of the kernel has (bond_main.c, br_if.c); empty for none.
+KERNEL_DEFAULTS: Mapping[str, Mapping[str, str]] = {
+    "bond": {
+        "miimon": "0",
+        "updelay": "0",
+        "downdelay": "0",
+        "lacp-rate": "slow",
+        "xmit-hash-policy": "layer2",
+        "ad-select": "stable",
+        "fail-over-mac": "none",
+        "min-links": "0",
+        "arp-interval": "0",
+        "arp-ip-target": "",
+        "arp-validate": "none",
+        "arp-all-targets": "any",
+        "primary-reselect": "always",
+        "num-grat-arp": "1",
+        "resend-igmp": "1",
+        "all-slaves-active": "no",
+        "packets-per-slave": "1",
+        "lp-interval": "1",
+    },
+    "bridge": {
+        "stp": "no",
+        "forward-delay": "15",
+        "hello-time": "2",
+        "max-age": "20",
+        "ageing-time": "300",
+        "priority": "32768",
+    },
+    "vxlan": {"local": "", "remote": ""},
+}
 MEMBERS, PARENT = ("bond", "bridge", "vrf"), ("vxlan", "macvlan", "ipoib")
 
 
