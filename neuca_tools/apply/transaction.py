@@ -25,6 +25,7 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
     Activate,
+    AddAddress,
     DeleteAddress,
     Rename,
     SetAttribute,
