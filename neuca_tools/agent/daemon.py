@@ -221,7 +221,9 @@ class Daemon:
             self._plans.retire = worker.retires
         if outcome is None:
             log.error("the pass ended without a report")
-            failed = {WHOLE: 0}
+            directory, failed = self.config.run_directory, {WHOLE: 0}
+            if not directory.is_dir():
+                raise ObserveError(f'"{directory}" was removed, and only a new start creates it')
             outcome = Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
         self._remember(outcome)
         self._plan_poll(outcome)
