@@ -369,7 +369,7 @@ def test_a_run_directory_that_cannot_be_created_again_ends_it_for_a_restart(host
     host.veth("dp1", 1)
     host.wait("it ends", lambda: not daemon.running, SOON)
     assert daemon.stop() == 1
-    assert f'"{runs}/neuca" was removed' in daemon.log()
+    assert f'create "{runs}/neuca": Read-only file system' in daemon.log()
     host.run("umount", runs)
     run(host)
     assert has(host, "dp1", "172.16.1.1/24")()
