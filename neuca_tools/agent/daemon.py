@@ -24,6 +24,7 @@ from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
 from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
+from neuca_tools.files import applying, make_directory
 from neuca_tools.log import log
 from neuca_tools.typed import Callable, Optional
 
@@ -221,7 +222,9 @@ class Daemon:
             self._plans.retire = worker.retires
         if outcome is None:
             log.error("the pass ended without a report")
-            failed = {WHOLE: 0}
+            directory, failed = self.config.run_directory, {WHOLE: 0}
+            with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
+                make_directory(directory)
             outcome = Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
         self._remember(outcome)
         self._plan_poll(outcome)

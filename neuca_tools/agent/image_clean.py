@@ -164,7 +164,7 @@ def _marks(config: Config) -> list[Path]:
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching(state, REPORTS)
-    names = (*KEPT, store.WHY, names_table.FILE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    names = (*KEPT, store.WHY, "neucad.lock", names_table.FILE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
     files += [state / name for name in names]
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):

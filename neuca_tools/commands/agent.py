@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from neuca_tools.errors import (
     NeucaError,
 )
 from neuca_tools.files import locked, write_files
+from neuca_tools.state.store import NO_ROOM
 from neuca_tools.typed import TYPE_CHECKING, Optional, cast
 
 if TYPE_CHECKING:
@@ -157,10 +158,18 @@ def _configure_log(config: Config) -> None:
 
 @contextmanager
 def _single_instance(config: Config) -> Iterator[None]:
-    """Allow one daemon for each run directory. Raises NeucaError for a second one, ApplyError."""
+    """Allow one daemon for each run directory. Raises NeucaError for a second one, ApplyError.
+
+    The lock in the state directory, if that can be written, holds if the run directory is removed.
+    """
     directory = config.run_directory
     try:
-        with locked(directory / "neucad.lock", 0.1):
+        with locked(directory / "neucad.lock", 0.1), ExitStack() as stack:
+            try:
+                stack.enter_context(locked(config.state_directory / "neucad.lock", 0.1))
+            except ApplyError as error:
+                if error.errno not in NO_ROOM:
+                    raise
             yield
     except LockedError as error:
         raise NeucaError(

@@ -5,10 +5,15 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
+import time
+from pathlib import Path
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
+
+SETTLED = 0.2  # seconds
 
 
 class File(Source):
@@ -25,6 +30,21 @@ class File(Source):
             return Answer(self.name, read_regular(self.path), session)
         except OSError as error:
             raise SourceError(f"cannot be read: {error.strerror}") from error
+
+
+def settle(source: str) -> bool:
+    """Wait until a file is SETTLED seconds old: whoever rewrites it in place may not have finished.
+
+    Returns whether it was younger, and has to be read again.
+    """
+    try:
+        age = time.time() - Path(source.partition(":")[2]).stat().st_mtime
+    except OSError:
+        return True  # reading it again says why
+    is_young = 0 <= age < SETTLED
+    if is_young:
+        select.select([], [], [], SETTLED - age)
+    return is_young
 
 
 def read_regular(path: str) -> bytes:

@@ -175,7 +175,8 @@ def _fetched(
         answer = ask(session)
         intake = _taken(answer, directory)
         is_new = intake.other or _is_new(intake, directory, str(answers.get("seen", "")))
-        if not is_new or answer.source.startswith("file:"):
+        is_file = answer.source.startswith("file:")
+        if not is_new or (is_file and not _settle(answer.source)):
             return intake
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
@@ -186,7 +187,15 @@ def _fetched(
             last_good(directory, f"{answer.source} gave two different documents in a row"),
             session=again.session,
         )
+    if is_file:
+        return again
     return _believed(again, directory, str(answers.get("doubted", "")))
+
+
+def _settle(source: str) -> bool:
+    from neuca_tools.sources.file import settle  # for a new document only
+
+    return settle(source)
 
 
 def _is_new(intake: Intake, directory: Where, seen: str) -> bool:

@@ -341,6 +341,40 @@ def test_a_second_daemon_says_that_there_is_one(host):
     )
 
 
+def test_without_its_run_directory_there_is_still_one_daemon_and_it_goes_on(host):
+    host.configure(sources="ec2", poll=2)
+    run(host)
+    shutil.rmtree(host.folder / "run")
+    done = host.command("neucad", "--config", host.config_file)
+    assert (done.code, "it already runs" in done.err) == (1, True)
+    host.ip("link del dp1")
+    host.veth("dp1", 1)
+    host.wait("the next pass is made", has(host, "dp1", "172.16.1.1/24"), SOON)
+    host.wait("status agrees", lambda: host.status()[0] == 0)
+
+
+def test_a_run_directory_that_cannot_be_created_again_ends_it_for_a_restart(host):
+    """As in the unit, where /run is read-only."""
+    host.configure(sources="ec2", poll=600)
+    runs = host.folder / "runs"
+    text = host.config_file.read_text()
+    host.config_file.write_text(
+        text.replace(f"run-directory = {host.folder}/run", f"run-directory = {runs}/neuca")
+    )
+    runs.mkdir()
+    daemon = run(host)
+    host.run("rm", "-r", runs / "neuca")
+    host.run("mount", "-t", "tmpfs", "-o", "ro", "nothing", runs)
+    host.ip("link del dp1")
+    host.veth("dp1", 1)
+    host.wait("it ends", lambda: not daemon.running, SOON)
+    assert daemon.stop() == 1
+    assert f'create "{runs}/neuca": Read-only file system' in daemon.log()
+    host.run("umount", runs)
+    run(host)
+    assert has(host, "dp1", "172.16.1.1/24")()
+
+
 def test_a_daemon_that_was_killed_can_be_started_again_at_once(host):
     host.once()
     host.metadata.mode = "hang"

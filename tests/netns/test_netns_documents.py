@@ -204,3 +204,27 @@ def test_a_misspelt_section_removes_nothing(lab, header):
     lab.once(text.replace(f"interface {mac(1)}", header))
     assert lab.addresses("dp1") == {"172.16.0.1/24"}
     assert lab.status()[1]["state"] != "ok"
+
+
+WRITER = """import sys, time
+first, rest = sys.argv[2:]
+for _ in range(50):
+    with open(sys.argv[1], "w") as file:
+        file.write(first); file.flush(); time.sleep(0.1); file.write(rest)
+    time.sleep(0.1)
+"""
+
+
+def test_a_file_that_is_being_rewritten_takes_nothing_away(lab):
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
+    first, rest = (f"[interface {mac(n)}]\naddresses = 172.16.{n}.1/24\n" for n in (1, 2))
+    lab.document(first + rest)
+    lab.start()
+    lab.wait("both are configured", lambda: lab.addresses("dp2") == {"172.16.2.1/24"})
+    new = rest + "mtu = 1400\n"
+    with lab.monitored() as monitor:
+        lab.run(sys.executable, "-c", WRITER, lab.document_file, first, new)
+        lab.wait("it is applied", lambda: lab.link("dp2")["mtu"] == 1400)
+        assert [line for line in monitor.lines("ADDR") if "Deleted" in line] == []
+    assert lab.addresses("dp2") == {"172.16.2.1/24"}
