@@ -202,33 +202,37 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     route that would have expired by now is left out. The kernel drops a next hop object with its
     device: what it stood for takes its place.
     """
-    body = _restored(message, indexes, elapsed)
-    if body is not None:
-        is_ipv6 = body[0] == _FAMILIES[6]
-        _change(
-            NEW_ROUTE, wire.CREATE | (wire.REPLACE if is_ipv6 else _APPEND), body, (errno.EEXIST,)
-        )
+    for body in _restored(message, indexes, elapsed):
+        _change(NEW_ROUTE, wire.CREATE | _APPEND, body, (errno.EEXIST,))
 
 
-def _restored(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Optional[bytes]:
-    """The body of the request, None for a route that has expired."""
+def _restored(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
+    """The bodies of the requests; none for a route that has expired.
+
+    One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
+    some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
+    whatever device.
+    """
     *head, flags = _HEAD.unpack_from(message)
-    parts = [_HEAD.pack(*head, flags & _ONLINK)]
+    parts, hops = [_HEAD.pack(*head, flags & _ONLINK)], [b""]
     for kind, value in wire.attributes(message[_HEAD.size :]):
         if kind == _OIF:
             index = wire.integer(value)
             parts.append(wire.number(kind, indexes.get(index, index)))
         elif kind == _MULTIPATH:
-            parts.append(wire.attribute(kind, b"".join(_rebound(value, indexes))))
+            hops = list(_rebound(value, indexes))
         elif kind == _CACHE_INFO:
             (expires,) = _EXPIRES.unpack_from(value)
             left = math.ceil(expires / _TICKS - elapsed)
             if expires and left <= 0:
-                return None
+                return
             parts += [wire.number(_LIFETIME, left)] if expires else []
         elif kind != _NEXT_HOP_ID:
             parts.append(wire.attribute(kind, value))
-    return b"".join(parts)
+    if head[0] == _FAMILIES[4]:
+        hops = [b"".join(hops)]
+    for hop in hops:
+        yield b"".join((*parts, wire.attribute(_MULTIPATH, hop) if hop else b""))
 
 
 def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:

@@ -118,8 +118,8 @@ def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
 
 def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
     """Whether the kernel sets the route with the link or with an address that the plan adds."""
-    if route.protocol not in OF_KERNEL:
-        return False
+    if route.protocol not in OF_KERNEL or route.to.is_link_local or route.to.is_multicast:
+        return route.protocol in OF_KERNEL
     found, wanted = sides.found(hop.link), sides.wanted(hop.link)
     added = {address.network for address in {*wanted.addresses} - {*found.addresses}}
     return found.state != "up" or sides.is_interrupted(hop.link) or hop.to in added

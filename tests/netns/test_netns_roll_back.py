@@ -85,6 +85,8 @@ FOREIGN = (
     "-6 route add fd51::/32 via fe80::9 dev dp1 pref high",
     "route add 10.53.0.0/16 nexthop via 10.1.0.9 dev dp1 weight 3 nexthop via 10.1.0.8 dev dp1",
     "route add 10.54.0.0/16 nexthop via 10.1.0.9 dev dp1 nexthop via 192.0.2.1 dev mgmt0",
+    "-6 route add fd60::/32 dev dp1 metric 70",
+    "-6 route append fd60::/32 dev mgmt0 metric 70",
     "-6 route add fd53::/32 nexthop via fd01::9 dev dp1 nexthop via fd01::8 dev dp1",
 )
 
