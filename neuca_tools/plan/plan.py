@@ -331,7 +331,7 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
             before = found.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
-            if not sides.is_present(key) or not _same(before, value):
+            if not _same(before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 
