@@ -57,12 +57,8 @@ def plan(
     change, None for everything. `rename_while_up`: the kernel renames devices that are up (Linux
     6.2 and later); without it, they are taken down for that.
     """
-    asked = scope
-    if scope is not None:
-        scope = _widened(frozenset(scope), have, want)
-    sides = renamed(have, want, owned, scope, rename_while_up)
-    if scope is not None:
-        scope |= frozenset(_moving_members(asked or (), scope, sides))
+    widened = _widened(scope, have, want)
+    sides = renamed(have, want, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
     late = [one for one in stale if one.order > Phase.SHRINK]
     operations = (
@@ -84,7 +80,9 @@ def plan(
         *_clients(sides),
     )
     ordered = sorted(operations, key=lambda operation: operation.order)
-    return route_steps.possible(in_scope(ordered, scope), have)
+    if scope is not None and widened is not None:
+        widened |= frozenset(_moving_members(scope, widened, sides))
+    return route_steps.possible(in_scope(ordered, widened), have)
 
 
 def in_scope(
@@ -100,8 +98,13 @@ def in_scope(
     )
 
 
-def _widened(scope: frozenset[str], have: NetworkState, want: NetworkState) -> frozenset[str]:
+def _widened(
+    asked: Optional[Collection[str]], have: NetworkState, want: NetworkState
+) -> Optional[frozenset[str]]:
     """The scope with the virtual links on top of what may change."""
+    if asked is None:
+        return None
+    scope = frozenset(asked)
     for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
         for link in (have.links.get(key), want.links.get(key)):
             if link is None or link.virtual is None:
@@ -331,7 +334,7 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
             before = found.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
-            if not sides.is_present(key) or not _same(before, value):
+            if not _same(before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 
