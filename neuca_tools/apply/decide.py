@@ -16,7 +16,7 @@ from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.model import Document, NetworkState, Owned, Record, World
+from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Record, World
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -100,7 +100,19 @@ class Decision:
 
     def unapplied(self) -> frozenset[str]:
         """The links with a new request and those that have appeared (see `changes.changed`)."""
-        return changes.changed(self.record, self.resolution, self.world)
+        scope = changes.changed(self.record, self.resolution, self.world)
+        present = {hop.identity for hop in self.have.hops if hop.ours}
+        new = {hop.link for hop in self.want.hops if hop.identity not in present}
+        routed = (key for key in new if f"{ROUTES_OF}{key.mac}" in scope)
+        return scope | {key.mac for key in routed if not self._can_carry_routes(key)}
+
+    def _can_carry_routes(self, key: LinkKey) -> bool:
+        """Whether the link is up with its requested addresses, or is not requested to be."""
+        have, want = self.have.links.get(key), self.want.links[key]
+        if have is None:
+            return False
+        is_up = want.state != "up" or have.state == "up"
+        return is_up and set(want.addresses) <= set(have.addresses)
 
     def changed(self) -> frozenset[str]:
         """The scope of a pass: `unapplied`, and always the rules, tables and copied routes."""
@@ -109,7 +121,8 @@ class Decision:
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
         kept = {hop.identity for hop in self.want.hops}
-        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
+        hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
+        gone = {f"{ROUTES_OF}{hop.to}" for hop in hops}
         return scope | gone if "" in scope else scope
 
 

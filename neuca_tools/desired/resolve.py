@@ -63,11 +63,10 @@ class Settings:
 class Resolution:
     """The desired state (`want`), and what it was derived from.
 
-    `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the
+    `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` the MACs of NICs with routes through addresses that another program sets. On
-    links that are `quiet`, router advertisements have no effect. `tables` are those of policy
-    routing.
+    the user, `loose` those with routes through addresses that another program sets. On links that
+    are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
     """
 
     want: NetworkState
@@ -82,7 +81,7 @@ class Resolution:
     router: Router = "user"
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
-    loose: frozenset[str] = frozenset()
+    loose: frozenset[Network] = frozenset()
     ground: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = field(default_factory=Layer)

@@ -99,17 +99,17 @@ class LinkRequest:
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
-    @cached_property
     def substance(self) -> str:
-        """What is requested as text, without where it comes from; a pass needs it twice.
+        """What is requested as text, without its order and where it comes from.
 
         What is not requested is left out, which a digest of it would take most of its time for.
         """
-        own = self.__dict__
+        lists = ("addresses", "sysctls", "device")
+        own = {**self.__dict__, **{one: sorted(self.__dict__[one], key=repr) for one in lists}}
         given = [
             name
             for name, one in fields_of(self).items()
-            if one.repr and own[name] is not one.default and own[name] != one.default
+            if one.repr and own[name] != one.default and own[name] != []
         ]
         return " ".join([f"{name}={own[name]!r}" for name in given if name != "origins"])
 
