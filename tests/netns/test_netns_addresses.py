@@ -107,3 +107,14 @@ def test_an_asked_address_with_a_lifetime_is_there_for_good_afterwards(lab):
     assert lab.once(up("172.16.0.1/24", "fd00:16::1/64")).code == 0
     assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
     assert "dynamic" not in lab.ip("address show dev dp1")
+
+
+def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):
+    """The kernel drops IPv6 with the MTU, and then has no address to delete."""
+    lab.veth("dp1", 1)
+    assert lab.once(up("fd00:16::1/64")).code == 0
+    assert lab.once(up("172.16.0.1/24") + "mtu = 1000\n").code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/24"}
+    assert lab.link("dp1")["mtu"] == 1000
+    assert lab.once(up("fd00:16::1/64")).code == 0
+    assert lab.addresses("dp1") == {"fd00:16::1/64"}
