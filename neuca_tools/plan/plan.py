@@ -36,7 +36,7 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, renamed
+from neuca_tools.plan.sides import Sides, renamed, unrouted
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
@@ -210,10 +210,15 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all.
 
-    Only an IPv6 address that is added again with another prefix length is deleted before (EEXIST).
+    Those that are added again are deleted before: an IPv6 address with another prefix length
+    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this).
     """
     for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
-        found, wanted = sides.found(key).addresses, sides.wanted(key).addresses
+        have, want = sides.found(key), sides.wanted(key)
+        for address in unrouted(have, want):
+            if address.version == 4:
+                yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
+        found, wanted = have.addresses, want.addresses
         if found == wanted:
             continue
         kept = set(wanted)
@@ -335,6 +340,7 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
     for key, found, wanted in sides.both():
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
+        kept.difference_update(unrouted(found, wanted))
         requested, wants_bare = set(wanted.addresses), set(wanted.bare)
         for address in _requested_addresses(key, found, wanted, sides.owned, lost):
             if address not in kept:

@@ -118,3 +118,15 @@ def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):
     assert lab.link("dp1")["mtu"] == 1000
     assert lab.once(up("fd00:16::1/64")).code == 0
     assert lab.addresses("dp1") == {"fd00:16::1/64"}
+
+
+def test_a_requested_address_without_the_route_to_its_network_gets_it(lab):
+    lab.veth("dp1", 1, up=True)
+    for address in ("172.16.0.1/24", "fd00:16::1/64"):
+        lab.ip(f"address add {address} dev dp1 noprefixroute")
+    text = up("172.16.0.1/24", "fd00:16::1/64") + "[routes]\n10.1.0.0/16 = 172.16.0.254\n"
+    assert lab.once(text).code == 0
+    assert lab.routes("172.16.0.0/24") == [(None, "dp1", 0, "kernel")]
+    assert lab.routes("fd00:16::/64", 6) == [(None, "dp1", 256, "kernel")]
+    assert lab.routes("10.1.0.0/16")
+    assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
