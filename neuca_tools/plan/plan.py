@@ -37,6 +37,7 @@ from neuca_tools.plan.operations import (
     size_of,
 )
 from neuca_tools.plan.sides import Sides, renamed, unrouted
+from neuca_tools.plan.sysctl_values import same
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
@@ -303,26 +304,14 @@ def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
 
 def _sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
-        if not _same(sides.have.sysctls.get(path), value):
+        if not same(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, found, wanted in sides.both():
         target = sides.target(key)
         for template, value in sorted(wanted.sysctls.items()):
             before = found.sysctls.get(template)
-            if not _same(before, value):
+            if not same(template, before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
-
-
-def _same(found: Optional[str], wanted: str) -> bool:
-    """Whether two values of a sysctl are equal.
-
-    Numbers are compared as numbers: the kernel reads `02` and shows `2`.
-    """
-    return found == wanted or (found is not None and _words(found) == _words(wanted))
-
-
-def _words(value: str) -> list[str]:
-    return [str(int(word)) if word.isdecimal() else word for word in value.split()]
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:

@@ -167,3 +167,19 @@ def test_a_sysctl_that_this_kernel_has_not_costs_only_itself(lab):
         )
     ]
     assert lab.once(NIC).code == 0
+
+
+def test_sysctls_are_compared_as_the_kernel_reads_and_rounds_them(lab):
+    """Hexadecimal, octal, and a time that is no whole number of ticks on some kernels."""
+    lab.veth("dp1", 1)
+    values = {"ipv4/conf/{}/rp_filter": "0x2", "ipv4/conf/{}/medium_id": "010"}
+    values.update({"ipv6/neigh/{}/retrans_time_ms": "1003", "ipv4/neigh/{}/locktime": "33"})
+    lines = [
+        f"sysctl.net/{path.format('{interface}')} = {value}\n" for path, value in values.items()
+    ]
+    text = f"[interfaces]\n{mac(1)} = up\n[interface {mac(1)}]\n{''.join(lines)}"
+    assert lab.once(text).code == 0
+    assert lab.sysctl("net/ipv4/conf/dp1/rp_filter") == "2"
+    assert lab.sysctl("net/ipv4/conf/dp1/medium_id") == "8"
+    assert 1003 <= int(lab.sysctl("net/ipv6/neigh/dp1/retrans_time_ms")) < 1013
+    assert lab.plan() == []
