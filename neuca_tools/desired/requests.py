@@ -121,16 +121,19 @@ def digests(
     asked: Mapping[LinkKey, tuple[Address, ...]],
     routes: Iterable[RouteRequest],
     sysctls: Mapping[str, str] = NONE,
+    refused: Collection[Host] = (),
 ) -> dict[str, str]:
     """The digests of each NIC's request: of its links, and of the routes through their networks.
 
     The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
-    depends on the documents only: plugging in a NIC changes no other NIC's request.
+    depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
+    the addresses that another NIC requests too: none of them has it any more.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key in sorted(requests, key=lambda key: key.position):
         request = requests[key]
         parts[key.mac].append(request.substance())
+        parts[key.mac] += [f"not {one}" for one in request.addresses if one.ip in refused]
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")

@@ -107,3 +107,14 @@ def test_a_new_route_brings_what_it_needs_of_its_nic(running):
     next_document(running, FIRST + "10.8.0.0/16 = 172.17.0.254\n")
     assert running.routes("10.8.0.0/16")
     assert "172.17.0.1/24" in running.addresses("dp1")
+
+
+def test_an_address_that_a_second_nic_requests_too_leaves_the_first(running):
+    """No NIC gets an address that two request."""
+    running.document(FIRST + f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n")
+    running.wait(
+        "the second request", lambda: running.addresses("dp1") != {"172.16.0.1/24", "172.18.0.1/24"}
+    )
+    running.settle()
+    assert "172.16.0.1/24" not in running.addresses("dp1") | running.addresses("dp2")
+    assert {code for code, _ in running.problems("dp1")} == {"refused"}
