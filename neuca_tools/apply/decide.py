@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Optional
 
@@ -16,7 +16,7 @@ from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Record, World
+from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Problem, Record, World
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -155,13 +155,24 @@ def decide(
     )
     have = found(resolution, world, record)
     bypasses = default_routes.problems(resolution.roles, world, have)
-    resolution = replace(resolution, problems=(*resolution.problems, *bypasses))
+    problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
+    resolution = replace(resolution, problems=problems)
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     difference = Difference(have, want, removable, world.rename_while_up)
     return Decision(world, record, resolution, difference)
+
+
+def _duplicates(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:
+    """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
+    for key in want.links.keys() & have.links.keys() if world.duplicates else ():
+        index = have.links[key].index
+        for address in want.links[key].addresses:
+            if (index, address) in world.duplicates:
+                text = f"address {address}: not in use, because another host has it (dadfailed)"
+                yield Problem("contested", text, key)
 
 
 def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:

@@ -122,9 +122,7 @@ def resolve(
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
         problems=(*problems, *work.problems, *routing.problems, *refused),
-        digests=digests(
-            requests, layers.addresses, layers.routes, forwards, twice(requests, roles)
-        ),
+        digests=digests(requests, layers.addresses, layers.routes, forwards, limits.twice),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,

@@ -106,11 +106,8 @@ class LinkRequest:
         """
         lists = ("addresses", "sysctls", "device")
         own = {**self.__dict__, **{one: sorted(self.__dict__[one], key=repr) for one in lists}}
-        given = [
-            name
-            for name, one in fields_of(self).items()
-            if one.repr and own[name] != one.default and own[name] != []
-        ]
+        rows = fields_of(self).items()
+        given = [name for name, one in rows if one.repr and own[name] not in (one.default, [])]
         return " ".join([f"{name}={own[name]!r}" for name in given if name != "origins"])
 
 
@@ -226,8 +223,9 @@ class World:
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may have set, with the value that each has without one.
     `autoconf` are the addresses from router advertisements; `peers` are the peer networks of point-
-    to-point addresses, `bare` the addresses whose network gets no route by itself. `routes` are the
-    unicast routes of the main table, `tables` those of other tables and our routes of other types.
+    to-point addresses, `bare` the addresses whose network gets no route by itself, `duplicates`
+    those that the kernel does not use because another host has them. `routes` are the unicast
+    routes of the main table, `tables` those of other tables and our routes of other types.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -253,6 +251,7 @@ class World:
     autoconf: frozenset[tuple[int, Address]] = frozenset()
     peers: frozenset[tuple[int, Network]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
+    duplicates: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
 

@@ -130,3 +130,19 @@ def test_a_requested_address_without_the_route_to_its_network_gets_it(lab):
     assert lab.routes("fd00:16::/64", 6) == [(None, "dp1", 256, "kernel")]
     assert lab.routes("10.1.0.0/16")
     assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
+
+
+def test_an_address_that_another_host_has_is_a_problem(lab):
+    lab.veth("dp1", 1, up=True)
+    for table in ("all", "dp1"):
+        lab.sysctl(f"net/ipv6/conf/{table}/accept_dad", 1)
+    lab.run("ip", "address", "add", "fd00:16::1/64", "dev", "dp1", "nodad", where=lab.outside)
+    lab.ip("address add fd00:16::1/64 dev dp1")
+    words = ("ip", "-6", "address", "show", "dev", "dp1", "dadfailed")
+    lab.wait("the detection", lambda: "fd00" in lab.run(*words).out)
+    lab.document(up("fd00:16::1/64", "172.16.0.1/24"))
+    # `once` waits until no address is tentative.
+    assert lab.command("neuca", "apply", "--config", lab.config_file).code == 4
+    text = "address fd00:16::1/64: not in use, because another host has it (dadfailed)"
+    assert text in lab.command("neuca", "status", "--config", lab.config_file).out
+    assert "172.16.0.1/24" in lab.addresses("dp1")
