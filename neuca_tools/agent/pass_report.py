@@ -14,6 +14,7 @@ from neuca_tools.config import Config
 from neuca_tools.dataclass import replace
 from neuca_tools.log import log
 from neuca_tools.model import Problem, messages
+from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import changes, leftovers
 from neuca_tools.state.store import NO_ROOM
@@ -94,8 +95,17 @@ def report_of(
     return report
 
 
+def tried_parts(outcome: Outcome) -> frozenset[str]:
+    """The parts of the scope that something was done on, unlike a NIC in another master."""
+    operations = outcome.result.tried
+    macs = {operation.link.key.mac for operation in operations if operation.link is not None}
+    macs |= outcome.result.lost_nics
+    return frozenset({*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.to_retry})
+
+
 def _is_of(problem: Problem, parts: Collection[str]) -> bool:
-    return problem.link is None or problem.link.mac in parts
+    mac = problem.link.mac if problem.link else ""
+    return not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts)
 
 
 def _problem(failure: Failure) -> Problem:

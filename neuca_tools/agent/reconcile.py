@@ -13,7 +13,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from neuca_tools.agent import first_boot, mtu_probe
-from neuca_tools.agent.pass_report import indexes_of, log_pass, removed, report_of
+from neuca_tools.agent.pass_report import (
+    indexes_of,
+    log_pass,
+    removed,
+    report_of,
+    tried_parts,
+)
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
@@ -94,10 +100,7 @@ def _one_pass(
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
     report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
-    # Not one that nothing was done on, such as a NIC that belongs to another master.
-    operations = outcome.result.tried
-    changed = {operation.link.key.mac for operation in operations if operation.link is not None}
-    tried = changed.union(outcome.result.lost_nics, outcome.result.to_retry) - waiting
+    tried = tried_parts(outcome) - waiting
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     return replace(report, failed=failed), outcome.decision

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Optional
 
@@ -16,7 +16,7 @@ from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.model import Document, NetworkState, Owned, Record, World
+from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Problem, Record, World
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
@@ -100,7 +100,19 @@ class Decision:
 
     def unapplied(self) -> frozenset[str]:
         """The links with a new request and those that have appeared (see `changes.changed`)."""
-        return changes.changed(self.record, self.resolution, self.world)
+        scope = changes.changed(self.record, self.resolution, self.world)
+        present = {hop.identity for hop in self.have.hops if hop.ours}
+        new = {hop.link for hop in self.want.hops if hop.identity not in present}
+        routed = (key for key in new if f"{ROUTES_OF}{key.mac}" in scope)
+        return scope | {key.mac for key in routed if not self._can_carry_routes(key)}
+
+    def _can_carry_routes(self, key: LinkKey) -> bool:
+        """Whether the link is up with its requested addresses, or is not requested to be."""
+        have, want = self.have.links.get(key), self.want.links[key]
+        if have is None:
+            return False
+        is_up = want.state != "up" or have.state == "up"
+        return is_up and set(want.addresses) <= set(have.addresses)
 
     def changed(self) -> frozenset[str]:
         """The scope of a pass: `unapplied`, and always the rules, tables and copied routes."""
@@ -109,7 +121,8 @@ class Decision:
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
         kept = {hop.identity for hop in self.want.hops}
-        gone = {hop.link.mac for hop in self.have.hops if not hop.ours or hop.identity not in kept}
+        hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
+        gone = {f"{ROUTES_OF}{hop.to}" for hop in hops}
         return scope | gone if "" in scope else scope
 
 
@@ -142,13 +155,24 @@ def decide(
     )
     have = found(resolution, world, record)
     bypasses = default_routes.problems(resolution.roles, world, have)
-    resolution = replace(resolution, problems=(*resolution.problems, *bypasses))
+    problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
+    resolution = replace(resolution, problems=problems)
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
     removable = leftovers.removable(made, record, have, world, resolution.roles)
     difference = Difference(have, want, removable, world.rename_while_up)
     return Decision(world, record, resolution, difference)
+
+
+def _duplicates(have: NetworkState, want: NetworkState, world: World) -> Iterator[Problem]:
+    """A problem for each requested address that another host has (RFC 4862, 5.4.5)."""
+    for key in want.links.keys() & have.links.keys() if world.duplicates else ():
+        index = have.links[key].index
+        for address in want.links[key].addresses:
+            if (index, address) in world.duplicates:
+                text = f"address {address}: not in use, because another host has it (dadfailed)"
+                yield Problem("contested", text, key)
 
 
 def _settings(observation: Observation, policies: Policies, record: Record) -> Settings:

@@ -13,6 +13,7 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_lasting
 from neuca_tools.model import (
+    ACCEPT_RA,
     OWN,
     UNCHANGED,
     UNRECORDED,
@@ -227,9 +228,15 @@ def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...
 
 
 def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str]:
-    """The values of these sysctls of the link called `name`, as far as they can be read."""
+    """The values of these sysctls of the link called `name`, as far as they can be read.
+
+    Without IPv6, as below an MTU of 1280, it will have the `accept_ra` of a new link.
+    """
     paths = {template: template.replace(OWN, name) for template in templates}
-    return {one: world.sysctls[path] for one, path in paths.items() if path in world.sysctls}
+    found = {one: world.sysctls[path] for one, path in paths.items() if path in world.sysctls}
+    if ACCEPT_RA in paths and world.accept_ra is not None:
+        found.setdefault(ACCEPT_RA, world.accept_ra)
+    return found
 
 
 def _hops(

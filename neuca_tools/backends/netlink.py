@@ -218,11 +218,12 @@ class Netlink(AbstractContextManager["Netlink"]):
         )
 
     def delete_address(self, index: int, address: Address) -> None:
+        """Delete an address, unless it is gone; ENXIO: with IPv6, as below an MTU of 1280."""
         self._change(
             link_changes.DELETE_ADDRESS,
             0,
             link_changes.deleted(index, address),
-            (errno.EADDRNOTAVAIL, errno.ENODEV),
+            (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO),
         )
 
     def _change_link(self, body: bytes) -> None:

@@ -36,6 +36,7 @@ IFA_F_PERMANENT = 0x80
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 IFA_F_NOPREFIXROUTE = 0x200
+IFA_F_DADFAILED = 0x08
 UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
@@ -221,6 +222,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     found: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
     leased, autoconf, peers, bare, own = set(), set(), set(), set(), set()
+    duplicates = set()
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = OF_ADDRESS.read(message[ADDRESS.size :])
@@ -240,6 +242,8 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
             autoconf.add((index, address))
         if flags & IFA_F_NOPREFIXROUTE:
             bare.add((index, address))
+        if flags & IFA_F_DADFAILED:
+            duplicates.add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
@@ -250,6 +254,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "bare": frozenset(bare),
         "messages": bodies,
         "own": frozenset(own),
+        "duplicates": frozenset(duplicates),
     }
 
 

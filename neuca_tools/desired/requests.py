@@ -121,25 +121,34 @@ def digests(
     asked: Mapping[LinkKey, tuple[Address, ...]],
     routes: Iterable[RouteRequest],
     sysctls: Mapping[str, str] = NONE,
+    refused: Collection[Host] = (),
 ) -> dict[str, str]:
-    """The digest of each NIC's request: its links, and the routes through networks requested on it.
+    """The digests of each NIC's request: of its links, and of the routes through their networks.
 
     The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
-    depends on the documents only: plugging in a NIC changes no other NIC's request.
+    depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
+    the addresses that another NIC requests too: none of them has it any more.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
     for key in sorted(requests, key=lambda key: key.position):
         request = requests[key]
-        parts[key.mac].append(request.substance)
+        parts[key.mac].append(request.substance())
+        parts[key.mac] += [f"not {one}" for one in request.addresses if one.ip in refused]
         parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
         for lower in lower_of(request):
             parts[lower.mac].append(f"in {key}")
     parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
     networks = Networks(asked)
+    paths: dict[str, list[str]] = {mac: [] for mac in parts}
     for route in routes:
         mac = _mac_of(route, networks)
-        parts[mac if mac in parts else ""].append(repr(replace(route, where="")))
-    return {mac: sha256("\n".join(texts).encode()).hexdigest()[:16] for mac, texts in parts.items()}
+        paths[mac if mac in paths else ""].append(repr(replace(route, where="")))
+    return {mac: f"{_digest(texts)}.{_digest(paths[mac])}" for mac, texts in parts.items()}
+
+
+def _digest(texts: Iterable[str]) -> str:
+    """The digest of a set of texts."""
+    return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
 
 
 def _mac_of(route: RouteRequest, networks: Networks) -> str:

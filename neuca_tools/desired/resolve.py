@@ -63,11 +63,10 @@ class Settings:
 class Resolution:
     """The desired state (`want`), and what it was derived from.
 
-    `removable` is what may be removed. `digests` maps each NIC to the digest of its request; the
+    `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
-    the user, `loose` the MACs of NICs with routes through addresses that another program sets. On
-    links that are `quiet`, router advertisements have no effect. `tables` are those of policy
-    routing.
+    the user, `loose` those with routes through addresses that another program sets. On links that
+    are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
     """
 
     want: NetworkState
@@ -82,7 +81,7 @@ class Resolution:
     router: Router = "user"
     complete: bool = False
     left_alone: tuple[Network, ...] = ()
-    loose: frozenset[str] = frozenset()
+    loose: frozenset[Network] = frozenset()
     ground: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
     tuning: Layer = field(default_factory=Layer)
@@ -123,7 +122,7 @@ def resolve(
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
         problems=(*problems, *work.problems, *routing.problems, *refused),
-        digests=digests(requests, layers.addresses, layers.routes, forwards),
+        digests=digests(requests, layers.addresses, layers.routes, forwards, limits.twice),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,

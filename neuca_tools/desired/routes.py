@@ -37,14 +37,14 @@ NO_VRFS: Mapping[int, str] = {}
 class Hops:
     """The routes to set, and the prefixes that must have no route (`banned`).
 
-    `loose` are the MACs of NICs with a next hop in no requested address's network: those routes
-    depend on addresses that another program sets.
+    `loose` are the prefixes with a next hop in no requested address's network: those routes depend
+    on addresses that another program sets.
     """
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
     problems: tuple[Problem, ...] = ()
-    loose: frozenset[str] = frozenset()
+    loose: frozenset[Network] = frozenset()
 
 
 def resolve_routes(
@@ -68,7 +68,7 @@ def resolve_routes(
     finder = _Finder(usable, asked_of, world, found, limits)
     finder.vrfs = vrfs
     taken: dict[object, Hop] = {}
-    loose: set[str] = set()
+    loose: set[Network] = set()
     banned: list[Network] = []
     problems: list[Problem] = []
     own = {address.ip for address in _all_addresses(links, world)}
@@ -78,7 +78,7 @@ def resolve_routes(
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
         elif hop is not None:
             taken[hop.identity] = hop
-            loose |= finder.loose(route, hop.link)
+            loose |= {route.to} if finder.is_loose(route) else set()
         elif route.state == "absent":
             banned.append(route.to)
     return Hops(tuple(taken.values()), tuple(banned), tuple(problems), frozenset(loose))
@@ -184,11 +184,9 @@ class _Finder:
             return route.link if route.link in self._usable else None
         return self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
 
-    def loose(self, route: RouteRequest, key: LinkKey) -> set[str]:
-        """The NIC of the route, if the next hop is in no network of a requested address."""
-        if route.via is None or self._asked.link(route.via):
-            return set()
-        return {key.mac}
+    def is_loose(self, route: RouteRequest) -> bool:
+        """Whether the next hop is in no network of a requested address."""
+        return route.via is not None and not self._asked.link(route.via)
 
 
 def _link_local(route: RouteRequest) -> bool:

@@ -27,7 +27,7 @@ class Routing:
     banned: tuple[Network, ...] = ()
     rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
     tables: Mapping[LinkKey, int] = field(default_factory=dict)
-    loose: frozenset[str] = frozenset()
+    loose: frozenset[Network] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
 

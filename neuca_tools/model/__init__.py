@@ -100,18 +100,15 @@ class LinkRequest:
     dns: str = field(default="", repr=False)
     offers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
-    @cached_property
     def substance(self) -> str:
-        """What is requested as text, without where it comes from; a pass needs it twice.
+        """What is requested as text, without its order and where it comes from.
 
         What is not requested is left out, which a digest of it would take most of its time for.
         """
-        own = self.__dict__
-        given = [
-            name
-            for name, one in fields_of(self).items()
-            if one.repr and own[name] is not one.default and own[name] != one.default
-        ]
+        lists = ("addresses", "sysctls", "device")
+        own = {**self.__dict__, **{one: sorted(self.__dict__[one], key=repr) for one in lists}}
+        rows = fields_of(self).items()
+        given = [name for name, one in rows if one.repr and own[name] not in (one.default, [])]
         return " ".join([f"{name}={own[name]!r}" for name in given if name != "origins"])
 
 
@@ -228,10 +225,10 @@ class World:
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
     the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
-    the addresses whose network gets no route by itself, `own` those marked as ours. `routes` are
-    the unicast routes of the main table, `tables` those of others and ours of other types.
-    `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
-    (CLOCK_MONOTONIC, seconds).
+    the addresses whose network gets no route by itself, `own` those marked as ours, `duplicates`
+    those that another host has. `routes` are the unicast routes of the main table, `tables` those
+    of others and ours of other types. `messages` are the bodies of the kernel's messages about
+    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds).
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -258,6 +255,7 @@ class World:
     peers: frozenset[tuple[int, Network]] = frozenset()
     bare: frozenset[tuple[int, Address]] = frozenset()
     own: frozenset[tuple[int, Address]] = frozenset()
+    duplicates: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
     messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)

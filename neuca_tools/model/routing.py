@@ -18,7 +18,8 @@ KERNEL_TABLES = frozenset((0, 253, MAIN_TABLE, 255))
 MOST = 2**32 - 1  # the largest number of a table, a metric or a priority
 # The handle of operations on rules and on tables of our own, which every pass may carry out.
 POLICY_ROUTING = "policy-routing"
-# With a MAC after it, the handle of operations on our routes through this NIC in the main table.
+# With a MAC or a prefix after it, the handle of operations on routes of the main table through this
+# NIC or to this prefix.
 ROUTES_OF = "routes of "
 # RTPROT_REDIRECT, RTPROT_KERNEL and RTPROT_RA (linux/rtnetlink.h): of what the kernel sets itself.
 OF_KERNEL = frozenset((1, 2, 9))

@@ -36,7 +36,8 @@ from neuca_tools.plan.operations import (
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, renamed
+from neuca_tools.plan.sides import Sides, renamed, unrouted
+from neuca_tools.plan.sysctl_values import same
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
@@ -232,10 +233,15 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all.
 
-    Only an IPv6 address that is added again with another prefix length is deleted before (EEXIST).
+    Those that are added again are deleted before: an IPv6 address with another prefix length
+    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this).
     """
     for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
-        found, wanted = sides.found(key).addresses, sides.wanted(key).addresses
+        have, want = sides.found(key), sides.wanted(key)
+        for address in unrouted(have, want):
+            if address.version == 4:
+                yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
+        found, wanted = have.addresses, want.addresses
         if found == wanted:
             continue
         kept = set(wanted)
@@ -326,7 +332,7 @@ def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
 
 def _sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
-        if not _same(sides.have.sysctls.get(path), value):
+        if not same(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, found, wanted in sides.both():
         target = sides.target(key)
@@ -334,20 +340,8 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
             before = found.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
-            if not _same(before, value):
+            if not same(template, before, value):
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
-
-
-def _same(found: Optional[str], wanted: str) -> bool:
-    """Whether two values of a sysctl are equal.
-
-    Numbers are compared as numbers: the kernel reads `02` and shows `2`.
-    """
-    return found == wanted or (found is not None and _words(found) == _words(wanted))
-
-
-def _words(value: str) -> list[str]:
-    return [str(int(word)) if word.isdecimal() else word for word in value.split()]
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
@@ -366,6 +360,7 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         kept -= wanted.theirs.keys() - found.theirs.keys()
+        kept.difference_update(unrouted(found, wanted))
         requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
         for address in dict.fromkeys((*wanted.addresses, *theirs)):
             if address in kept:

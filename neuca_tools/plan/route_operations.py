@@ -52,7 +52,8 @@ class _RouteOperation(Operation):
     @property
     def handles(self) -> frozenset[str]:
         if self.hop.traits.table == MAIN_TABLE and not self.hop.shadow:
-            return super().handles | {f"{ROUTES_OF}{mac}" for mac in self.domains}
+            names = (*self.domains, self.hop.to)
+            return super().handles | {f"{ROUTES_OF}{name}" for name in names}
         return super().handles | {POLICY_ROUTING}
 
     def route(self, writer: Writer) -> Route:

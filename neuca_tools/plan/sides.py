@@ -11,7 +11,7 @@ from typing import Optional
 from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
-from neuca_tools.model import Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Target
 
 
@@ -199,7 +199,14 @@ def _is_as_wanted(found: Link, wanted: Link) -> bool:
         and wanted.device.items() <= found.device.items()
         and set(wanted.addresses) <= set(found.addresses)
         and wanted.theirs.keys() <= found.theirs.keys()
+        and not unrouted(found, wanted)
     )
+
+
+def unrouted(found: Link, wanted: Link) -> tuple[Address, ...]:
+    """The requested addresses that are present without the route to their network."""
+    bare = {one for one in found.bare if one.network.prefixlen < one.max_prefixlen}
+    return tuple(one for one in wanted.addresses if one in bare and one not in wanted.bare)
 
 
 def _no_link(key: LinkKey) -> Link:

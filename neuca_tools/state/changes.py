@@ -17,6 +17,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import KINDS
+from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, is_nic
 
 
@@ -47,19 +48,28 @@ def appearances(world: World) -> dict[str, Incarnation]:
 def changed(record: Record, resolution: Resolution, world: World) -> frozenset[str]:
     """What may change now, as the scope of a plan.
 
-    MACs: NICs that appeared, or whose request differs from the one in force. Keys of VLANs that
-    appeared on other NICs. Paths of sysctls that failed in the last pass. "" if the part of the
-    document that belongs to no NIC differs.
+    MACs: NICs that appeared, or whose request differs from the one in force. `ROUTES_OF` with a
+    MAC: NICs of which the requested routes alone differ. Keys of VLANs that appeared on other NICs.
+    Paths of sysctls that failed in the last pass. "" if the part of the document that belongs to no
+    NIC differs, with `ROUTES_OF` the routes in that part.
     """
     scope = set(record.retry)
     if record.applied != resolution.digests.get("", ""):
-        scope |= {"", *resolution.loose}
+        scope |= {"", *(f"{ROUTES_OF}{prefix}" for prefix in resolution.loose)}
     present = incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
-        if nic.unheard or nic.applied != digest or _appeared(nic, present.get(mac)):
+        is_new = nic.unheard or _appeared(nic, present.get(mac))
+        if is_new or not has_same_links(nic.applied, digest):
             scope.add(mac)
+        elif nic.applied != digest:
+            scope.add(f"{ROUTES_OF}{mac}")
     return frozenset(scope | _new_vlans(record, resolution, present))
+
+
+def has_same_links(applied: str, digest: str) -> bool:
+    """Whether two requests of a NIC differ in their routes at most."""
+    return applied.partition(".")[0] == digest.partition(".")[0]
 
 
 def _requested_macs(record: Record, resolution: Resolution) -> set[str]:

@@ -29,8 +29,9 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import LINK_ALIAS
+from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, key_of
-from neuca_tools.state.changes import appearances, incarnations
+from neuca_tools.state.changes import appearances, has_same_links, incarnations
 from neuca_tools.state.intentions import changed_only
 
 
@@ -345,11 +346,18 @@ def record_applied(
             nics[mac] = replace(nic, applied="")
         elif mac in failed:
             continue
-        elif (scope is None or mac in scope) and _is_decided(nic, digest, resolution):
+        elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
             nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
             nics[mac] = replace(nic, incarnation=present.get(mac, nic.incarnation))
     return replace(record, nics=nics, applied=resolution.digests.get("", ""), retry=retry)
+
+
+def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
+    """Whether the pass was about all in which the NIC's request differs from the one in force."""
+    if scope is None or mac in scope:
+        return True
+    return f"{ROUTES_OF}{mac}" in scope and has_same_links(nic.applied, digest)
 
 
 def _is_withheld(mac: str, resolution: Resolution) -> bool:

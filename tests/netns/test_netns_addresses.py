@@ -107,3 +107,42 @@ def test_an_asked_address_with_a_lifetime_is_there_for_good_afterwards(lab):
     assert lab.once(up("172.16.0.1/24", "fd00:16::1/64")).code == 0
     assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
     assert "dynamic" not in lab.ip("address show dev dp1")
+
+
+def test_ipv6_gives_way_to_ipv4_with_an_mtu_below_1280(lab):
+    """The kernel drops IPv6 with the MTU, and then has no address to delete."""
+    lab.veth("dp1", 1)
+    assert lab.once(up("fd00:16::1/64")).code == 0
+    assert lab.once(up("172.16.0.1/24") + "mtu = 1000\n").code == 0
+    assert lab.addresses("dp1") == {"172.16.0.1/24"}
+    assert lab.link("dp1")["mtu"] == 1000
+    assert lab.once(up("fd00:16::1/64")).code == 0
+    assert lab.addresses("dp1") == {"fd00:16::1/64"}
+
+
+def test_a_requested_address_without_the_route_to_its_network_gets_it(lab):
+    lab.veth("dp1", 1, up=True)
+    for address in ("172.16.0.1/24", "fd00:16::1/64"):
+        lab.ip(f"address add {address} dev dp1 noprefixroute")
+    text = up("172.16.0.1/24", "fd00:16::1/64") + "[routes]\n10.1.0.0/16 = 172.16.0.254\n"
+    assert lab.once(text).code == 0
+    assert lab.routes("172.16.0.0/24") == [(None, "dp1", 0, "kernel")]
+    assert lab.routes("fd00:16::/64", 6) == [(None, "dp1", 256, "kernel")]
+    assert lab.routes("10.1.0.0/16")
+    assert lab.addresses("dp1") == {"172.16.0.1/24", "fd00:16::1/64"}
+
+
+def test_an_address_that_another_host_has_is_a_problem(lab):
+    lab.veth("dp1", 1, up=True)
+    for table in ("all", "dp1"):
+        lab.sysctl(f"net/ipv6/conf/{table}/accept_dad", 1)
+    lab.run("ip", "address", "add", "fd00:16::1/64", "dev", "dp1", "nodad", where=lab.outside)
+    lab.ip("address add fd00:16::1/64 dev dp1")
+    words = ("ip", "-6", "address", "show", "dev", "dp1", "dadfailed")
+    lab.wait("the detection", lambda: "fd00" in lab.run(*words).out)
+    lab.document(up("fd00:16::1/64", "172.16.0.1/24"))
+    # `once` waits until no address is tentative.
+    assert lab.command("neuca", "apply", "--config", lab.config_file).code == 4
+    text = "address fd00:16::1/64: not in use, because another host has it (dadfailed)"
+    assert text in lab.command("neuca", "status", "--config", lab.config_file).out
+    assert "172.16.0.1/24" in lab.addresses("dp1")

@@ -167,3 +167,31 @@ def test_a_sysctl_that_this_kernel_has_not_costs_only_itself(lab):
         )
     ]
     assert lab.once(NIC).code == 0
+
+
+def test_sysctls_are_compared_as_the_kernel_reads_and_rounds_them(lab):
+    """Hexadecimal, octal, and a time that is no whole number of ticks on some kernels."""
+    lab.veth("dp1", 1)
+    values = {"ipv4/conf/{}/rp_filter": "0x2", "ipv4/conf/{}/medium_id": "010"}
+    values.update({"ipv6/neigh/{}/retrans_time_ms": "1003", "ipv4/neigh/{}/locktime": "33"})
+    lines = [
+        f"sysctl.net/{path.format('{interface}')} = {value}\n" for path, value in values.items()
+    ]
+    text = f"[interfaces]\n{mac(1)} = up\n[interface {mac(1)}]\n{''.join(lines)}"
+    assert lab.once(text).code == 0
+    assert lab.sysctl("net/ipv4/conf/dp1/rp_filter") == "2"
+    assert lab.sysctl("net/ipv4/conf/dp1/medium_id") == "8"
+    assert 1003 <= int(lab.sysctl("net/ipv6/neigh/dp1/retrans_time_ms")) < 1013
+    assert lab.plan() == []
+
+
+def test_advertisements_are_accepted_again_after_an_mtu_without_ipv6(lab):
+    """Below an MTU of 1280 a NIC has no sysctls of IPv6; then it has those of a new NIC."""
+    lab.sysctl("net/ipv6/conf/default/accept_ra", 1)
+    lab.veth("dp1", 1)
+    text = f"[interfaces]\n{mac(1)} = up\n[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
+    assert lab.once(f"{text}mtu = 1000\n").code == 0
+    assert lab.once(f"{text}mtu = 1400\n").code == 0
+    assert lab.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
+    assert lab.once("[interfaces]\n").code == 0
+    assert lab.sysctl("net/ipv6/conf/dp1/accept_ra") == "1"
