@@ -6,8 +6,8 @@
     sequences/run.py --replay build/sequences/7.json [--uml]
     sequences/run.py --seeds 1-100 --leave-out path-cost
 
-A sequence that fails is cut down to what is needed, printed, and stored in build/sequences. --leave-out draws no lines that
-match, so that a known defect does not hide others.
+A sequence that fails is cut down to what is needed, printed, and stored in build/sequences. --leave-out REGEX leaves out
+the lines and ways of applying that match, so that a known defect does not hide others.
 """
 
 # SPDX-License-Identifier: MIT
@@ -60,7 +60,9 @@ class Results:
 
     def close(self):
         counts = ", ".join(f"{count} x {promise}" for promise, count in self.broken.most_common())
-        print(f"{self.played} sequences, {sum(self.broken.values())} broken{': ' if counts else ''}{counts}")
+        print(
+            f"{self.played} sequences, {sum(self.broken.values())} broken{': ' if counts else ''}{counts}"
+        )
         return 1 if self.broken or not self.played else 0
 
 
@@ -79,7 +81,9 @@ def play_here(words, results):
     command = [sys.executable, "-B", str(HERE / "seq_play.py"), *words]
     if os.geteuid():
         command = ["unshare", "--user", "--map-root-user", *command]
-    _follow(command, results)
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="neuca-sequences-", dir=memory) as folder:
+        _follow(command, results, TMPDIR=folder)
 
 
 def play_in_guest(words, results):
@@ -94,15 +98,16 @@ def play_in_guest(words, results):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _follow(command, results):
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL if command[0] == "linux.uml" else None,
-                          text=True, errors="replace") as process:  # fmt: skip
+def _follow(command, results, **environment):
+    errors = subprocess.DEVNULL if command[0] == "linux.uml" else None
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
+                          errors="replace", env={**os.environ, **environment}) as process:  # fmt: skip
         for line in process.stdout:
             results.take(line)
 
 
 def seeds_of(text):
-    """"3", "1-20" or a list of these."""
+    """ "3", "1-20" or a list of these."""
     seeds = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -111,12 +116,16 @@ def seeds_of(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=seeds_of, default=seeds_of("1-10"))
     parser.add_argument("--uml", action="store_true")
     parser.add_argument("--replay", type=Path)
     parser.add_argument("--leave-out", default="", metavar="REGEX")
-    parser.add_argument("--shrink", default="60", metavar="SECONDS", help="for each sequence that fails")
+    parser.add_argument(
+        "--shrink", default="60", metavar="SECONDS", help="for each sequence that fails"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     if arguments.uml and not (shutil.which("linux.uml") and MODULES.exists()):

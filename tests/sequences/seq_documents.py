@@ -38,7 +38,7 @@ class Link:
 
     token: str
     kind: str
-    below: list["Link"] = field(default_factory=list)
+    below: list[Link] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     mtu: int = 0  # what is requested, 0 for nothing
     has_master: bool = False
@@ -211,7 +211,9 @@ class Drawing:
             link.networks.append(number)
             host = self.chance.randint(1, 3)
             forms = self.chance.choice(("4", "4", "6", "46"))
-            chosen += [f"10.{number}.0.{host}/{self.chance.choice((16, 24))}"] if "4" in forms else []
+            chosen += (
+                [f"10.{number}.0.{host}/{self.chance.choice((16, 24))}"] if "4" in forms else []
+            )
             chosen += [f"fd00:{number}::{host}/64"] if "6" in forms else []
             link.networks[-1] = number if "4" in forms else -number
         if chosen:
@@ -229,20 +231,23 @@ class Drawing:
 
     def routes(self) -> None:
         hops = [(link, one) for link in self.links for one in link.networks if not link.vrf]
-        lines = []
-        for number in self.chance.sample(range(1, 30), self.chance.randint(0, 5)):
-            lines.append(self.route(number, hops))
+        numbers = self.chance.sample(range(1, 30), self.chance.randint(0, 5))
+        lines = [self.route(number, hops) for number in numbers]
         if lines:
             self.sections.append(Section("[routes]", lines))
 
     def route(self, number: int, hops: list[tuple[Link, int]]) -> str:
-        form = self.chance.choice(("hop", "hop", "hop", "several", "direct", "drop", "down", "table"))
+        form = self.chance.choice(
+            ("hop", "hop", "hop", "several", "direct", "drop", "down", "table")
+        )
         prefix = f"172.{16 + number % 8}.{number}.0/24"
         metric = f" metric {self.chance.randint(30, 33)}" if self.often(0.2) else ""
         if form == "down":
             return f"{prefix} = down"
         if form == "drop" or not hops:
-            return f"{prefix} = {self.chance.choice(('blackhole', 'unreachable', 'prohibit'))}{metric}"
+            return (
+                f"{prefix} = {self.chance.choice(('blackhole', 'unreachable', 'prohibit'))}{metric}"
+            )
         link, network = self.chance.choice(hops)
         if form == "direct":
             return f"{prefix} = interface {link.token}{metric}"

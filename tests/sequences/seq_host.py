@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -33,7 +34,12 @@ MANAGEMENT, IGNORED = "mgmt0", "other0"
 MANAGEMENT_MAC, IGNORED_MAC = "02:00:00:00:00:99", "02:00:00:00:00:98"
 COMMANDS = ("neuca", "neucad", "agent", "change", "look", "data", "logs", "context", "trial")
 LIBC = ctypes.CDLL(None, use_errno=True)
-SETTINGS = ("rp_filter", "promote_secondaries", "accept_dad", "accept_ra")  # 0: as the kernel has them, no delays
+SETTINGS = (
+    "rp_filter",
+    "promote_secondaries",
+    "accept_dad",
+    "accept_ra",
+)  # 0: as the kernel has them, no delays
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
 MS_PRIVATE_ALL = 0x44000  # MS_REC | MS_PRIVATE
 CONFIG = """[runtime]
@@ -116,10 +122,8 @@ def _answer(stream, deadline):
 
 def _end_group(leader):
     """Everything that the process started has its process group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     os.waitpid(leader, 0)
 
 
@@ -147,8 +151,7 @@ class Host:
     """A guest with a management NIC, an ignored NIC, and those of `present`; the network around it is in another namespace."""
 
     def __init__(self, present=NICS):
-        base = os.environ.get("NEUCA_SEQUENCES_TMP") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        self.folder = Path(tempfile.mkdtemp(prefix="neuca-sequence-", dir=base))
+        self.folder = Path(tempfile.mkdtemp(prefix="neuca-sequence-"))
         self.outside = self._outside()
         self.peers = 0
         self.nics = {}  # the number of each NIC by its index
@@ -156,13 +159,18 @@ class Host:
         self.document_file, self.config_file = self.folder / "user-data", self.folder / "config"
         self.config_file.write_text(CONFIG.format(folder=self.folder, ignored=IGNORED_MAC))
         self.document_file.write_text("[global]\n")
-        lines = ["link set lo up", *self._nic(MANAGEMENT, MANAGEMENT_MAC), *self._nic(IGNORED, IGNORED_MAC)]
+        lines = [
+            "link set lo up",
+            *self._nic(MANAGEMENT, MANAGEMENT_MAC),
+            *self._nic(IGNORED, IGNORED_MAC),
+        ]
         for number in present:
             lines += self._nic(f"dp{number}", mac(number), number)
         lines += [
             f"link set {MANAGEMENT} up", f"link set {IGNORED} up",
             f"address add 192.0.2.10/24 dev {MANAGEMENT}", f"address add 2001:db8:ffff::10/64 dev {MANAGEMENT} nodad",
-            f"address add 198.51.100.1/24 dev {IGNORED}", "route add default via 192.0.2.1", "route add ::/0 via 2001:db8:ffff::1"]  # fmt: skip
+            f"address add 198.51.100.1/24 dev {IGNORED}",
+            "route add default via 192.0.2.1", "route add ::/0 via 2001:db8:ffff::1"]  # fmt: skip
         self.batch(lines)
         self.peers_up()
 
@@ -233,8 +241,43 @@ class Host:
         return Done(code, _read(out), _read(err))
 
     def neuca(self, command, *words, refuse=0, kill_after=None):
-        """`neuca COMMAND`. `--config` follows the command there."""
-        return self.finish(self.start("neuca", *words, command, refuse=refuse), kill_after)
+        """`neuca COMMAND`; `--config` follows the command. In this process if nothing happens to it: a guest forks slowly."""
+        if refuse or kill_after is not None:
+            return self.finish(self.start("neuca", *words, command, refuse=refuse), kill_after)
+        return self._inside("neuca", [command, "--config", str(self.config_file), *words])
+
+    def once(self):
+        """`neucad --once`."""
+        return self._inside("neucad", ["--once", "--config", str(self.config_file)])
+
+    @staticmethod
+    def _inside(module, words):
+        streams = [os.memfd_create(name) for name in ("out", "err")]
+        kept = [os.dup(number) for number in (1, 2)]
+        for number, stream in enumerate(streams, 1):
+            os.dup2(stream, number)
+        try:
+            code = _main(module, words)
+        finally:
+            for number, stream in enumerate(kept, 1):
+                os.dup2(stream, number)
+                os.close(stream)
+        return Done(code, *map(_read, streams))
+
+
+def _main(module, words):
+    """The exit code of a program in this process."""
+    code = 1
+    sys.argv = [module, *words]
+    try:
+        code = sys.modules[f"neuca_tools.commands.{module}"].main()
+    except SystemExit as wanted:
+        code = wanted.code
+    except BaseException:  # noqa: BLE001 - what an interpreter would do with it
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code or 0
 
 
 def _read(descriptor):
@@ -244,7 +287,7 @@ def _read(descriptor):
 
 
 def _run(module, words, streams, refuse):
-    code = 1
+    """The program in a child, which ends with it."""
     try:
         for number, stream in enumerate(streams, 1):
             os.dup2(stream, number)
@@ -253,16 +296,9 @@ def _run(module, words, streams, refuse):
         if refuse:
             _refuse(refuse)
         command = [words.pop()] if module == "neuca" else []
-        sys.argv = [module, *command, *words]
-        code = sys.modules[f"neuca_tools.commands.{module}"].main()
-    except SystemExit as wanted:
-        code = wanted.code
-    except BaseException:  # noqa: BLE001 - what an interpreter would do with it
-        traceback.print_exc()
+        os._exit(_main(module, [*command, *words]))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code or 0)
+        os._exit(1)
 
 
 # --- refusals ---
@@ -321,7 +357,9 @@ def kinds():
     }
     available = []
     for kind, line in words.items():
-        done = subprocess.run(f"ip link {line}".split(), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            f"ip link {line}".split(), capture_output=True, text=True, check=False
+        )
         subprocess.run("ip link del probe".split(), capture_output=True, check=False)
         if "Unknown device type" not in done.stderr:
             available.append(kind)
@@ -330,8 +368,25 @@ def kinds():
 
 # --- what the kernel reports ---
 
-GROUPS = (1, 5, 7, 8, 9, 11, 19)  # RTNLGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV6_RULE
-NAMES = {16: "new link", 17: "delete link", 20: "new address", 21: "delete address", 24: "new route", 25: "delete route", 32: "new rule", 33: "delete rule"}  # fmt: skip
+GROUPS = (
+    1,
+    5,
+    7,
+    8,
+    9,
+    11,
+    19,
+)  # RTNLGRP_LINK, _IPV4_IFADDR, _IPV4_ROUTE, _IPV4_RULE, _IPV6_IFADDR, _IPV6_ROUTE, _IPV6_RULE
+NAMES = {
+    16: "new link",
+    17: "delete link",
+    20: "new address",
+    21: "delete address",
+    24: "new route",
+    25: "delete route",
+    32: "new rule",
+    33: "delete rule",
+}
 
 
 class Reports:
@@ -339,7 +394,8 @@ class Reports:
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
-        self.socket.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+        with contextlib.suppress(PermissionError):  # older kernels, in a user namespace
+            self.socket.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
         self.socket.bind((0, 0))
         for group in GROUPS:
             self.socket.setsockopt(270, 1, group)  # SOL_NETLINK, NETLINK_ADD_MEMBERSHIP

@@ -39,14 +39,19 @@ def words():
 
 def main():
     os.environ.update(PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/mnt", TMPDIR="/mnt", LANG="C.UTF-8",
-                      PYTHONDONTWRITEBYTECODE="1", NEUCA_SEQUENCES_TMP="/mnt")  # fmt: skip
+                      PYTHONDONTWRITEBYTECODE="1")  # fmt: skip
     for kind, place in MOUNTS:
         LIBC.mount(kind.encode(), place.encode(), kind.encode(), 0, None)
     given = words()
     for name in MODULES:
         insert(Path(given["neuca_modules"]), name)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
-    command = [sys.executable, "-B", str(Path(__file__).with_name("seq_play.py")), *given["neuca_words"].split(",")]
+    command = [
+        sys.executable,
+        "-B",
+        str(Path(__file__).with_name("seq_play.py")),
+        *given["neuca_words"].split(","),
+    ]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
     print(f"{shlex.join(command)}: exit code {done.returncode}", flush=True)
     os.sync()

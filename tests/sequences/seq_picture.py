@@ -19,7 +19,13 @@ OPTIONS = {
         "all_slaves_active", "packets_per_slave", "lp_interval"),
     "vxlan": ("id", "local", "remote", "local6", "remote6", "group", "group6", "port", "link"),
     "macvlan": ("mode",), "vlan": ("protocol", "id"), "vrf": ("table",)}  # fmt: skip
-SYSCTLS = ("ipv4/conf/{}/rp_filter", "ipv4/conf/{}/arp_announce", "ipv6/conf/{}/hop_limit", "ipv6/conf/{}/accept_ra", "ipv6/conf/{}/disable_ipv6")  # fmt: skip
+SYSCTLS = (
+    "ipv4/conf/{}/rp_filter",
+    "ipv4/conf/{}/arp_announce",
+    "ipv6/conf/{}/hop_limit",
+    "ipv6/conf/{}/accept_ra",
+    "ipv6/conf/{}/disable_ipv6",
+)
 QUESTIONS = ((4, "address\nroute show table all\nrule\n"), (6, "route show table all\nrule\n"))
 BY_KERNEL = ("local", "broadcast", "multicast", "anycast")
 OWN_TABLES = range(31000, 32000)  # of policy routing: any of them is as good
@@ -75,8 +81,16 @@ def _facts(links, families):
     for family in routes:
         facts += [_route(route, owners) for route in family if _is_of_interest(route)]
     for family, number in zip(rules, (4, 6)):
-        facts += [_rule(rule, owners, number) for rule in family if rule["priority"] not in (0, 32766, 32767)]
-    facts += [f"{_of(name)}sysctl {name} {path.format('X')} {_sysctl(path, name)}" for name in names for path in SYSCTLS]
+        facts += [
+            _rule(rule, owners, number)
+            for rule in family
+            if rule["priority"] not in (0, 32766, 32767)
+        ]
+    facts += [
+        f"{_of(name)}sysctl {name} {path.format('X')} {_sysctl(path, name)}"
+        for name in names
+        for path in SYSCTLS
+    ]
     return facts
 
 
@@ -109,9 +123,10 @@ def _link(link):
 
 
 def _is_of_interest(route):
-    prefix = str(route.get("dst", ""))
-    is_link_local = prefix.startswith(("fe80:", "ff00:", *BY_HAND))
-    return route.get("type", "unicast") not in BY_KERNEL and not is_link_local and not str(route.get("gateway", "")).startswith(BY_HAND)  # fmt: skip
+    places = (str(route.get("dst", "")), str(route.get("gateway", "")))
+    is_users = any(place.startswith(BY_HAND) for place in places)
+    is_link_local = places[0].startswith(("fe80:", "ff00:"))
+    return route.get("type", "unicast") not in BY_KERNEL and not is_users and not is_link_local
 
 
 def _number(table):
@@ -132,7 +147,8 @@ def _route(route, owners):
     keys = ("type", "gateway", "dev", "metric", "protocol", "scope", "prefsrc", "tos")
     words = " ".join(f"{key} {route[key]}" for key in keys if key in route)
     onlink = " onlink" if "onlink" in route.get("flags", ()) else ""
-    return f"{_of(route.get('dev'))}route {route.get('dst')} {words} {_table(route.get('table'), owners)} {hops}{metrics}{onlink}".rstrip()
+    start = f"{_of(route.get('dev'))}route {route.get('dst')}"
+    return f"{start} {words} {_table(route.get('table'), owners)} {hops}{metrics}{onlink}".rstrip()
 
 
 def _rule(rule, owners, family):
@@ -156,7 +172,12 @@ def files(folder):
 
 def protected(facts):
     """The facts of protected NICs, and of all that is the host's: its default routes are those of the management NIC."""
-    return [fact for fact in facts if fact.startswith(FACTS_OF_PROTECTED) or fact.startswith("route default") and "table main" in fact]
+    return [
+        fact
+        for fact in facts
+        if fact.startswith(FACTS_OF_PROTECTED)
+        or (fact.startswith("route default") and "table main" in fact)
+    ]
 
 
 def difference(before, after):

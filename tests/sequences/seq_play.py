@@ -23,9 +23,9 @@ from seq_host import isolated, kinds, load
 from seq_steps import Broken, Play, Step, draw_sequence
 
 
-def attempt(data):
+def attempt(data, by_hand=""):
     """The promise that was broken and the details; empty if all held."""
-    play = Play()
+    play = Play(by_hand)
     try:
         play.play([Step.load(one) for one in data])
     except Broken as broken:
@@ -35,9 +35,9 @@ def attempt(data):
     return []
 
 
-def outcome(steps):
+def outcome(steps, by_hand=""):
     try:
-        return isolated(attempt, [step.dump() for step in steps])
+        return isolated(attempt, [step.dump() for step in steps], by_hand)
     except RuntimeError as error:
         return ["the harness works", str(error)]
 
@@ -85,15 +85,17 @@ def shrink(steps, promise, seconds):
 
 
 def line(seed, steps, result, began):
-    data = {"seed": seed, "seconds": round(time.monotonic() - began, 1), "broken": result, "steps": [step.dump() for step in steps]}  # fmt: skip
+    seconds = round(time.monotonic() - began, 1)
+    data = {"seed": seed, "seconds": seconds, "broken": result, "steps": [step.dump() for step in steps]}  # fmt: skip
     print(json.dumps(data), flush=True)
 
 
 def main(words):
     load()
     if words[0] == "replay":
-        steps = [Step.load(one) for one in json.loads(Path(words[1]).read_text())["steps"]]
-        line(0, steps, outcome(steps), time.monotonic())
+        data, began = json.loads(Path(words[1]).read_text()), time.monotonic()
+        steps = [Step.load(one) for one in data["steps"]]
+        line(data.get("seed", 0), steps, outcome(steps, data.get("by hand", "")), began)
         return
     options = dict(word.split("=", 1) for word in words if "=" in word)
     left_out = bytes.fromhex(options.get("leave-out", "")).decode()
@@ -108,9 +110,13 @@ def main(words):
 
 
 def without(steps, pattern):
-    """The sequence without the lines that match; without a pattern, all of it."""
-    for section in (each for step in steps for each in step.sections):
-        section.lines = [one for one in section.lines if not pattern or not re.search(pattern, one)]
+    """The sequence without the lines that match, and with `apply` for the ways of applying that do."""
+    if not pattern:
+        return steps
+    for step in steps:
+        step.action = "apply" if re.search(pattern, step.action) else step.action
+        for section in step.sections:
+            section.lines = [one for one in section.lines if not re.search(pattern, one)]
     return steps
 
 
