@@ -27,6 +27,7 @@ SYSCTLS = (
     "ipv6/conf/{}/disable_ipv6",
 )
 QUESTIONS = ((4, "address\nroute show table all\nrule\n"), (6, "route show table all\nrule\n"))
+# Rules of VRFs are the kernel's too: it makes one with the first VRF and keeps it.
 BY_KERNEL = ("local", "broadcast", "multicast", "anycast")
 OWN_TABLES = range(31000, 32000)  # of policy routing: any of them is as good
 PROTECTED = (MANAGEMENT, IGNORED)
@@ -84,7 +85,7 @@ def _facts(links, families):
         facts += [
             _rule(rule, owners, number)
             for rule in family
-            if rule["priority"] not in (0, 32766, 32767)
+            if rule["priority"] not in (0, 32766, 32767) and "l3mdev" not in rule
         ]
     facts += [
         f"{_of(name)}sysctl {name} {path.format('X')} {_sysctl(path, name)}"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -19,9 +20,9 @@ from seq_host import IGNORED, MANAGEMENT, Host, Reports, isolated
 from seq_picture import difference, files, look, names_of, picture, protected
 
 ACTIONS = ("apply", "apply", "once", "refuse", "refuse", "kill", "trial", "confirm", "daemon")
-SECONDS = 15.0  # for the daemon's pass
+SECONDS = 60.0  # for the daemon to use a document, far more than it takes
 QUIET = 0.6  # seconds without a pass: the daemon is done
-MOST_PASSES = 4  # of the daemon for one new document, those of its events included
+MOST_PASSES = 6  # of the daemon for one new document, those of its events included
 
 
 @dataclass
@@ -234,10 +235,13 @@ class Play:
         """The daemon finds the new document; it may make a pass for its own events, but not for ever."""
         child = self.host.start("neucad")
         self.passes(0)
+        is_other = text != self.host.document_file.read_text()
         self.write(text)
-        passes = self.passes(1)
+        passes = self.passes(int(is_other))
         os.kill(child[0], signal.SIGKILL if number % 2 else signal.SIGTERM)
         done = self.good(self.host.finish(child))
+        with (self.host.folder / "run/lock").open("a") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)  # a pass that was started goes on without the daemon
         if passes > MOST_PASSES:
             raise Broken("the daemon makes few passes", f"{passes} passes", done.err)
 
@@ -254,8 +258,10 @@ class Play:
                 times.append(_time(report))
                 last = now
             is_new = is_new or self.knows(document)
-            if (is_new and now - last > QUIET and len(times) > least) or now - begin > SECONDS:
+            if is_new and now - last > QUIET and len(times) > least:
                 return len(times) - 1
+            if now - begin > SECONDS:
+                raise Broken("the daemon uses a new document")
 
     def knows(self, document):
         """Whether this is the active document."""
