@@ -100,7 +100,10 @@ def play_in_guest(words, results):
 
 
 def _follow(command, results, **environment):
-    errors = subprocess.DEVNULL if command[0] == "linux.uml" else None
+    """Run the player, which ends with us."""
+    is_guest = command[0] == "linux.uml"
+    errors, signal = (subprocess.DEVNULL, "TERM") if is_guest else (None, "KILL")
+    command = ["setpriv", "--pdeathsig", signal, *command]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
                           errors="replace", env={**os.environ, **environment}) as process:  # fmt: skip
         for line in process.stdout:
