@@ -64,10 +64,16 @@ def names_of(links, nics):
 def picture(nics):
     """Every fact of the host, with dp1, dp2, … for the NICs. Those of protected NICs begin with FACTS_OF_PROTECTED."""
     links, *families = look()
+    placed = places(links, nics)
+    names = [f"link dp{number} name {name}" for number, name in names_of(links, nics).items()]
+    return sorted([*map(placed, _facts(links, families)), *names])
+
+
+def places(links, nics):
+    """A function that writes dp1, dp2, … for the names that NICs have now, in those of their VLANs too."""
     names = {name: f"dp{number}" for number, name in names_of(links, nics).items()}
-    pattern = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, names or ["-"])) + r")(?![\w])")
-    facts = (pattern.sub(lambda match: names[match[1]], fact) for fact in _facts(links, families))
-    return sorted([*facts, *(f"link {place} name {name}" for name, place in names.items())])
+    pattern = re.compile(r"(?<![\w.])(" + "|".join(map(re.escape, names or ["-"])) + r")(?!\w)")
+    return lambda text: pattern.sub(lambda match: names[match[1]], text)
 
 
 def _facts(links, families):

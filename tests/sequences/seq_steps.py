@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,13 +14,15 @@ import socket
 import subprocess
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from random import Random
 
 from seq_documents import NICS, Section, draw, mac, text_of
 from seq_host import IGNORED, MANAGEMENT, Host, Reports, isolated
-from seq_picture import difference, files, look, names_of, picture, protected
+from seq_picture import difference, files, look, names_of, picture, places, protected
 
-ACTIONS = ("apply", "apply", "once", "refuse", "refuse", "kill", "trial", "confirm", "daemon")
+ACTIONS = (
+    "apply", "apply", "once", "refuse", "refuse", "disable", "kill", "trial", "confirm", "daemon")  # fmt: skip
 SECONDS = 60.0  # for the daemon to use a document, far more than it takes
 QUIET = 0.6  # seconds without a pass: the daemon is done
 MOST_PASSES = 6  # of the daemon for one new document, those of its events included
@@ -179,16 +182,33 @@ class Play:
     def do_refuse(self, text, number):
         """One change of the network is refused: what failed is as it was before, and works afterwards."""
         self.write(text)
+        self.failing(refuse=number)
+
+    def do_disable(self, text, number):
+        """IPv6 is disabled on a NIC while the document is applied: its IPv6 addresses cannot be set."""
+        self.write(text)
+        self.disable_ipv6(number, 1)
+        self.failing()
+        self.disable_ipv6(number, 0)
+
+    def disable_ipv6(self, number, value):
+        path = Path("/proc/sys/net/ipv6/conf", self.name_of(1 + number % 4), "disable_ipv6")
+        with contextlib.suppress(OSError):  # the NIC is absent, or its MTU too small for IPv6
+            path.write_text(str(value))
+
+    def failing(self, **how):
+        """A pass with a failure, if what fails is tried at all."""
         before = self._settle()
-        done = self.good(self.host.neuca("apply", "--json", refuse=number))
+        done = self.good(self.host.neuca("apply", "--json", **how))
         if done.code != 1:
             return
         after = self._settle()
         status = json.loads(self.good(self.host.neuca("status", "--json")).out)
+        placed = places(look()[0], self.host.nics)
         failed = {
-            one["name"]
+            placed(one["name"])
             for one in status["interfaces"]
-            if any(each["code"] == "failed" for each in one["problems"])
+            if one["name"] and any(each["code"] == "failed" for each in one["problems"])
         }
         changes = [
             line for line in difference(before, after)
