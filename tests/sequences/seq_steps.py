@@ -379,7 +379,9 @@ class Play:
             if kept not in line and " name " not in line and not self.is_users(line, named)
         ]
         if changes:
-            raise Broken("the order of documents does not matter", *changes)
+            said = [f"alone: {one['text']}" for one in other["report"]["problems"]]
+            said += [f"here: {one['text']}" for one in report["problems"]]
+            raise Broken("the order of documents does not matter", *changes, *said)
         problems = difference(_problems(other["report"]), _problems(report))
         if problems and not self.has_manual_mtu:
             raise Broken("the order of documents does not matter", *problems)
