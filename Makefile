@@ -10,14 +10,14 @@ PYTEST  = $(PYTHON) -m pytest
 ARGS   ?=
 
 # Each tier is a directory with its own packages (tests/setup.sh).
-TIERS = tests/unit tests/wild tests/dbus tests/netns tests/world tests/attack tests/package tests/machine tests/lanes tests/fleet
+TIERS = tests/unit tests/wild tests/dbus tests/netns tests/sequences tests/world tests/attack tests/package tests/machine tests/lanes tests/fleet
 # Twice the processors: most tests wait for the kernel, a peer or a timeout, and leave their processor to others.
 WORKERS ?= $(shell expr 2 '*' $$(nproc))
 # A test that fails is run once more: of 8,500 on a busy machine, one that fails by chance must not hide what the others say. Each
 # such rerun is counted in the closing line, and is a defect of the test.
 ALL = $(PYTEST) $(ARGS) --reruns 1 -r R -n $(WORKERS) --maxprocesses 4 --dist loadgroup
 
-.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
+.PHONY: help demo test test-all test-unit test-wild test-dbus test-netns test-sequences test-attack test-world test-package test-machine test-machine-all test-lanes test-fleet image bench bench-boot \
         bench-count bench-peers bench-tuning bench-diagnosis fuzz install uninstall docs lint clean
 
 help: ## list the targets
@@ -54,6 +54,12 @@ test-dbus: ## against a private bus with mock services
 test-netns: ## against the real kernel, in private network namespaces
 	@tests/setup.sh netns
 	@$(PYTEST) $(ARGS) tests/netns
+
+SEEDS ?= 1-1000
+
+test-sequences: ## random sequences of documents on this kernel; with UML=yes SEEDS=1-1000 in user-mode Linux
+	@tests/setup.sh sequences $(if $(UML),uml)
+	@$(if $(UML),$(PYTHON) tests/sequences/run.py --uml --seeds $(SEEDS) $(ARGS),$(PYTEST) $(ARGS) tests/sequences)
 
 test-world: ## verdicts of the self-test on 60 set-ups drawn by seed (NEUCA_SEED, NEUCA_SETUPS): an hour
 	@tests/setup.sh world

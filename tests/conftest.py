@@ -40,6 +40,7 @@ LONGEST_FIRST = (
     "package",
     "attack",
     "netns",
+    "sequences",
     "world",
     "wild",
     "dbus",

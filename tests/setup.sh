@@ -19,6 +19,8 @@ packages_of() {
         dbus) echo "${product[@]}" python3-pytest python3-hypothesis python3-dbusmock dbus ;;
         netns) echo "${product[@]}" python3-pytest python3-hypothesis mount iproute2 procps iperf3 openssh-client dropbear-bin \
                   python3-jsonschema dbus clustershell systemd ;;
+        sequences) echo "${product[@]}" python3-pytest iproute2 util-linux ;;
+        uml) echo user-mode-linux ;;
         world) packages_of netns ;;
         attack) packages_of netns; echo xorriso dosfstools mtools util-linux libfaketime ;;
         package) echo "${product[@]}" python3-pytest git build-essential dpkg-dev debhelper dh-python fakeroot lintian man-db rpm \
