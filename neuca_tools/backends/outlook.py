@@ -221,8 +221,10 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     """
     found: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
-    leased, autoconf, peers, bare, own = set(), set(), set(), set(), set()
-    duplicates = set()
+    peers: set[tuple[int, Network]] = set()
+    traits: dict[str, set[tuple[int, Address]]] = {
+        name: set() for name in ("leased", "own", "autoconf", "bare", "duplicates")
+    }
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = OF_ADDRESS.read(message[ADDRESS.size :])
@@ -233,29 +235,30 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         address = address_of(local, length)
         found.setdefault(index, []).append(address)
         bodies[index, address] = message
-        flags = parts.number(FLAGS) or flags
-        if not flags & IFA_F_PERMANENT:
-            leased.add((index, address))
-        elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
-            own.add((index, address))
-        if _is_autoconf(address, flags):
-            autoconf.add((index, address))
-        if flags & IFA_F_NOPREFIXROUTE:
-            bare.add((index, address))
-        if flags & IFA_F_DADFAILED:
-            duplicates.add((index, address))
+        for name in _traits(address, parts, parts.number(FLAGS) or flags):
+            traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
         "addresses": {index: tuple(addresses) for index, addresses in found.items()},
-        "leased": frozenset(leased),
-        "autoconf": frozenset(autoconf),
         "peers": frozenset(peers),
-        "bare": frozenset(bare),
         "messages": bodies,
-        "own": frozenset(own),
-        "duplicates": frozenset(duplicates),
+        **{name: frozenset(addresses) for name, addresses in traits.items()},
     }
+
+
+def _traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[str]:
+    """The fields of `World` that an address belongs to."""
+    if not flags & IFA_F_PERMANENT:
+        yield "leased"
+    elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
+        yield "own"
+    if _is_autoconf(address, flags):
+        yield "autoconf"
+    if flags & IFA_F_NOPREFIXROUTE:
+        yield "bare"
+    if flags & IFA_F_DADFAILED:
+        yield "duplicates"
 
 
 def _is_autoconf(address: Address, flags: int) -> bool:
