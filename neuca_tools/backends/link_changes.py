@@ -1,4 +1,4 @@
-"""Netlink messages that configure links, assign addresses and create VLANs (rtnetlink(7)).
+"""Netlink messages that assign addresses (rtnetlink(7)).
 
 They are made here because nearly every pass that changes something needs only these, and importing
 pyroute2 takes longer than such a pass. `netlink` has everything else done by pyroute2.
@@ -9,59 +9,17 @@ pyroute2 takes longer than such a pass. `netlink` has everything else done by py
 from __future__ import annotations
 
 import struct
-from typing import Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.model import Address
 
-NEW_LINK, DELETE_LINK, NEW_ADDRESS, DELETE_ADDRESS = 16, 17, 20, 21  # RTM_*
-_LINK, _ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
-_NAME, _MTU, _PARENT, _TXQLEN, _INFO = 3, 4, 5, 13, 18  # IFLA_*
-_KIND, _DATA, _VLAN_ID = 1, 2, 1  # IFLA_INFO_KIND, IFLA_INFO_DATA, IFLA_VLAN_ID
-_PER_FAMILY, _GENERATION_MODE = 26, 8  # IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE
-_IFF_UP = 0x1
+NEW_ADDRESS, DELETE_ADDRESS = 20, 21  # RTM_*
+_ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS = 1, 2, 4, 6, 8  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE = struct.Struct("=IIII")
 IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
 FAMILIES = {4: 2, 6: 10}  # AF_INET, AF_INET6
-
-
-def settings(
-    index: int,
-    *,
-    mtu: Optional[int] = None,
-    txqueuelen: Optional[int] = None,
-    up: Optional[bool] = None,
-) -> bytes:
-    """The body of an RTM_NEWLINK that changes an existing device; None leaves a setting alone."""
-    change = 0 if up is None else _IFF_UP
-    flags = _IFF_UP if up else 0
-    values = ((_MTU, mtu), (_TXQLEN, txqueuelen))
-    given = [wire.number(kind, value) for kind, value in values if value is not None]
-    return b"".join((_LINK.pack(0, 0, index, flags, change), *given))
-
-
-def new_vlan(name: str, parent: int, vlan_id: int, mtu: Optional[int] = None) -> bytes:
-    """The body of an RTM_NEWLINK that creates a VLAN on the device with the index `parent`."""
-    parts = [_LINK.pack(0, 0, 0, 0, 0), wire.text(_NAME, name), wire.number(_PARENT, parent)]
-    if mtu is not None:
-        parts.append(wire.number(_MTU, mtu))
-    number = wire.attribute(_VLAN_ID, struct.pack("=H", vlan_id))
-    parts.append(wire.nest(_INFO, wire.text(_KIND, "vlan"), wire.nest(_DATA, number)))
-    return b"".join(parts)
-
-
-def deleted_link(index: int) -> bytes:
-    """The body of an RTM_DELLINK."""
-    return _LINK.pack(0, 0, index, 0, 0)
-
-
-def address_generation(index: int, mode: int) -> bytes:
-    """The body of an RTM_NEWLINK that sets how a device gets its link-local address."""
-    inside = wire.attribute(_GENERATION_MODE, bytes([mode]))
-    nested = wire.nest(_PER_FAMILY, wire.nest(FAMILIES[6], inside))
-    return _LINK.pack(0, 0, index, 0, 0) + nested
 
 
 def added(index: int, address: Address, bare: bool = False) -> bytes:

@@ -354,32 +354,6 @@ def decoded(kind, message):
     return found
 
 
-def test_settings_of_a_link_are_read_back_by_pyroute2():
-    found = decoded(ifinfmsg, link_changes.settings(7, mtu=9000, txqueuelen=500, up=True))
-    names = ("IFLA_MTU", "IFLA_TXQLEN")
-    assert [found.get_attr(name) for name in names] == [9000, 500]
-    assert [found[name] for name in ("index", "flags", "change")] == [7, 1, 1]
-    down = decoded(ifinfmsg, link_changes.settings(7, up=False))
-    assert [down[name] for name in ("flags", "change", "attrs")] == [0, 1, []]
-    assert decoded(ifinfmsg, link_changes.settings(7, mtu=1500))["change"] == 0
-
-
-@pytest.mark.parametrize("mtu", [None, 1496])
-def test_a_new_vlan_is_read_back_by_pyroute2(mtu):
-    found = decoded(ifinfmsg, link_changes.new_vlan("eth1.100", 7, 100, mtu))
-    names = ("IFLA_IFNAME", "IFLA_LINK", "IFLA_MTU")
-    assert [found.get_attr(name) for name in names] == ["eth1.100", 7, mtu]
-    assert [found[name] for name in ("index", "flags", "change")] == [0, 0, 0]
-    assert found.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_KIND") == "vlan"
-    data = found.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_DATA")
-    assert data.get_attr("IFLA_VLAN_ID") == 100
-
-
-def test_the_index_of_a_deleted_link_is_read_back_by_pyroute2():
-    found = decoded(ifinfmsg, link_changes.deleted_link(7))
-    assert (found["index"], found["attrs"]) == (7, [])
-
-
 @pytest.mark.parametrize(
     ("text", "bare", "broadcast", "flags"),
     [

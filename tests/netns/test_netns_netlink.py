@@ -1,0 +1,110 @@
+"""What the agent asks of the kernel through pyroute2: every change, with the pyroute2 of this interpreter."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+CODE = """import json, time
+from ipaddress import ip_address, ip_interface, ip_network
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.errors import ApplyError
+start = time.monotonic()
+with Netlink() as kernel:
+    try:
+        kernel.{call}
+        result = None
+    except ApplyError as error:
+        result = [error.text, error.errno, time.monotonic() - start]
+print(json.dumps(result))
+"""
+
+
+@pytest.fixture
+def guest(lab):
+    """A guest with the NIC dp1."""
+    lab.veth("dp1", 1)
+    return lab
+
+
+def change(guest, call):
+    """Make one change. Returns the error as text, number and seconds; None if it was made."""
+    with guest.foreign.changing():
+        return json.loads(guest.run(sys.executable, "-B", "-c", CODE.replace("{call}", call)).out)
+
+
+# --- Links ----------------------------------------------------------------------------------------
+
+
+def test_the_attributes_of_a_link_are_set_in_one_request_or_one_by_one(guest):
+    index = guest.index("dp1")
+    assert change(guest, f"set_attributes({index}, {{'mtu': 1400, 'txqueuelen': 500}})") is None
+    link = guest.link("dp1")
+    assert (link["mtu"], link["txqlen"]) == (1400, 500)
+    assert change(guest, f"set_mtu({index}, 1300)") is None
+    assert change(guest, f"set_txqueuelen({index}, 700)") is None
+    link = guest.link("dp1")
+    assert (link["mtu"], link["txqlen"]) == (1300, 700)
+    for up in (True, False):
+        assert change(guest, f"set_up({index}, {up})") is None
+        assert ("UP" in guest.link("dp1")["flags"]) == up
+
+
+def test_a_refusal_has_the_errno_and_the_words_of_the_kernel(guest):
+    text, number, _ = change(guest, f"set_mtu({guest.index('dp1')}, 10)")
+    assert (text, number) == ("Invalid argument (mtu less than device minimum)", 22)
+    text, number, _ = change(guest, "set_mtu(999, 1400)")
+    assert (text, number) == ("No such device", 19)
+
+
+def test_a_busy_device_is_refused_at_once(guest):
+    """pyroute2 0.7.2 to 0.8.1 repeat such a request for 9 s."""
+    guest.foreign.may_make("br7", "mv1")
+    guest.ip("link add br7 type bridge")
+    guest.ip("link set dp1 master br7")
+    index = guest.index("dp1")
+    text, number, seconds = change(
+        guest, f"create_link('macvlan', 'mv1', {index}, {{'mode': 'bridge'}}, None)"
+    )
+    assert (text, number) == ("Device or resource busy", 16)
+    assert seconds < 5
+
+
+def test_links_are_created_renamed_joined_and_deleted(guest):
+    guest.foreign.may_make("br7", "br8", "vx7", "mv7")
+    index = guest.index("dp1")
+    options = {"stp": "no", "forward-delay": "0", "mac": "02:00:00:00:f7:01"}
+    assert change(guest, f"create_link('bridge', 'br7', 0, {options}, 1400)") is None
+    options = {"id": "5", "local": "192.0.2.9", "port": "4789"}
+    assert change(guest, f"create_link('vxlan', 'vx7', {index}, {options}, None)") is None
+    assert (
+        change(guest, f"create_link('macvlan', 'mv7', {index}, {{'mode': 'vepa'}}, None)") is None
+    )
+    bridge, vxlan, macvlan = map(guest.link, ("br7", "vx7", "mv7"))
+    assert (bridge["mtu"], bridge["address"]) == (1400, "02:00:00:00:f7:01")
+    data = vxlan["linkinfo"]["info_data"]
+    assert (data["id"], data["local"], data["port"], data["link"]) == (5, "192.0.2.9", 4789, "dp1")
+    assert (macvlan["link"], macvlan["linkinfo"]["info_data"]["mode"]) == ("dp1", "vepa")
+    assert change(guest, f"set_master({guest.index('vx7')}, {guest.index('br7')})") is None
+    assert guest.link("vx7")["master"] == "br7"
+    assert change(guest, f"set_master({guest.index('vx7')}, 0)") is None
+    assert "master" not in guest.link("vx7")
+    guest.ip("link property add dev br7 altname br8 altname br9")
+    bridge = guest.index("br7")
+    assert change(guest, f"rename({bridge}, 'br8')") is None
+    assert guest.link("br8")["altnames"] == ["br9"]
+    assert change(guest, f"drop_altname({bridge}, 'br9')") is None
+    assert "altnames" not in guest.link("br8")
+    for name in ("br8", "vx7", "mv7"):
+        assert change(guest, f"delete_link({guest.index(name)})") is None
+        assert guest.link(name) is None
+    assert change(guest, "delete_link(999)") is None
+
+
+def test_the_mode_of_link_local_addresses_is_set(guest):
+    assert change(guest, f"set_address_generation({guest.index('dp1')}, 1)") is None
+    assert guest.link("dp1")["inet6_addr_gen_mode"] == "none"
