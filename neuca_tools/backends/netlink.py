@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, link_changes, outlook, routing, sysctl, wire
+from neuca_tools.backends import kinds, outlook, routing, sysctl, wire
 from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
@@ -24,6 +24,7 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
 
 # linux/rtnetlink.h
 RTPROT_RA = 9
+IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200  # linux/if_addr.h
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -146,43 +147,30 @@ class Netlink(AbstractContextManager["Netlink"]):
 
         An address that is already there loses its lifetime. `bare`: its network gets no route.
         """
-        self._change(
-            link_changes.NEW_ADDRESS,
-            wire.CREATE | wire.REPLACE,
-            link_changes.added(index, address, bare),
-            (errno.EEXIST,),
-        )
+        flags = (IFA_F_NOPREFIXROUTE if bare else 0) | (IFA_F_NODAD if address.version == 6 else 0)
+        network = address.network
+        has_broadcast = address.version == 4 and network.prefixlen < 31
+        broadcast = str(network.broadcast_address) if has_broadcast else None
+        self._set_address(index, address, broadcast=broadcast, flags=flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
         """Add an address for these seconds, or prolong it. Its network gets no route.
 
-        pyroute2 0.7.2 would drop the lifetimes.
+        IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
         """
-        self._change(
-            link_changes.NEW_ADDRESS,
-            wire.CREATE | wire.REPLACE,
-            link_changes.leased(index, address, valid, preferred),
-        )
+        seconds = {"preferred": preferred, "valid": valid}
+        # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
+        flags = IFA_F_NOPREFIXROUTE
+        self._set_address(index, address, flags=flags, **seconds, cacheinfo=seconds)
 
     def delete_address(self, index: int, address: Address) -> None:
-        self._change(
-            link_changes.DELETE_ADDRESS,
-            0,
-            link_changes.deleted(index, address),
-            (errno.EADDRNOTAVAIL, errno.ENODEV),
+        done = (errno.EADDRNOTAVAIL, errno.ENODEV)
+        self._request("addr", "del", done, **_address_arguments(index, address))
+
+    def _set_address(self, index: int, address: Address, **more: Any) -> None:
+        self._request(
+            "addr", "replace", (errno.EEXIST,), **_address_arguments(index, address), **more
         )
-
-    def _change(self, kind: int, flags: int, body: bytes, done: tuple[int, ...] = ()) -> None:
-        """Make one request. Raises ApplyError, except for the errors in `done`.
-
-        Those mean that there is nothing left to do; verification checks that in any case.
-        """
-        try:
-            with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
-                kernel.ask(kind, flags, body)
-        except ApplyError as error:
-            if error.errno not in done:
-                raise
 
     def _request(self, what: str, command: str, done: tuple[int, ...] = (), **given: Any) -> Any:
         """Make one request. Raises ApplyError, except for the errors in `done`.
@@ -217,6 +205,10 @@ class Netlink(AbstractContextManager["Netlink"]):
             self._refusal = NetlinkError
             self._library.get = _answering_at_once(self._library.get, NetlinkError)
         return self._library
+
+
+def _address_arguments(index: int, address: Address) -> dict[str, Any]:
+    return {"index": index, "address": str(address.ip), "prefixlen": address.network.prefixlen}
 
 
 def _answering_at_once(get: Callable[..., Any], refusal: type[Exception]) -> Callable[..., Any]:

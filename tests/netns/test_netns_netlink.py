@@ -23,6 +23,8 @@ with Netlink() as kernel:
 print(json.dumps(result))
 """
 
+FOR_EVER = 0xFFFFFFFF  # INFINITY_LIFE_TIME
+
 
 @pytest.fixture
 def guest(lab):
@@ -108,3 +110,71 @@ def test_links_are_created_renamed_joined_and_deleted(guest):
 def test_the_mode_of_link_local_addresses_is_set(guest):
     assert change(guest, f"set_address_generation({guest.index('dp1')}, 1)") is None
     assert guest.link("dp1")["inet6_addr_gen_mode"] == "none"
+
+
+# --- Addresses ------------------------------------------------------------------------------------
+
+
+def addresses(guest):
+    """The addresses of dp1 that are not link-local, with their lifetimes, flags and broadcast."""
+    (link,) = json.loads(guest.run("ip", "-json", "address", "show", "dev", "dp1").out)
+    return {
+        f"{one['local']}/{one['prefixlen']}": (
+            one["preferred_life_time"],
+            one["valid_life_time"],
+            {flag for flag in ("nodad", "noprefixroute", "dynamic") if one.get(flag)},
+            one.get("broadcast"),
+        )
+        for one in link["addr_info"]
+        if one["scope"] == "global"
+    }
+
+
+def call(method, guest, address, *more):
+    words = ", ".join(map(str, (guest.index("dp1"), f"ip_interface('{address}')", *more)))
+    return change(guest, f"{method}({words})")
+
+
+@pytest.mark.parametrize(
+    ("address", "bare", "flags", "broadcast"),
+    [
+        ("192.0.2.1/24", False, set(), "192.0.2.255"),
+        ("192.0.2.1/24", True, {"noprefixroute"}, "192.0.2.255"),
+        ("192.0.2.1/31", False, set(), None),
+        ("192.0.2.1/32", False, set(), None),
+        ("2001:db8::1/64", False, {"nodad"}, None),
+        ("2001:db8::1/64", True, {"nodad", "noprefixroute"}, None),
+    ],
+)
+def test_an_address_is_added_permanently_with_its_flags(guest, address, bare, flags, broadcast):
+    for _ in range(2):
+        assert call("add_address", guest, address, bare) is None
+        assert addresses(guest) == {address: (FOR_EVER, FOR_EVER, flags, broadcast)}
+    for _ in range(2):
+        assert call("delete_address", guest, address) is None
+        assert addresses(guest) == {}
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1/24", "2001:db8::1/64"])
+def test_a_lease_has_lifetimes_until_the_address_is_added_permanently(guest, address):
+    """pyroute2 0.7.2 to 0.8.1 drop lifetimes that are passed as `preferred_lft` and `valid_lft`."""
+    for valid, preferred in ((2000, 1000), (4000, 3000)):
+        assert call("lease_address", guest, address, valid, preferred) is None
+        ((left, until, flags, _),) = addresses(guest).values()
+        assert preferred - 60 < left <= preferred
+        assert valid - 60 < until <= valid
+        assert flags == {"noprefixroute", "dynamic"}
+    assert call("lease_address", guest, address, FOR_EVER, FOR_EVER) is None
+    ((left, until, _, _),) = addresses(guest).values()
+    assert (left, until) == (FOR_EVER, FOR_EVER)
+    assert call("lease_address", guest, address, 2000, 1000) is None
+    assert call("add_address", guest, address) is None
+    ((left, until, _, _),) = addresses(guest).values()
+    assert (left, until) == (FOR_EVER, FOR_EVER)
+
+
+def test_an_address_of_a_device_that_is_gone_needs_no_deletion(guest):
+    assert change(guest, "delete_address(999, ip_interface('192.0.2.1/24'))") is None
+    text, number, _ = change(guest, "add_address(999, ip_interface('192.0.2.1/24'))")
+    assert number == 19
+    assert text.startswith("No such device")

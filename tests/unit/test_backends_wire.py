@@ -8,7 +8,7 @@ import random
 import socket
 import struct
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
 
 import pytest
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
@@ -16,7 +16,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from neuca_tools.backends import link_changes, linkwatch, outlook, routing, wire
+from neuca_tools.backends import linkwatch, outlook, routing, wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.routing import Rule, SeenRule
 
@@ -343,33 +343,3 @@ def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):
         outlook.look()
-
-
-# --- What is written ------------------------------------------------------------------------------
-
-
-def decoded(kind, message):
-    found = kind(struct.pack("=IHHII", HEADER + len(message), 0, 0, 0, 0) + message)
-    found.decode()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("text", "bare", "broadcast", "flags"),
-    [
-        ("192.0.2.1/24", False, "192.0.2.255", None),
-        ("192.0.2.1/24", True, "192.0.2.255", 0x200),
-        ("192.0.2.1/31", False, None, None),
-        ("2001:db8::1/64", False, None, 0x02),
-        ("2001:db8::1/64", True, None, 0x202),
-    ],
-)
-def test_an_address_is_read_back_by_pyroute2(text, bare, broadcast, flags):
-    address = ip_interface(text)
-    found = decoded(ifaddrmsg, link_changes.added(7, address, bare))
-    ends = [found.get_attr(name) for name in ("IFA_LOCAL", "IFA_ADDRESS")]
-    assert list(map(ip_address, ends)) == [address.ip, address.ip]
-    assert (found["index"], found["prefixlen"], found["scope"]) == (7, address.network.prefixlen, 0)
-    assert (found.get_attr("IFA_BROADCAST"), found.get_attr("IFA_FLAGS")) == (broadcast, flags)
-    gone = decoded(ifaddrmsg, link_changes.deleted(7, address))
-    assert (gone["index"], gone.get_attr("IFA_LOCAL")) == (7, found.get_attr("IFA_LOCAL"))
