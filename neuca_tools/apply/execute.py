@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.backends import routing, sysctl
+from neuca_tools.backends import sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
@@ -224,16 +224,16 @@ class GuardedWriter:
                 sysctl.write(path, "0")
 
     def replace_route(self, route: Route) -> None:
-        routing.replace_route(route)
+        self._netlink.replace_route(route)
 
     def delete_route(self, route: Route) -> None:
-        routing.delete_route(route)
+        self._netlink.delete_route(route)
 
     def add_rule(self, rule: Rule) -> None:
-        routing.add_rule(rule)
+        self._netlink.add_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
-        routing.delete_rule(rule)
+        self._netlink.delete_rule(rule)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)

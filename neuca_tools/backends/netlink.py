@@ -20,11 +20,13 @@ from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Rule
 
 # linux/rtnetlink.h
 RTPROT_RA = 9
 IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200  # linux/if_addr.h
+# RTM_NEWRULE with NLM_F_REQUEST, _ACK and _CREATE: "add" of pyroute2 without NLM_F_EXCL.
+ADD_ANOTHER_RULE = (32, 0x1 | 0x4 | 0x400)
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -139,7 +141,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("link", "del", (errno.ENODEV,), index=index)
 
     def _set_link(self, index: int, **settings: Any) -> None:
-        """Set these attributes of a link; None leaves one alone."""
+        """Set these attributes of a link, except those that are None."""
         self._request("link", "set", index=index, **settings)
 
     def add_address(self, index: int, address: Address, bare: bool = False) -> None:
@@ -172,14 +174,47 @@ class Netlink(AbstractContextManager["Netlink"]):
             "addr", "replace", (errno.EEXIST,), **_address_arguments(index, address), **more
         )
 
-    def _request(self, what: str, command: str, done: tuple[int, ...] = (), **given: Any) -> Any:
-        """Make one request. Raises ApplyError, except for the errors in `done`.
+    def replace_route(self, route: Route) -> None:
+        """Set a route, replacing one with the same prefix, table, TOS and metric."""
+        self._request("route", "replace", **routing.route_arguments(route))
 
-        Those mean that there is nothing left to do; verification checks that in any case.
+    def delete_route(self, route: Route) -> None:
+        """Delete a route of ours, unless it is gone."""
+        done = (errno.ESRCH, errno.ENODEV)
+        self._request("route", "del", done, **routing.route_arguments(route))
+
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule, unless it exists.
+
+        The kernel says that it exists, too, if there is one with further selectors.
+        """
+        arguments = routing.rule_arguments(rule)
+        try:
+            self._request("rule", "add", **arguments)
+        except ApplyError as error:
+            if error.errno != errno.EEXIST:
+                raise
+            with applying():
+                exists = routing.has_rule(rule)
+            if not exists:
+                self._request("rule", ADD_ANOTHER_RULE, **arguments)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """Delete a rule of ours, unless it is gone."""
+        self._request("rule", "del", (errno.ENOENT,), **routing.rule_arguments(rule))
+
+    # --- requests ---
+
+    def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **given: Any) -> Any:
+        """Make one request, without the arguments that are None. Raises ApplyError.
+
+        The errors in `done` mean that there is nothing left to do; verification checks that in any
+        case.
         """
         library = self._opened()
+        arguments = {name: value for name, value in given.items() if value is not None}
         try:
-            return getattr(library, what)(command, **given)
+            return getattr(library, what)(command, **arguments)
         except (self._refusal, OSError) as error:
             code, text = _words(error)
             if code not in done:

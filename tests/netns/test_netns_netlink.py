@@ -13,6 +13,8 @@ CODE = """import json, time
 from ipaddress import ip_address, ip_interface, ip_network
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError
+from neuca_tools.model import Route
+from neuca_tools.model.routing import Rule, Traits
 start = time.monotonic()
 with Netlink() as kernel:
     try:
@@ -178,3 +180,139 @@ def test_an_address_of_a_device_that_is_gone_needs_no_deletion(guest):
     text, number, _ = change(guest, "add_address(999, ip_interface('192.0.2.1/24'))")
     assert number == 19
     assert text.startswith("No such device")
+
+
+# --- Routes ---------------------------------------------------------------------------------------
+
+ROUTES = {
+    "0.0.0.0/0 through a gateway": (
+        "'0.0.0.0/0'), {0}, ip_address('192.0.2.1'), 50",
+        "default via 192.0.2.1 dev dp1 metric 50",
+    ),
+    "of a link, with another table": (
+        "'198.51.100.0/24'), {0}, None, 0, traits=Traits(70000)",
+        "198.51.100.0/24 dev dp1 table 70000 scope link",
+    ),
+    "with all that a document can say": (
+        (
+            "'198.51.100.0/24'), {0}, ip_address('203.0.113.1'), 7, traits=Traits(100, onlink=True,"
+            " mtu=1400, advmss=1300, source=ip_address('192.0.2.9'), tos=4)"
+        ),
+        (
+            "198.51.100.0/24 tos 0x04 via 203.0.113.1 dev dp1 table 100"
+            " src 192.0.2.9 metric 7 onlink mtu 1400 advmss 1300"
+        ),
+    ),
+    "nowhere": (
+        "'198.51.100.0/24'), 0, None, 7, traits=Traits(100, 'blackhole')",
+        "blackhole 198.51.100.0/24 table 100 metric 7",
+    ),
+    "through several gateways": (
+        (
+            "'198.51.100.0/24'), {0}, ip_address('192.0.2.1'), 7, others=(({0},"
+            " ip_address('192.0.2.2')),)"
+        ),
+        (
+            "198.51.100.0/24 metric 7"
+            " nexthop via 192.0.2.1 dev dp1 weight 1 nexthop via 192.0.2.2 dev dp1 weight 1"
+        ),
+    ),
+    "::/0 through a gateway": (
+        "'::/0'), {0}, ip_address('2001:db8::1'), 1024",
+        "default via 2001:db8::1 dev dp1 metric 1024 pref medium",
+    ),
+    "of IPv6 with a source": (
+        (
+            "'2001:db8:5::/48'), {0}, None, 77, traits=Traits(100, mtu=1300,"
+            " source=ip_address('2001:db8::9'))"
+        ),
+        ("2001:db8:5::/48 dev dp1 table 100 src 2001:db8::9 metric 77 mtu 1300 pref medium"),
+    ),
+    "of IPv6 nowhere": (
+        "'2001:db8:5::/48'), 0, None, 77, traits=Traits(254, 'unreachable')",
+        "unreachable 2001:db8:5::/48 dev lo metric 77 pref medium",
+    ),
+}
+
+
+@pytest.fixture
+def connected(guest):
+    """dp1 has networks of both families."""
+    guest.ip("link set dp1 up")
+    for address in ("192.0.2.9/24", "2001:db8::9/64 nodad"):
+        guest.ip(f"address add {address} dev dp1")
+    return guest
+
+
+def shown(guest, *words, what="route"):
+    lines = [guest.run("ip", family, what, *words).out for family in ("-4", "-6")]
+    return " ".join(" ".join(lines).split())
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_a_route_is_set_again_and_deleted_exactly(connected, name):
+    words, text = ROUTES[name]
+    route = f"Route(ip_network({words.format(connected.index('dp1'))}, protocol=110)"
+    prefix = text.split()[1] if text.startswith(("blackhole", "unreach")) else text.split()[0]
+    # A foreign one to the same network.
+    family = "-6" if "::" in words.partition(",")[0] else "-4"
+    connected.ip(f"{family} route add {prefix} dev dp1 metric 4000 table 90 proto 99")
+    before = shown(connected, "show", "table", "all", "proto", "99")
+    for _ in range(2):
+        assert change(connected, f"replace_route({route})") is None
+        assert shown(connected, "show", "table", "all", "proto", "110") == text
+    for _ in range(2):
+        assert change(connected, f"delete_route({route})") is None
+        assert shown(connected, "show", "table", "all", "proto", "110") == ""
+    assert shown(connected, "show", "table", "all", "proto", "99") == before
+
+
+def test_a_route_without_a_way_to_its_gateway_is_refused_in_the_words_of_the_kernel(connected):
+    route = f"Route(ip_network('198.51.100.0/24'), {connected.index('dp1')}, ip_address('203.0.113.1'), 7)"
+    text, number, _ = change(connected, f"replace_route({route})")
+    assert (text, number) == ("Network is unreachable (Nexthop has invalid gateway)", 101)
+
+
+# --- Rules ----------------------------------------------------------------------------------------
+
+PLAIN = "Rule(4, 1000, 100, '10.1.0.0/16')"
+FULL = "Rule(4, 1000, 70000, '10.1.0.0/16', '10.2.0.0/16', 5, 0xff, 8, 0)"
+TEXTS = {
+    PLAIN: "1000: from 10.1.0.0/16 lookup 100 proto 110",
+    FULL: "1000: from 10.1.0.0/16 to 10.2.0.0/16 tos 0x08 fwmark 0x5/0xff lookup 70000"
+    " suppress_prefixlength 0 proto 110",
+    "Rule(4, 1001, 100, '', '10.3.0.0/16')": "1001: from all to 10.3.0.0/16 lookup 100 proto 110",
+    "Rule(4, 1001, 100, '', '', 0, 0xff)": "1001: from all fwmark 0/0xff lookup 100 proto 110",
+    "Rule(6, 1001, 100, '2001:db8::/32')": "1001: from 2001:db8::/32 lookup 100 proto 110",
+}
+
+
+def rules(guest):
+    """The rules that the kernel did not make itself."""
+    texts = [guest.run("ip", family, "-N", "-d", "rule").out for family in ("-4", "-6")]
+    lines = (" ".join(line.split()) for text in texts for line in text.splitlines())
+    return [line.replace(" unicast", "") for line in lines if not line.endswith("proto 2")]
+
+
+@pytest.mark.parametrize("rule", TEXTS)
+def test_a_rule_is_added_once_and_deleted_exactly(guest, rule):
+    """An equal one of another protocol stays."""
+    family = "-6" if "::" in rule else "-4"
+    priority, _, words = TEXTS[rule].removesuffix("proto 110").partition(": ")
+    words = words.replace("lookup", "table")
+    guest.ip(f"{family} rule add pref {priority} {words} protocol 99")
+    foreign = rules(guest)
+    for _ in range(2):
+        assert change(guest, f"add_rule({rule})") is None
+        assert sorted(rules(guest)) == sorted([*foreign, TEXTS[rule]])
+    for _ in range(2):
+        assert change(guest, f"delete_rule({rule})") is None
+        assert rules(guest) == foreign
+
+
+def test_a_rule_is_added_beside_one_with_further_selectors(guest):
+    for rule in (FULL, PLAIN):
+        assert change(guest, f"add_rule({rule})") is None
+    assert sorted(rules(guest)) == sorted([TEXTS[FULL], TEXTS[PLAIN]])
+    assert change(guest, f"delete_rule({PLAIN})") is None
+    assert rules(guest) == [TEXTS[FULL]]
