@@ -182,7 +182,7 @@ class GuardedWriter:
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         from neuca_tools.apply import device_io
 
-        device_io.write(index, self._netlink.name_of(index), group, values)
+        device_io.write(self._netlink, index, group, values)
 
     def set_up(self, index: int, up: bool) -> None:
         self._netlink.set_up(index, up)

@@ -15,8 +15,9 @@ from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, outlook, routing, sysctl, wire
+from neuca_tools.backends import kinds, link_attributes, outlook, routing, sysctl, wire
 from neuca_tools.dataclass import replace
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
@@ -109,6 +110,40 @@ class Netlink(AbstractContextManager["Netlink"]):
         """Set addr_gen_mode (ip-sysctl.rst), whose sysctl is read-only in a sandbox."""
         ipv6 = {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", mode)]}
         self._set_link(index, af_spec={"attrs": [("AF_INET6", ipv6)]})
+
+    def set_attribute(self, index: int, group: str, value: str) -> None:
+        """Set what `link_attributes` reads: the MAC, or the place in a bridge or bond."""
+        if group == link_attributes.PRIMARY:
+            self._set_primary(index, value == "yes")
+        elif group == IPOIB_MODE:
+            self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))
+        elif group == "mac":
+            self._set_mac(index, value)
+        else:
+            port = {kinds.PORT[group].keyword: int(value)}
+            self._request("brport", "set", index=index, **port)
+
+    def _set_mac(self, index: int, mac: str) -> None:
+        try:
+            self._set_link(index, address=mac)
+        except ApplyError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            reason = "its driver changes the MAC address only while the NIC is down"
+            raise ApplyError(reason, errno.EOPNOTSUPP) from error
+
+    def _set_primary(self, index: int, primary: bool) -> None:
+        """Make a member the primary one of its bond. A bond has at most one."""
+        master = self._link(index).get_attr("IFLA_MASTER")
+        info = self._link(master).get_attr("IFLA_LINKINFO") if master else None
+        if info is None or info.get_attr("IFLA_INFO_KIND") != "bond":
+            raise ApplyError(link_attributes.NO_MEMBER, errno.EOPNOTSUPP)
+        present = info.get_attr("IFLA_INFO_DATA").get_attr("IFLA_BOND_PRIMARY")
+        if primary != (present == index):
+            self._set_link(master, kind="bond", bond_primary=index if primary else 0)
+
+    def _link(self, index: int) -> Any:
+        return self._request("link", "get", index=index)[0]
 
     def set_up(self, index: int, up: bool) -> None:
         self._set_link(index, state="up" if up else "down")

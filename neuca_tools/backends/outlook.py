@@ -176,9 +176,9 @@ def _port(info: wire.Attributes) -> Iterator[tuple[str, str]]:
     if info.text(MEMBER_KIND) != "bridge":
         return
     data = info.nest(MEMBER_DATA)
-    for name, (number, _) in kinds.PORT.items():
-        if number in data:
-            yield name, str(data.number(number))
+    for name, attribute in kinds.PORT.items():
+        if attribute.number in data:
+            yield name, str(data.number(attribute.number))
 
 
 def _lower_index(link: wire.Attributes, kind: str, data: wire.Attributes) -> int:

@@ -114,6 +114,32 @@ def test_the_mode_of_link_local_addresses_is_set(guest):
     assert guest.link("dp1")["inet6_addr_gen_mode"] == "none"
 
 
+def test_a_mac_is_set(guest):
+    assert change(guest, f"set_attribute({guest.index('dp1')}, 'mac', '02:00:00:00:F7:01')") is None
+    assert guest.link("dp1")["address"] == "02:00:00:00:f7:01"
+
+
+def test_the_settings_of_a_port_are_set_where_it_is_one(guest):
+    index = guest.index("dp1")
+    text, number, _ = change(guest, f"set_attribute({index}, 'path-cost', '7')")
+    assert (text, number) == ("Operation not supported", 95)
+    guest.foreign.may_make("br7")
+    guest.ip("link add br7 type bridge")
+    guest.ip("link set dp1 master br7")
+    for name, value in (("path-cost", 70000), ("path-cost", 7), ("port-priority", 9)):
+        call = f"set_attribute({index}, '{name}', '{value}')"
+        expected = None if value < 65536 else ["Numerical result out of range", 34]
+        found = change(guest, call)
+        assert (found and found[:2]) == expected
+    data = guest.link("dp1")["linkinfo"]["info_slave_data"]
+    assert (data["cost"], data["priority"]) == (7, 9)
+
+
+def test_only_a_member_of_a_bond_can_be_its_primary_one(guest):
+    text, number, _ = change(guest, f"set_attribute({guest.index('dp1')}, 'bond-primary', 'yes')")
+    assert (text, number) == ("it is in no bond", 95)
+
+
 # --- Addresses ------------------------------------------------------------------------------------
 
 
