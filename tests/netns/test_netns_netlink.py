@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import sys
 
+import compared
 import pytest
+from pyroute2 import Ethtool
 
 CODE = """import json, time
 from ipaddress import ip_address, ip_interface, ip_network
@@ -337,8 +339,79 @@ def test_a_rule_is_added_once_and_deleted_exactly(guest, rule):
 
 
 def test_a_rule_is_added_beside_one_with_further_selectors(guest):
-    for rule in (FULL, PLAIN):
-        assert change(guest, f"add_rule({rule})") is None
-    assert sorted(rules(guest)) == sorted([TEXTS[FULL], TEXTS[PLAIN]])
-    assert change(guest, f"delete_rule({PLAIN})") is None
-    assert rules(guest) == [TEXTS[FULL]]
+    """The kernel says of it that it exists (fib_rule_compare in net/ipv4/fib_rules.c)."""
+    narrow = "Rule(4, 1000, 100, '10.1.0.0/16', '10.2.0.0/16')"
+    text = "1000: from 10.1.0.0/16 to 10.2.0.0/16 lookup 100 proto 110"
+    for _ in range(2):
+        for rule in (narrow, PLAIN):
+            assert change(guest, f"add_rule({rule})") is None
+        assert rules(guest) == [text, TEXTS[PLAIN]]
+    assert change(guest, f"delete_rule({narrow})") is None
+    assert rules(guest) == [TEXTS[PLAIN]]
+
+
+# --- What a look reads ----------------------------------------------------------------------------
+
+KINDS = {
+    "bridge": "br7 type bridge priority 9",
+    "vxlan": "vx7 type vxlan id 5 dev dp1 dstport 4789 local 192.0.2.9 remote 192.0.2.8",
+    "vxlan of IPv6": "vx8 type vxlan id 6 dev dp1 dstport 4790 local 2001:db8::9",
+    "macvlan": "mv7 link dp1 type macvlan mode bridge",
+    "veth": "ve7 type veth peer name ve8",
+    "dummy": "du7 type dummy",
+    "vlan": "dp1.7 link dp1 type vlan id 7",
+    "bond": "bo7 type bond mode active-backup arp_interval 500 arp_ip_target 192.0.2.1,192.0.2.2",
+    "vrf": "vr7 type vrf table 77",
+    "ipvlan": "iv7 link ve7 type ipvlan",
+    "gre": "gr7 type gretap remote 192.0.2.7 local 192.0.2.9",
+}
+
+
+def test_a_look_reads_what_pyroute2_reads_of_links_of_every_kind(connected):
+    connected.foreign.may_make(*(text.split()[0] for text in KINDS.values()), "ve8", "tu7", "ta7")
+    made = [
+        kind
+        for kind, text in KINDS.items()
+        if connected.ip(f"link add {text}", check=False).code == 0
+    ]
+    assert {"bridge", "vxlan", "macvlan", "veth"} <= set(made)
+    for words in ("tu7 mode tun", "ta7 mode tap"):
+        connected.ip(f"tuntap add {words}")
+    connected.ip("link set ve7 master br7")
+    connected.ip("link property add dev dp1 altname alt7 altname alt8")
+    if "bond" in made:
+        connected.ip("link set ta7 master bo7")
+    connected.ip("address add 192.0.2.77 peer 192.0.2.78 dev dp1 valid_lft 900 preferred_lft 900")
+    connected.ip("address add 198.51.100.1/24 dev ta7 noprefixroute")
+    for route in (
+        "203.0.113.0/24 nexthop via 192.0.2.1 nexthop via 192.0.2.2",
+        "203.0.113.0/24 via 192.0.2.1 table 700 metric 9 proto 99",
+        "203.0.113.128/25 via 192.0.2.1 table 70000 proto 110",
+        "2001:db8:7::/48 via 2001:db8::1 table 700",
+    ):
+        connected.ip(f"route add {route}")
+    for rule in (
+        "from 192.0.2.0/24 fwmark 4/0xff table 70000 pref 9",
+        "to 198.51.100.0/24 table 9",
+    ):
+        connected.ip(f"rule add {rule} suppress_prefixlength 0 protocol 99")
+    count = len(json.loads(connected.run("ip", "-json", "link").out))
+    assert connected.run(sys.executable, compared.__file__).out == f"{count}\n"
+
+
+# --- What pyroute2 lacks --------------------------------------------------------------------------
+
+
+def test_pyroute2_has_no_parameters_for_two_qdiscs_that_documents_set(guest):
+    code = (
+        "from pyroute2 import IPRoute; from pyroute2.netlink.rtnl.tcmsg import plugins as known\n"
+        f"IPRoute().tc('replace', 'bfifo', {guest.index('dp1')}, parent=0xffffffff, limit=5000)\n"
+        "print('fq' in known)"
+    )
+    with guest.foreign.changing():
+        assert guest.run(sys.executable, "-c", code).out == "False\n"
+    assert "limit 5000b" not in guest.run("tc", "qdisc", "show", "dev", "dp1").out
+
+
+def test_pyroute2_sets_neither_pause_nor_wake_on_lan():
+    assert {name for name in dir(Ethtool) if "pause" in name or name == "set_wol"} == set()

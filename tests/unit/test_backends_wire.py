@@ -261,26 +261,8 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
             raise AssertionError(bytes(message)) from error
 
 
-def test_messages_of_one_size_are_read_by_their_own_layout():
-    number, text = wire.attribute(1, b"1234"), wire.attribute(3, b"name")
-    reader = wire.Reader((1, 3))
-    messages = {
-        number + text: {1: b"1234", 3: b"name"},
-        text + number: {1: b"1234", 3: b"name"},
-        wire.attribute(1, b"12") + text: {1: b"12", 3: b"name"},
-        wire.attribute(3, b"a long name!"): {3: b"a long name!"},
-        wire.attribute(2, b"of no use..."): {},
-    }
-    assert {len(message) for message in messages} == {16}
-    assert [reader.read(one) for one in (*messages, *messages)] == [*messages.values()] * 2
-    with pytest.raises(OSError, match="an attribute of its response is truncated"):
-        reader.read(struct.pack("=HH", 17, 1) + text + number[:4])
-    assert reader.read(number + text) == {1: b"1234", 3: b"name"}
-
-
 def test_the_last_attribute_may_have_no_padding():
-    reader = wire.Reader((1,))
-    assert [reader.read(wire.attribute(1, b"123")[:7]) for _ in range(2)] == [{1: b"123"}] * 2
+    assert wire.Attributes(wire.attribute(1, b"123")[:7]) == {1: b"123"}
 
 
 BAD = {
