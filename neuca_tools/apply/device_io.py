@@ -11,6 +11,7 @@ from typing import Optional
 from neuca_tools.backends import link_attributes, qdisc
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.ethtool import Ethtool
+from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.queues import Queues
 from neuca_tools.backends.resolved import Resolved
 from neuca_tools.documents.neuca.link_settings import SETTINGS, through
@@ -77,15 +78,15 @@ def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:
         return lacking(groups, "this kernel has no ethtool netlink (Linux 5.6)", by_kernel=True)
 
 
-def write(index: int, name: str, group: str, values: Mapping[str, str]) -> None:
+def write(netlink: Netlink, index: int, group: str, values: Mapping[str, str]) -> None:
     """Set some values of one group. Raises ApplyError."""
     backend = SETTINGS[group].through
     if backend == "qdisc":
         qdisc.write(index, values[group])
     elif backend == "attribute":
-        link_attributes.write(index, group, values[group])
+        netlink.set_attribute(index, group, values[group])
     elif backend == "files":
-        Queues(index, name).write(group, values[group])
+        Queues(index, netlink.name_of(index)).write(group, values[group])
     elif backend == "resolved":
         with Bus() as bus:
             Resolved(bus).write(index, group, values[group])

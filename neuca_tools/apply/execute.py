@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.backends import routing, sysctl
+from neuca_tools.backends import raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
@@ -186,7 +186,7 @@ class GuardedWriter:
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         from neuca_tools.apply import device_io
 
-        device_io.write(index, self._netlink.name_of(index), group, values)
+        device_io.write(self._netlink, index, group, values)
 
     def set_up(self, index: int, up: bool) -> None:
         self._netlink.set_up(index, up)
@@ -218,7 +218,7 @@ class GuardedWriter:
         self._netlink.add_address(index, address, bare=True)
 
     def restore_address(self, index: int, message: bytes, seen: float) -> None:
-        self._netlink.restore_address(index, message, time.monotonic() - seen)
+        raw_requests.restore_address(index, message, time.monotonic() - seen)
 
     def delete_address(self, index: int, address: Address) -> None:
         """Delete this address only.
@@ -236,19 +236,19 @@ class GuardedWriter:
                 sysctl.write(path, "0")
 
     def replace_route(self, route: Route) -> None:
-        routing.replace_route(route)
+        self._netlink.replace_route(route)
 
     def restore_route(self, message: bytes, indexes: Mapping[int, int], seen: float) -> None:
-        routing.restore_route(message, indexes, time.monotonic() - seen)
+        raw_requests.restore_route(message, indexes, time.monotonic() - seen)
 
     def delete_route(self, route: Route) -> None:
-        routing.delete_route(route)
+        self._netlink.delete_route(route)
 
     def add_rule(self, rule: Rule) -> None:
-        routing.add_rule(rule)
+        self._netlink.add_rule(rule)
 
     def delete_rule(self, rule: Rule) -> None:
-        routing.delete_rule(rule)
+        self._netlink.delete_rule(rule)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)
@@ -376,10 +376,7 @@ def _grouped(
 
 
 def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
-    """Carry out a batch; if it has several operations, all are of one kind.
-
-    Returns the error if it failed, None if not.
-    """
+    """Carry out a batch, of one kind if it is several; return the error if it failed."""
     try:
         if len(batch) == 1:
             batch[0].run(writer)

@@ -23,7 +23,6 @@ from ipaddress import (
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.backends import routing
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ApplyError, ObserveError
@@ -223,8 +222,8 @@ def _set(
     for one in addresses:
         netlink.lease_address(index, one.address, one.valid, one.preferred)
     for route in routes:
-        routing.replace_route(route)
-    _remove_routes(world, lease, {_identity(route) for route in routes})
+        netlink.replace_route(route)
+    _remove_routes(netlink, world, lease, {_identity(route) for route in routes})
     if lease["mtu"] and lease["mtu"] != world.devices[index].mtu:
         netlink.set_mtu(index, int(lease["mtu"]))
 
@@ -254,7 +253,7 @@ def _remove(netlink: Netlink, world: World, lease: Mapping[str, Any]) -> None:
     device = world.devices.get(int(lease.get("index", 0)))
     if device is None:
         return
-    _remove_routes(world, lease, ())
+    _remove_routes(netlink, world, lease, ())
     for text in held(lease):
         with suppress(ValueError):
             netlink.delete_address(device.index, ip_interface(text))
@@ -267,7 +266,9 @@ def _identity(route: Route) -> tuple[object, ...]:
     return route.to, route.metric, route.via
 
 
-def _remove_routes(world: World, lease: Mapping[str, Any], kept: Collection[object]) -> None:
+def _remove_routes(
+    netlink: Netlink, world: World, lease: Mapping[str, Any], kept: Collection[object]
+) -> None:
     """Delete the routes from DHCP in the link's own table, those through a gateway first."""
     own = [
         route
@@ -278,7 +279,7 @@ def _remove_routes(world: World, lease: Mapping[str, Any], kept: Collection[obje
         and _identity(route) not in kept
     ]
     for route in sorted(own, key=lambda route: route.via is None):
-        routing.delete_route(route)
+        netlink.delete_route(route)
 
 
 def read(place: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 Requires Linux 5.6 to 5.8, depending on the setting. Numbers: include/uapi/linux/ethtool_netlink.h;
 offloads have the names of ethtool(8) and of the kernel.
+
+pyroute2 0.7.2 has neither rings nor channels, and no version has pause or sets wake-on-LAN.
 """
 
 # SPDX-License-Identifier: MIT

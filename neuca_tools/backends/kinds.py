@@ -71,8 +71,10 @@ _BOND_DEFAULTS = {
     "arp-interval": "0",
     "arp-validate": "none",
 }
-# Number and width in bytes (IFLA_BRPORT_*).
-PORT: Mapping[str, tuple[int, int]] = {"path-cost": (3, 4), "port-priority": (2, 2)}
+PORT: Mapping[str, _Attribute] = {
+    "path-cost": _Attribute("cost", 3),
+    "port-priority": _Attribute("priority", 2),
+}
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 

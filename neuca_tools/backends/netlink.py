@@ -1,4 +1,4 @@
-"""Changes links and addresses through rtnetlink; `outlook` reads them.
+"""Changes links, addresses, routes and rules through pyroute2; `outlook` and `routing` read them.
 
 Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the kernel's message.
 """
@@ -8,26 +8,33 @@ Supports pyroute2 0.7.2 to 0.9. Extended ACKs are on, so that errors include the
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_network
 from typing import Any, Optional
 
-from neuca_tools.backends import kinds, link_changes, outlook, routing, sysctl, wire
+from neuca_tools.backends import (
+    kinds,
+    link_attributes,
+    outlook,
+    raw_requests,
+    routing,
+    sysctl,
+    wire,
+)
+from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 from neuca_tools.dataclass import replace
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
+from neuca_tools.model.links import LINK_ALIAS
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Rule
 
 # linux/rtnetlink.h
 RTPROT_RA = 9
-SIOCGIFNAME = 0x8910  # linux/sockios.h
-IFREQ = struct.Struct("@16si20x")  # struct ifreq: name and index
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
 # Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
@@ -43,29 +50,19 @@ NO_ROUTE = (
 
 
 class Netlink(AbstractContextManager["Netlink"]):
-    """Requests to rtnetlink, used as a context manager for one pass.
+    """Looks at the network and changes it, used as a context manager for one pass.
 
-    What most passes ask and change goes through a socket of its own; pyroute2 is imported for the
-    first request that needs it, as that takes 80 ms and 20 MiB.
+    pyroute2 makes every change, request by request, through one socket. A pass that changes nothing
+    does not import it.
     """
 
     def __init__(self) -> None:
-        self._socket: Optional[wire.Socket] = None
         self._library: Any = None
+        self._refusal: type[Exception] = OSError
 
     def __exit__(self, *_: object) -> None:
-        for opened in (self._socket, self._library):
-            if opened is not None:
-                opened.close()
-
-    def _ask(self, kind: int, flags: int, body: bytes) -> list[bytes]:
-        """Send one request. Raises OSError with the kernel's message."""
-        return self._opened().ask(kind, flags, body)
-
-    def _opened(self) -> wire.Socket:
-        if self._socket is None:
-            self._socket = wire.Socket(socket.NETLINK_ROUTE, strict=True)
-        return self._socket
+        if self._library is not None:
+            self._library.close()
 
     # --- reading ---
 
@@ -87,26 +84,10 @@ class Netlink(AbstractContextManager["Netlink"]):
     def _metadata_index(self, hosts: Iterable[Host], routes: Iterable[Route]) -> int:
         """The index of the device that leads to the first reachable metadata host, 0 for none."""
         for host in hosts:
-            index = self._route_to(host)
+            index = _route_to(host)
             if index and not _is_zeroconf_only(host, index, routes):
                 return index
         return 0
-
-    def _route_to(self, host: Host) -> int:
-        """The index of the device through which packets to this host leave. Raises ObserveError.
-
-        0 if there is no route, or only one from a router advertisement: any host on the link can
-        send one, so it does not show which NIC is for management.
-        """
-        try:
-            answers = self._ask(routing.GET_ROUTE, 0, outlook.question(host))
-        except OSError as error:
-            if error.errno in NO_ROUTE:
-                return 0
-            text = error.strerror or error
-            raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
-        trusted = (outlook.answer(body) for body in answers)
-        return next((index for index, protocol in trusted if protocol != RTPROT_RA), 0)
 
     # --- writing ---
 
@@ -117,40 +98,69 @@ class Netlink(AbstractContextManager["Netlink"]):
         return 0
 
     def name_of(self, index: int) -> str:
-        """The name of the device with this index, empty for none.
-
-        Asked before each change; socket.if_indextoname() opens a socket each time.
-        """
-        try:
-            answer = fcntl.ioctl(self._opened(), SIOCGIFNAME, IFREQ.pack(b"", index))
-        except OSError:
-            return ""
-        return wire.string(IFREQ.unpack(answer)[0])
+        """The name of the device with this index, empty for none."""
+        with suppress(OSError):
+            return socket.if_indextoname(index)
+        return ""
 
     def set_mtu(self, index: int, mtu: int) -> None:
-        self._change_link(link_changes.settings(index, mtu=mtu))
+        self._set_link(index, mtu=mtu)
 
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         """Set the MTU (`mtu`) and queue length (`txqueuelen`) of a link, in one request."""
-        mtu, packets = values.get("mtu"), values.get("txqueuelen")
-        self._change_link(link_changes.settings(index, mtu=mtu, txqueuelen=packets))
+        self._set_link(index, mtu=values.get("mtu"), txqlen=values.get("txqueuelen"))
 
     def set_address_generation(self, index: int, mode: int) -> None:
         """Set addr_gen_mode (ip-sysctl.rst), whose sysctl is read-only in a sandbox."""
-        self._change_link(link_changes.address_generation(index, mode))
+        ipv6 = {"attrs": [("IFLA_INET6_ADDR_GEN_MODE", mode)]}
+        self._set_link(index, af_spec={"attrs": [("AF_INET6", ipv6)]})
+
+    def set_attribute(self, index: int, group: str, value: str) -> None:
+        """Set what `link_attributes` reads: the MAC, or the place in a bridge or bond."""
+        if group == link_attributes.PRIMARY:
+            self._set_primary(index, value == "yes")
+        elif group == IPOIB_MODE:
+            self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))
+        elif group == "mac":
+            self._set_mac(index, value)
+        else:
+            port: dict[str, Any] = {kinds.PORT[group].keyword: int(value)}
+            self._request("brport", "set", index=index, **port)
+
+    def _set_mac(self, index: int, mac: str) -> None:
+        try:
+            self._set_link(index, address=mac)
+        except ApplyError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            reason = "its driver changes the MAC address only while the NIC is down"
+            raise ApplyError(reason, errno.EOPNOTSUPP) from error
+
+    def _set_primary(self, index: int, primary: bool) -> None:
+        """Make a member the primary one of its bond. A bond has at most one."""
+        master = self._link(index).get_attr("IFLA_MASTER")
+        info = self._link(master).get_attr("IFLA_LINKINFO") if master else None
+        if info is None or info.get_attr("IFLA_INFO_KIND") != "bond":
+            raise ApplyError(link_attributes.NO_MEMBER, errno.EOPNOTSUPP)
+        present = info.get_attr("IFLA_INFO_DATA").get_attr("IFLA_BOND_PRIMARY")
+        if primary != (present == index):
+            self._set_link(master, kind="bond", bond_primary=index if primary else 0)
+
+    def _link(self, index: int) -> Any:
+        return self._request("link", "get", index=index)[0]
 
     def set_up(self, index: int, up: bool) -> None:
-        self._change_link(link_changes.settings(index, up=up))
+        self._set_link(index, state="up" if up else "down")
 
     def rename(self, index: int, name: str) -> None:
         """Rename a device, after dropping its own alternative name of that name."""
         # Most devices have no such alternative name.
         with suppress(ApplyError):
             self.drop_altname(index, name)
-        self._run("link", "set", index=index, ifname=name)
+        self._set_link(index, ifname=name)
 
     def drop_altname(self, index: int, name: str) -> None:
-        self._run("link", "property_del", index=index, altname=name)
+        self._request("link", "property_del", index=index, altname=name)
 
     def create_link(
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
@@ -159,105 +169,163 @@ class Netlink(AbstractContextManager["Netlink"]):
 
         The caller marks it: the kernel ignores an alias at creation (rtnl_create_link).
         """
-        if kind == "vlan" and options.keys() == {"id"}:
-            body = link_changes.new_vlan(name, parent, int(options["id"]), mtu)
-            self._change(link_changes.NEW_LINK, wire.CREATE | wire.EXCLUSIVE, body)
-            return
-        more: dict[str, Any] = {} if mtu is None else {"mtu": mtu}
+        arguments = {"ifname": name, "kind": kind, "mtu": mtu, **kinds.arguments(kind, options)}
         # The parent of a VXLAN is one of its own attributes.
         if parent:
-            name_of_parent = "vxlan_link" if kind == "vxlan" else "link"
-            more[name_of_parent] = parent
-        self._run("link", "add", ifname=name, kind=kind, **kinds.arguments(kind, options), **more)
+            arguments["vxlan_link" if kind == "vxlan" else "link"] = parent
+        self._request("link", "add", **arguments)
 
     def mark_link(self, index: int) -> None:
         """Mark it as created by neucad."""
-        self._change_link(link_changes.marked_link(index))
+        self._set_link(index, ifalias=LINK_ALIAS)
 
     def set_master(self, index: int, master: int) -> None:
         """Make it a port of a bridge, or a member of a bond or VRF; `master` 0 removes it."""
-        self._run("link", "set", index=index, master=master)
+        self._set_link(index, master=master)
 
     def delete_link(self, index: int) -> None:
-        body = link_changes.deleted_link(index)
-        self._change(link_changes.DELETE_LINK, 0, body, (errno.ENODEV,))
+        self._request("link", "del", (errno.ENODEV,), index=index)
+
+    def _set_link(self, index: int, **settings: Any) -> None:
+        """Set these attributes of a link, except those that are None."""
+        self._request("link", "set", index=index, **settings)
 
     def add_address(self, index: int, address: Address, bare: bool = False) -> None:
         """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).
 
         An address that is already there loses its lifetime. `bare`: its network gets no route.
         """
-        self._change(
-            link_changes.NEW_ADDRESS,
-            wire.CREATE | wire.REPLACE,
-            link_changes.added(index, address, bare),
-            (errno.EEXIST,),
-        )
-
-    def restore_address(self, index: int, message: bytes, elapsed: float) -> None:
-        """Add an address as a dump has described it so many seconds ago, unless it has expired.
-
-        It is usable at once, as it was: without duplicate address detection, a flag which the
-        second request takes back.
-        """
-        for nodad in (True, False):
-            body = link_changes.restored(index, message, elapsed, nodad)
-            if body is not None:
-                flags = wire.CREATE | wire.REPLACE
-                self._change(link_changes.NEW_ADDRESS, flags, body)
+        flags = (IFA_F_NOPREFIXROUTE if bare else 0) | (IFA_F_NODAD if address.version == 6 else 0)
+        raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
         """Add an address for these seconds, or prolong it. Its network gets no route.
 
-        pyroute2 0.7.2 would drop the lifetimes.
+        IPv6 makes sure that no one else has the address (RFC 4862, 5.4).
         """
-        self._change(
-            link_changes.NEW_ADDRESS,
-            wire.CREATE | wire.REPLACE,
-            link_changes.leased(index, address, valid, preferred),
-        )
+        seconds = {"preferred": preferred, "valid": valid}
+        # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
+        flags = IFA_F_NOPREFIXROUTE
+        self._set_address(index, address, flags=flags, **seconds, cacheinfo=seconds)
 
     def delete_address(self, index: int, address: Address) -> None:
         """Delete an address, unless it is gone; ENXIO: with IPv6, as below an MTU of 1280."""
-        self._change(
-            link_changes.DELETE_ADDRESS,
-            0,
-            link_changes.deleted(index, address),
-            (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO),
+        done = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
+        self._request("addr", "del", done, **_address_arguments(index, address))
+
+    def _set_address(self, index: int, address: Address, **more: Any) -> None:
+        self._request(
+            "addr", "replace", (errno.EEXIST,), **_address_arguments(index, address), **more
         )
 
-    def _change_link(self, body: bytes) -> None:
-        self._change(link_changes.NEW_LINK, 0, body)
+    def replace_route(self, route: Route) -> None:
+        """Set a route, replacing one with the same prefix, table, TOS and metric."""
+        self._request("route", "replace", **routing.route_arguments(route))
 
-    def _change(self, kind: int, flags: int, body: bytes, done: tuple[int, ...] = ()) -> None:
-        """Make one request. Raises ApplyError, except for the errors in `done`.
+    def delete_route(self, route: Route) -> None:
+        """Delete a route of ours, unless it is gone."""
+        done = (errno.ESRCH, errno.ENODEV)
+        self._request("route", "del", done, **routing.route_arguments(route))
 
-        Those mean that there is nothing left to do; verification checks that in any case.
+    def add_rule(self, rule: Rule) -> None:
+        """Add a rule, unless it exists.
+
+        The kernel says that it exists, too, if there is one with further selectors.
         """
+        arguments = routing.rule_arguments(rule)
         try:
-            self._ask(kind, flags, body)
-        except OSError as error:
-            if error.errno not in done:
-                raise ApplyError(error.strerror or str(error), error.errno or 0) from error
-
-    def _run(self, what: str, command: str, done: tuple[int, ...] = (), **words: Any) -> None:
-        """Like `_change`, for a request that pyroute2 makes."""
-        try:
-            from pyroute2 import IPRoute
-            from pyroute2.netlink.exceptions import NetlinkError
-        except ImportError as error:
-            raise ApplyError(
-                f"the Python module pyroute2 (package python3-pyroute2) cannot be imported: {error}"
-            ) from error
-        try:
+            self._request("rule", "add", **arguments)
+        except ApplyError as error:
+            if error.errno != errno.EEXIST:
+                raise
             with applying():
-                if self._library is None:
-                    self._library = IPRoute(ext_ack=True, strict_check=True)
-                getattr(self._library, what)(command, **words)
-        except NetlinkError as error:
+                exists = routing.has_rule(rule)
+            if not exists:
+                from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST
+                from pyroute2.netlink.rtnl import RTM_NEWRULE
+
+                # "add" without NLM_F_EXCL, for which pyroute2 has no word.
+                command = (RTM_NEWRULE, NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE)
+                self._request("rule", command, **arguments)
+
+    def delete_rule(self, rule: Rule) -> None:
+        """Delete a rule of ours, unless it is gone."""
+        self._request("rule", "del", (errno.ENOENT,), **routing.rule_arguments(rule))
+
+    # --- requests ---
+
+    def _request(self, what: str, command: Any, done: tuple[int, ...] = (), **given: Any) -> Any:
+        """Make one request, without the arguments that are None. Raises ApplyError.
+
+        The errors in `done` mean that there is nothing left to do; verification checks that in any
+        case.
+        """
+        library = self._opened()
+        arguments = {name: value for name, value in given.items() if value is not None}
+        try:
+            return getattr(library, what)(command, **arguments)
+        except (self._refusal, OSError) as error:
             code, text = _words(error)
             if code not in done:
                 raise ApplyError(text, code) from error
+        return ()
+
+    def _opened(self) -> Any:
+        """The socket of pyroute2. Raises ApplyError."""
+        if self._library is None:
+            # Imported here: that saves a pass that changes nothing 80 ms and 20 MiB.
+            try:
+                from pyroute2 import IPRoute
+                from pyroute2.netlink.exceptions import NetlinkError
+            except ImportError as error:
+                raise ApplyError(
+                    "the Python module pyroute2 (package python3-pyroute2) cannot be imported:"
+                    f" {error}"
+                ) from error
+            with applying():
+                self._library = IPRoute(ext_ack=True, strict_check=True)
+            self._refusal = NetlinkError
+            self._library.get = _answering_at_once(self._library.get, NetlinkError)
+        return self._library
+
+
+def _address_arguments(index: int, address: Address) -> dict[str, Any]:
+    return {"index": index, "address": str(address.ip), "prefixlen": address.network.prefixlen}
+
+
+def _answering_at_once(get: Callable[..., Any], refusal: type[Exception]) -> Callable[..., Any]:
+    """`get` of a socket of pyroute2, with an OSError for EBUSY.
+
+    pyroute2 0.7.2 to 0.8.1 repeat for 9 s what fails with a NetlinkError of that number.
+    """
+
+    def answers(*arguments: Any, **options: Any) -> Any:
+        try:
+            return tuple(get(*arguments, **options))
+        except refusal as error:
+            if _words(error)[0] == errno.EBUSY:
+                raise OSError(*error.args) from error
+            raise
+
+    return answers
+
+
+def _route_to(host: Host) -> int:
+    """The index of the device through which packets to this host leave. Raises ObserveError.
+
+    0 if there is no route, or only one from a router advertisement: any host on the link can send
+    one, so it does not show which NIC is for management.
+    """
+    try:
+        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+            answers = kernel.ask(routing.GET_ROUTE, 0, outlook.question(host))
+    except OSError as error:
+        if error.errno in NO_ROUTE:
+            return 0
+        text = error.strerror or error
+        raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
+    trusted = (outlook.answer(body) for body in answers)
+    return next((index for index, protocol in trusted if protocol != RTPROT_RA), 0)
 
 
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:

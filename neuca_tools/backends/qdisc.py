@@ -3,6 +3,8 @@
 A device with several transmit queues keeps `mq` as its root qdisc, with one qdisc for each queue:
 with a single qdisc, all CPUs would contend for one lock. The qdisc of such a device is the one that
 all its queues share.
+
+pyroute2 0.7.2 to 0.9 have no parameters of `fq`, and drop the limit of `bfifo`.
 """
 
 # SPDX-License-Identifier: MIT

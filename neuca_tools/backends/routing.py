@@ -1,7 +1,6 @@
-"""Reads and writes routes of every table, and routing rules, as messages of rtnetlink(7).
+"""Reads routes of every table, and routing rules; converts ours to arguments of pyroute2.
 
-The messages are made here rather than by pyroute2, because a request to delete a rule that lacks
-one attribute deletes the first rule that the others match, whoever added it.
+They are read without pyroute2 for the reason that `outlook` states.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,18 +8,16 @@ one attribute deletes the first rule that the others match, whoever added it.
 from __future__ import annotations
 
 import errno
-import math
 import socket
 import struct
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.dataclass import NamedTuple, replace
-from neuca_tools.errors import ApplyError, ObserveError
-from neuca_tools.files import applying
-from neuca_tools.model import Host, Network, Route
+from neuca_tools.errors import ObserveError
+from neuca_tools.model import Host, Route
 from neuca_tools.model.routing import (
     KINDS,
     MAIN_TABLE,
@@ -31,9 +28,7 @@ from neuca_tools.model.routing import (
     Traits,
 )
 
-NEW_ROUTE, DELETE_ROUTE, GET_ROUTE = 24, 25, 26  # RTM_*ROUTE
-NEW_RULE, DELETE_RULE, GET_RULE = 32, 33, 34  # RTM_*RULE
-EXCLUSIVE = 0x200  # NLM_F_EXCL
+GET_ROUTE, GET_RULE = 26, 34  # RTM_*
 # struct rtmsg, and struct fib_rule_hdr with the same layout: family, lengths of destination and
 # source, TOS, table, protocol, scope, type, flags.
 _HEAD = struct.Struct("=BBBBBBBBI")
@@ -53,7 +48,6 @@ _KNOWN = frozenset(
 _LOOKUP, _INVERT = 1, 2  # FR_ACT_TO_TBL, FIB_RULE_INVERT
 _ONLINK = 4  # RTNH_F_ONLINK
 _CLONED = 0x200  # RTM_F_CLONED: an entry of the cache of IPv6
-_COMPATIBLE = 252  # RT_TABLE_COMPAT: the number is in an attribute
 _LOCAL_TABLE = 255
 _NOTHING = 0xFFFFFFFF  # the value of an attribute that is not set
 _TYPES: Mapping[RouteKind, int] = dict(zip(KINDS, (1, 6, 7, 8)))  # RTN_*
@@ -185,113 +179,34 @@ def _host(data: Optional[bytes]) -> Optional[Host]:
     return None if data is None else ip_address(data)
 
 
-def replace_route(route: Route) -> None:
-    """Set a route, replacing one with the same prefix, table, TOS and metric. Raises ApplyError."""
-    _change(NEW_ROUTE, wire.CREATE | wire.REPLACE, _route_message(route))
-
-
-def delete_route(route: Route) -> None:
-    """Delete a route of ours, unless it is gone. Raises ApplyError."""
-    _change(DELETE_ROUTE, 0, _route_message(route), (errno.ESRCH, errno.ENODEV))
-
-
-def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:
-    """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
-
-    `indexes` has the present index of each device that may have another one than in the message. A
-    route that would have expired by now is left out. The kernel drops a next hop object with its
-    device: what it stood for takes its place.
-    """
-    for body in _restored(message, indexes, elapsed):
-        _change(NEW_ROUTE, wire.CREATE | _APPEND, body, (errno.EEXIST,))
-
-
-def _restored(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
-    """The bodies of the requests; none for a route that has expired.
-
-    One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
-    some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
-    whatever device.
-    """
-    *head, flags = _HEAD.unpack_from(message)
-    parts, hops = [_HEAD.pack(*head, flags & _ONLINK)], [b""]
-    for kind, value in wire.attributes(message[_HEAD.size :]):
-        if kind == _OIF:
-            index = wire.integer(value)
-            parts.append(wire.number(kind, indexes.get(index, index)))
-        elif kind == _MULTIPATH:
-            hops = list(_rebound(value, indexes))
-        elif kind == _CACHE_INFO:
-            (expires,) = _EXPIRES.unpack_from(value)
-            left = math.ceil(expires / _TICKS - elapsed)
-            if expires and left <= 0:
-                return
-            parts += [wire.number(_LIFETIME, left)] if expires else []
-        elif kind != _NEXT_HOP_ID:
-            parts.append(wire.attribute(kind, value))
-    if head[0] == _FAMILIES[4]:
-        hops = [b"".join(hops)]
-    for hop in hops:
-        yield b"".join((*parts, wire.attribute(_MULTIPATH, hop) if hop else b""))
-
-
-def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
-    """The next hops of a route with several, with these indexes of their devices."""
-    while data:
-        length, flags, hops, index = _NEXT_HOP.unpack_from(data)
-        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes.get(index, index))
-        yield head + data[_NEXT_HOP.size : length + -length % 4]
-        data = data[length + -length % 4 :]
-
-
-def _route_message(route: Route) -> bytes:
+def route_arguments(route: Route) -> dict[str, Any]:
+    """What pyroute2 is told of a route, to set or to delete it."""
     traits, version = route.traits, route.to.version
-    scope = _SCOPES[traits.scope or usual_scope(version, traits.kind, route.via)]
+    metrics = {"mtu": traits.mtu, "advmss": traits.advmss}
     flags = _ONLINK if traits.onlink else 0
-    head = _HEAD.pack(
-        _FAMILIES[version],
-        route.to.prefixlen,
-        0,
-        traits.tos,
-        _short(traits.table),
-        route.protocol,
-        scope,
-        _TYPES[traits.kind],
-        0 if route.others else flags,
-    )
-    parts = [
-        head,
-        wire.attribute(_DST, route.to.network_address.packed),
-        wire.number(_TABLE, traits.table),
-        wire.number(_PRIORITY, route.metric),
-    ]
-    if traits.source:
-        parts.append(wire.attribute(_PREFSRC, traits.source.packed))
-    metrics = ((_MTU, traits.mtu), (_ADVMSS, traits.advmss))
-    given = [wire.number(kind, value) for kind, value in metrics if value]
-    if given:
-        parts.append(wire.nest(_METRICS, *given))
+    arguments: dict[str, Any] = {
+        "family": _FAMILIES[version],
+        "dst": str(route.to),
+        "table": traits.table,
+        "priority": route.metric,
+        "proto": route.protocol,
+        "type": traits.kind,
+        "scope": _SCOPES[traits.scope or usual_scope(version, traits.kind, route.via)],
+        "tos": traits.tos,
+        "prefsrc": _text(traits.source),
+        "metrics": {name: value for name, value in metrics.items() if value},
+    }
     if route.others:
         hops = ((route.index, route.via), *route.others)
-        parts.append(wire.attribute(_MULTIPATH, b"".join(_hop(*hop, flags) for hop in hops)))
-    else:
-        parts += _gateway(route.via)
-        if route.index:
-            parts.append(wire.number(_OIF, route.index))
-    return b"".join(parts)
+        arguments["multipath"] = [
+            {"oif": index, "gateway": _text(via), "flags": flags} for index, via in hops
+        ]
+        return arguments
+    return {**arguments, "gateway": _text(route.via), "oif": route.index or None, "flags": flags}
 
 
-def _gateway(via: Optional[Host]) -> list[bytes]:
-    return [] if via is None else [wire.attribute(_GATEWAY, via.packed)]
-
-
-def _hop(index: int, via: Optional[Host], flags: int) -> bytes:
-    body = b"".join(_gateway(via))
-    return _NEXT_HOP.pack(_NEXT_HOP.size + len(body), flags, 0, index) + body
-
-
-def _short(table: int) -> int:
-    return table if table < 256 else _COMPATIBLE
+def _text(host: Optional[Host]) -> Optional[str]:
+    return None if host is None else str(host)
 
 
 # --- Rules ----------------------------------------------------------------------------------------
@@ -304,15 +219,14 @@ def _rules(kernel: wire.Socket, version: int) -> Iterator[SeenRule]:
             continue
         values = dict(wire.attributes(body[_HEAD.size :]))
         suppress = _number(values, _SUPPRESS, _NOTHING)
-        mark = _number(values, _MARK)
         rule = Rule(
             version,
             _number(values, _RULE_PRIORITY),
             _number(values, _RULE_TABLE, table),
             _network(values.get(_FROM), source),
             _network(values.get(_TO), to),
-            mark,
-            _number(values, _MASK) if _MARK in values else 0,
+            _number(values, _MARK),
+            _number(values, _MASK),
             tos,
             -1 if suppress == _NOTHING else suppress,
         )
@@ -327,71 +241,27 @@ def _network(data: Optional[bytes], length: int) -> str:
     return "" if data is None else str(ip_network((data, length), strict=False))
 
 
-def add_rule(rule: Rule) -> None:
-    """Add a rule, unless it exists. Raises ApplyError.
-
-    The kernel says that it exists, too, if there is one with further selectors.
-    """
-    try:
-        _change(NEW_RULE, wire.CREATE | EXCLUSIVE, _rule_message(rule))
-    except ApplyError as error:
-        if error.errno != errno.EEXIST:
-            raise
-        if not _exists(rule):
-            _change(NEW_RULE, wire.CREATE, _rule_message(rule))
-
-
-def _exists(rule: Rule) -> bool:
-    """Whether exactly this rule of ours is there. Raises ApplyError."""
-    with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+def has_rule(rule: Rule) -> bool:
+    """Whether exactly this rule of ours is there. Raises OSError."""
+    with wire.Socket(socket.NETLINK_ROUTE) as kernel:
         return SeenRule(rule, ROUTE_PROTOCOL) in list(_rules(kernel, rule.family))
 
 
-def delete_rule(rule: Rule) -> None:
-    """Delete a rule of ours, unless it is gone. Raises ApplyError."""
-    _change(DELETE_RULE, 0, _rule_message(rule), (errno.ENOENT,))
+def rule_arguments(rule: Rule) -> dict[str, Any]:
+    """What pyroute2 is told of a rule, to add or to delete it.
 
-
-def _rule_message(rule: Rule) -> bytes:
-    """All selectors and the protocol: without one, the kernel deletes another rule that fits."""
-    ends = {_FROM: _ends(rule.source), _TO: _ends(rule.to)}
-    lengths = {kind: network.prefixlen if network else 0 for kind, network in ends.items()}
-    head = _HEAD.pack(
-        _FAMILIES[rule.family],
-        lengths[_TO],
-        lengths[_FROM],
-        rule.tos,
-        _short(rule.table),
-        0,
-        0,
-        _LOOKUP,
-        0,
-    )
-    parts = [
-        head,
-        wire.number(_RULE_PRIORITY, rule.priority),
-        wire.number(_RULE_TABLE, rule.table),
-        wire.attribute(_RULE_PROTOCOL, bytes([ROUTE_PROTOCOL])),
-    ]
-    for kind, network in ends.items():
-        if network:
-            parts.append(wire.attribute(kind, network.network_address.packed))
-    if rule.mask:
-        parts += [wire.number(_MARK, rule.mark), wire.number(_MASK, rule.mask)]
-    if rule.suppress >= 0:
-        parts.append(wire.number(_SUPPRESS, rule.suppress))
-    return b"".join(parts)
-
-
-def _ends(text: str) -> Optional[Network]:
-    return ip_network(text) if text else None
-
-
-def _change(kind: int, flags: int, message: bytes, done: tuple[int, ...] = ()) -> None:
-    """Make one request. Errors in `done` mean that there is nothing left to do."""
-    try:
-        with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
-            kernel.ask(kind, flags, message)
-    except ApplyError as error:
-        if error.errno not in done:
-            raise
+    All selectors and the protocol: without one, the kernel deletes another rule that fits.
+    """
+    return {
+        "family": _FAMILIES[rule.family],
+        "priority": rule.priority,
+        "table": rule.table,
+        "protocol": ROUTE_PROTOCOL,
+        "action": _LOOKUP,
+        "src": rule.source or None,
+        "dst": rule.to or None,
+        "tos": rule.tos,
+        "fwmark": rule.mark if rule.mask else None,
+        "fwmask": rule.mask or None,
+        "suppress_prefixlen": rule.suppress if rule.suppress >= 0 else None,
+    }

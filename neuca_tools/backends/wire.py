@@ -1,7 +1,8 @@
-"""Netlink messages for what pyroute2 0.7.2 to 0.9 do slowly or differently.
+"""Netlink messages without pyroute2: for the readers of a look, and for ethtool and qdiscs.
 
-The format is that of netlink(7): an attribute is length, type and value, padded to 4 bytes
-(include/uapi/linux/netlink.h). All numbers are in the byte order of the host.
+`outlook`, `ethtool` and `qdisc` say what the library costs or lacks. The format is that of
+netlink(7): an attribute is length, type and value, padded to 4 bytes. All numbers are in the byte
+order of the host (include/uapi/linux/netlink.h).
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,11 +14,11 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import Callable
 
-REQUEST, ACK, REPLACE, EXCLUSIVE, CREATE = 0x1, 0x4, 0x100, 0x200, 0x400  # NLM_F_*
+REQUEST, ACK, REPLACE, CREATE = 0x1, 0x4, 0x100, 0x400  # NLM_F_*
 DUMP = 0x300  # NLM_F_ROOT | NLM_F_MATCH
 NESTED = 0x8000  # NLA_F_NESTED
 _TYPE = 0x3FFF  # NLA_TYPE_MASK
@@ -103,53 +104,6 @@ class Attributes(dict[int, bytes]):
 
 
 NO_ATTRIBUTES = Attributes(b"")
-
-
-class _Layout:
-    """The types and sizes of all attributes of a message, and where the `wanted` values are."""
-
-    def __init__(self, data: bytes, wanted: Collection[int]) -> None:
-        heads, values, end = "=", "=", 0
-        self._kinds: list[int] = []
-        for kind, value in attributes(data):
-            end += _ATTRIBUTE.size + len(value)
-            padding = min(-end % 4, len(data) - end)
-            heads += f"I{len(value) + padding}x"
-            values += f"4x{len(value)}{'s' if kind in wanted else 'x'}{padding}x"
-            if kind in wanted:
-                self._kinds.append(kind)
-            end += padding
-        rest = f"{len(data) - end}x"
-        self._heads, self._values = struct.Struct(heads + rest), struct.Struct(values + rest)
-        self._expected = self._heads.unpack(data)
-
-    def is_that_of(self, data: bytes) -> bool:
-        """Whether a message of this size has the layout."""
-        return self._heads.unpack(data) == self._expected
-
-    def read(self, data: bytes) -> Attributes:
-        found = Attributes.__new__(Attributes)  # nothing to parse
-        found.update(zip(self._kinds, self._values.unpack(data)))
-        return found
-
-
-class Reader:
-    """Reads the attributes of many messages, of which those of similar devices have one layout.
-
-    Only those of the `wanted` types are read, all others count as absent. A message whose layout is
-    known is read by two calls of `struct`, instead of one for each attribute.
-    """
-
-    def __init__(self, wanted: Collection[int]) -> None:
-        self._wanted = frozenset(wanted)
-        self._layouts: dict[int, _Layout] = {}  # by the size of the message
-
-    def read(self, data: bytes) -> Attributes:
-        """The attributes of a message. Raises OSError if one is truncated."""
-        layout = self._layouts.get(len(data))
-        if layout is None or not layout.is_that_of(data):
-            layout = self._layouts[len(data)] = _Layout(data, self._wanted)
-        return layout.read(data)
 
 
 class Socket(AbstractContextManager["Socket"]):

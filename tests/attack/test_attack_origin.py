@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sys
 
+import compared
 import frames
 import pytest
 from lab import MANAGEMENT_MAC, SERVICE, mac
@@ -15,52 +16,6 @@ OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 EVIL = f"[interface {mac(1)}]\naddresses = 172.16.66.66/24\n"
 URL = f"http://{SERVICE}"
 PREFIX = "2001:db8:66::/64"
-SAME = """from ipaddress import ip_address, ip_interface, ip_network
-from pyroute2 import IPRoute
-from neuca_tools.backends import outlook
-from neuca_tools.backends.hostid import boot_id
-def devices(kernel):
-    for link in kernel.get_links():
-        get = link.get_attr
-        info, flags = get("IFLA_LINKINFO"), link["flags"]
-        kind = info.get_attr("IFLA_INFO_KIND") if info else ""
-        elsewhere = kind == "veth" or get("IFLA_LINK_NETNSID") is not None
-        lower = 0 if elsewhere else get("IFLA_LINK") or 0
-        if kind == "vxlan":
-            lower = info.get_attr("IFLA_INFO_DATA").get_attr("IFLA_VXLAN_LINK")
-        yield link["index"], (
-            get("IFLA_IFNAME"), kind, get("IFLA_ADDRESS") or "", get("IFLA_PERM_ADDRESS") or "",
-            lower, get("IFLA_MASTER") or 0, bool(flags & 0x800), bool(flags & 1),
-            bool(flags & 0x10000), get("IFLA_MTU"), get("IFLA_QDISC"), get("IFLA_TXQLEN"))
-def addresses(kernel):
-    for one in kernel.get_addr():
-        local = one.get_attr("IFA_LOCAL") or one.get_attr("IFA_ADDRESS")
-        permanent = bool((one.get_attr("IFA_FLAGS") or one["flags"]) & 0x80)
-        yield one["index"], ip_interface(f"{local}/{one['prefixlen']}"), permanent
-def routes(kernel):
-    for one in kernel.get_routes(table=254):
-        if one["type"] == 1 and one["family"] in (2, 10):
-            to = one.get_attr("RTA_DST") or {2: "0.0.0.0", 10: "::"}[one["family"]]
-            hops = [(hop["oif"], hop.get_attr("RTA_GATEWAY"))
-                for hop in one.get_attr("RTA_MULTIPATH") or ()]
-            for index, via in hops or [(one.get_attr("RTA_OIF"), one.get_attr("RTA_GATEWAY"))]:
-                yield (ip_network(f"{to}/{one['dst_len']}"), index,
-                    via and ip_address(via), one.get_attr("RTA_PRIORITY") or 0, one["proto"])
-with IPRoute(strict_check=True) as kernel:
-    slow = (dict(devices(kernel)), sorted(map(repr, addresses(kernel))),
-        sorted(map(repr, routes(kernel))), boot_id())
-world = outlook.look()
-assert not any(one.hardware or one.vlan_id for one in world.devices.values())
-quick = (
-    {index: (one.name, one.kind, one.mac, one.permanent_mac, one.lower, one.master, one.slave,
-        one.up, one.carrier, one.mtu, one.qdisc, one.txqueuelen)
-        for index, one in world.devices.items()},
-    sorted(repr((index, one, (index, one) not in world.leased))
-        for index, found in world.addresses.items() for one in found),
-    sorted(repr((one.to, one.index, one.via, one.metric, one.protocol)) for one in world.routes),
-    world.boot_id)
-assert quick == slow, (quick, slow)
-print(len(quick[0]))"""
 
 
 def origin(lab):
@@ -268,7 +223,7 @@ def test_the_compact_reader_sees_what_pyroute2_sees(advertised):
     guest.ip("link add vx0 type vxlan id 5 dev dp1 dstport 4789")
     guest.ip("route add 198.51.100.0/24 nexthop via 192.0.2.1 nexthop via 192.0.2.2")
     guest.ip("address add 192.0.2.77 peer 192.0.2.78 dev mgmt0 valid_lft 900 preferred_lft 900")
-    assert guest.run(sys.executable, "-c", SAME).out == "6\n"
+    assert guest.run(sys.executable, compared.__file__).out == "6\n"
 
 
 def test_no_route_from_a_dataplane_network_makes_its_nic_the_management_nic(guest, attackers):

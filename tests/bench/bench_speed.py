@@ -24,7 +24,8 @@ from typing import NamedTuple
 import bench_host as host
 
 SETTLED = 5.0  # seconds: what was freed is given back by then (PAGE_REPORTING delays it by 2 s, mm/page_reporting.c)
-BARE = {"python3 -c pass": "pass", "python3 -c 'import pyroute2'": "import pyroute2"}
+LIBRARY = "python3 -c 'import pyroute2'"
+BARE = {"python3 -c pass": "pass", LIBRARY: "import pyroute2"}
 
 
 class Unmeasured(Exception):

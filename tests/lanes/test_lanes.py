@@ -29,7 +29,7 @@ COMPUTING = (
     "tuning_layer",
 )
 # Links, addresses, routes, names and the daemon's word to systemd: all that a library has a part in.
-OVER_LIBRARIES = ("addresses", "routes", "names", "notify", "devices")
+OVER_LIBRARIES = ("addresses", "routes", "names", "notify", "devices", "netlink")
 # Of the unit tests, `make test` runs every 32nd file in a lane, and the one that imports every module.
 SAMPLE, IMPORTING = 32, ("imports",)
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from lab import mac
 from test_netns_devices import notes
@@ -60,15 +58,6 @@ def test_a_nic_without_a_permanent_mac_keeps_its_own_and_one_without_wake_on_lan
         ("wake-on-lan", "not applicable", "the driver has no wake-on-lan"),
     ]
     assert two.plan() == []
-
-
-def test_the_kernel_takes_a_mac_as_it_is_written(two):
-    write = (
-        "from neuca_tools.backends import link_attributes;"
-        f" link_attributes.write({two.index('dp1')}, 'mac', '{OWN}')"
-    )
-    two.run(sys.executable, "-c", write)
-    assert two.link("dp1")["address"] == OWN
 
 
 def test_the_primary_member_of_a_bond_is_set_moved_and_cleared(two):

@@ -8,7 +8,7 @@ import random
 import socket
 import struct
 from contextlib import suppress
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_interface, ip_network
 
 import pytest
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
@@ -16,7 +16,7 @@ from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
-from neuca_tools.backends import link_changes, linkwatch, outlook, routing, wire
+from neuca_tools.backends import linkwatch, outlook, routing, wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.routing import Rule, SeenRule
 
@@ -261,26 +261,8 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
             raise AssertionError(bytes(message)) from error
 
 
-def test_messages_of_one_size_are_read_by_their_own_layout():
-    number, text = wire.attribute(1, b"1234"), wire.attribute(3, b"name")
-    reader = wire.Reader((1, 3))
-    messages = {
-        number + text: {1: b"1234", 3: b"name"},
-        text + number: {1: b"1234", 3: b"name"},
-        wire.attribute(1, b"12") + text: {1: b"12", 3: b"name"},
-        wire.attribute(3, b"a long name!"): {3: b"a long name!"},
-        wire.attribute(2, b"of no use..."): {},
-    }
-    assert {len(message) for message in messages} == {16}
-    assert [reader.read(one) for one in (*messages, *messages)] == [*messages.values()] * 2
-    with pytest.raises(OSError, match="an attribute of its response is truncated"):
-        reader.read(struct.pack("=HH", 17, 1) + text + number[:4])
-    assert reader.read(number + text) == {1: b"1234", 3: b"name"}
-
-
 def test_the_last_attribute_may_have_no_padding():
-    reader = wire.Reader((1,))
-    assert [reader.read(wire.attribute(1, b"123")[:7]) for _ in range(2)] == [{1: b"123"}] * 2
+    assert wire.Attributes(wire.attribute(1, b"123")[:7]) == {1: b"123"}
 
 
 BAD = {
@@ -343,59 +325,3 @@ def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):
         outlook.look()
-
-
-# --- What is written ------------------------------------------------------------------------------
-
-
-def decoded(kind, message):
-    found = kind(struct.pack("=IHHII", HEADER + len(message), 0, 0, 0, 0) + message)
-    found.decode()
-    return found
-
-
-def test_settings_of_a_link_are_read_back_by_pyroute2():
-    found = decoded(ifinfmsg, link_changes.settings(7, mtu=9000, txqueuelen=500, up=True))
-    names = ("IFLA_MTU", "IFLA_TXQLEN")
-    assert [found.get_attr(name) for name in names] == [9000, 500]
-    assert [found[name] for name in ("index", "flags", "change")] == [7, 1, 1]
-    down = decoded(ifinfmsg, link_changes.settings(7, up=False))
-    assert [down[name] for name in ("flags", "change", "attrs")] == [0, 1, []]
-    assert decoded(ifinfmsg, link_changes.settings(7, mtu=1500))["change"] == 0
-
-
-@pytest.mark.parametrize("mtu", [None, 1496])
-def test_a_new_vlan_is_read_back_by_pyroute2(mtu):
-    found = decoded(ifinfmsg, link_changes.new_vlan("eth1.100", 7, 100, mtu))
-    names = ("IFLA_IFNAME", "IFLA_LINK", "IFLA_MTU")
-    assert [found.get_attr(name) for name in names] == ["eth1.100", 7, mtu]
-    assert [found[name] for name in ("index", "flags", "change")] == [0, 0, 0]
-    assert found.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_KIND") == "vlan"
-    data = found.get_attr("IFLA_LINKINFO").get_attr("IFLA_INFO_DATA")
-    assert data.get_attr("IFLA_VLAN_ID") == 100
-
-
-def test_the_index_of_a_deleted_link_is_read_back_by_pyroute2():
-    found = decoded(ifinfmsg, link_changes.deleted_link(7))
-    assert (found["index"], found["attrs"]) == (7, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "bare", "broadcast", "flags"),
-    [
-        ("192.0.2.1/24", False, "192.0.2.255", None),
-        ("192.0.2.1/24", True, "192.0.2.255", 0x200),
-        ("192.0.2.1/31", False, None, None),
-        ("2001:db8::1/64", False, None, 0x02),
-        ("2001:db8::1/64", True, None, 0x202),
-    ],
-)
-def test_an_address_is_read_back_by_pyroute2(text, bare, broadcast, flags):
-    address = ip_interface(text)
-    found = decoded(ifaddrmsg, link_changes.added(7, address, bare))
-    ends = [found.get_attr(name) for name in ("IFA_LOCAL", "IFA_ADDRESS")]
-    assert list(map(ip_address, ends)) == [address.ip, address.ip]
-    assert (found["index"], found["prefixlen"], found["scope"]) == (7, address.network.prefixlen, 0)
-    assert (found.get_attr("IFA_BROADCAST"), found.get_attr("IFA_FLAGS")) == (broadcast, flags)
-    gone = decoded(ifaddrmsg, link_changes.deleted(7, address))
-    assert (gone["index"], gone.get_attr("IFA_LOCAL")) == (7, found.get_attr("IFA_LOCAL"))

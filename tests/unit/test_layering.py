@@ -237,6 +237,32 @@ def test_each_library_is_imported_in_its_one_home(module):
     } == set()
 
 
+# Names of requests to rtnetlink that change something.
+CHANGE = re.compile(
+    r"(RTM_?)?(NEW|DEL|DELETE|SET)_?(LINK|ADDR|ADDRESS|ROUTE|RULE|NEIGH|QDISC|NEXTHOP|NSID|VLAN)\w*"
+)
+NUMBERED_CHANGES = {
+    "neuca_tools.backends.linkwatch": {
+        "RTM_NEWLINK",
+        "RTM_DELLINK",
+        "RTM_NEWROUTE",
+        "RTM_DELROUTE",
+    },
+    "neuca_tools.backends.netlink": {"RTM_NEWRULE"},
+    "neuca_tools.backends.qdisc": {"NEWQDISC", "DELQDISC"},
+    "neuca_tools.backends.raw_requests": {"NEW_ADDRESS", "NEW_ROUTE"},
+}
+
+
+@each_module
+def test_pyroute2_makes_the_changes_of_the_network(module):
+    """The exceptions: what the kernel reports, what pyroute2 is told by number or cannot do, and qdiscs."""
+    fields = ("id", "attr", "name")
+    nodes = list(ast.walk(TREES[module]))
+    names = {str(getattr(node, field, "")) for node in nodes for field in fields}
+    assert set(filter(CHANGE.fullmatch, names)) == NUMBERED_CHANGES.get(module, set())
+
+
 def test_no_imports_go_round_in_a_circle():
     def below(module: str) -> set[str]:
         # A package's __init__ runs before its modules: naming the package that one is in makes no circle.

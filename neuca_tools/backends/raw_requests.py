@@ -1,0 +1,146 @@
+"""The changes of addresses and routes that pyroute2 cannot request, as messages of rtnetlink(7).
+
+Its releases before 0.9 have no IFA_PROTO, by which an address is known as ours. None of them sends
+a message of the kernel back as it was: attributes that they do not know are lost.
+`netns/test_netns_netlink.py` shows both.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import errno
+import math
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Optional
+
+from neuca_tools.backends import wire
+from neuca_tools.errors import ApplyError
+from neuca_tools.files import applying
+from neuca_tools.model import Address
+from neuca_tools.model.routing import ROUTE_PROTOCOL
+
+IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
+NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
+_CREATE, _REPLACE, _APPEND = 0x400, 0x100, 0x800  # NLM_F_*
+_ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
+_PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
+# struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
+_CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
+_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg; the last field are the flags
+_OIF, _MULTIPATH, _CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 4, 9, 12, 23, 30  # RTA_*
+_NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
+_EXPIRES, _TICKS = struct.Struct("=8xi"), 100  # rta_expires in struct rta_cacheinfo, USER_HZ
+_ONLINK = 4  # RTNH_F_ONLINK
+_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+
+
+def add_address(index: int, address: Address, flags: int) -> None:
+    """Add an address permanently with these IFA_F_*, marked as ours. Raises ApplyError.
+
+    The kernel ignores the mark before Linux 5.18.
+    """
+    network, packed = address.network, address.ip.packed
+    head = _ADDRESS.pack(_FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
+    # For both ends: none of ours is that of a point-to-point link.
+    parts = [head, wire.attribute(_LOCAL, packed), wire.attribute(_PEER, packed)]
+    if address.version == 4 and network.prefixlen < 31:
+        parts.append(wire.attribute(_BROADCAST, network.broadcast_address.packed))
+    parts.append(wire.number(_FLAGS, flags))
+    parts.append(wire.attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
+    _request(NEW_ADDRESS, _CREATE | _REPLACE, b"".join(parts))
+
+
+def restore_address(index: int, message: bytes, elapsed: float) -> None:
+    """Add an address as a dump has described it so many seconds ago, unless it has expired.
+
+    It is usable at once, as it was: without duplicate address detection, a flag which the second
+    request takes back. Raises ApplyError.
+    """
+    for extra in (IFA_F_NODAD, 0):
+        body = _restored_address(index, message, elapsed, extra)
+        if body is not None:
+            _request(NEW_ADDRESS, _CREATE | _REPLACE, body)
+
+
+def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
+    """The body of a request; None for an address whose lifetime has ended."""
+    family, length, flags, scope, _ = _ADDRESS.unpack_from(message)
+    parts = [_ADDRESS.pack(family, length, flags | extra, scope, index)]
+    for kind, value in wire.attributes(message[_ADDRESS.size :]):
+        if kind == _FLAGS:
+            parts.append(wire.number(kind, wire.integer(value) | extra))
+        elif kind == _LIFETIMES:
+            preferred, valid, *_ = (_left(seconds, elapsed) for seconds in _CACHE.unpack(value))
+            if not valid:
+                return None
+            parts.append(wire.attribute(kind, _CACHE.pack(preferred, valid, 0, 0)))
+        else:
+            parts.append(wire.attribute(kind, value))
+    return b"".join(parts)
+
+
+def _left(seconds: int, elapsed: float) -> int:
+    """What is left of a lifetime."""
+    return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
+
+
+def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:
+    """Set a route as a dump has described it so many seconds ago. Raises ApplyError.
+
+    `indexes` has the present index of each device that may have another one than in the message. A
+    route that would have expired by now is left out. The kernel drops a next hop object with its
+    device: what it stood for takes its place.
+    """
+    for body in _restored_routes(message, indexes, elapsed):
+        _request(NEW_ROUTE, _CREATE | _APPEND, body)
+
+
+def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
+    """The bodies of the requests; none for a route that has expired.
+
+    One for each next hop of an IPv6 route: for the kernel they are routes by themselves, of which
+    some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
+    whatever device.
+    """
+    *head, flags = _ROUTE.unpack_from(message)
+    parts, hops = [_ROUTE.pack(*head, flags & _ONLINK)], [b""]
+    for kind, value in wire.attributes(message[_ROUTE.size :]):
+        if kind == _OIF:
+            index = wire.integer(value)
+            parts.append(wire.number(kind, indexes.get(index, index)))
+        elif kind == _MULTIPATH:
+            hops = list(_rebound(value, indexes))
+        elif kind == _CACHE_INFO:
+            (expires,) = _EXPIRES.unpack_from(value)
+            left = math.ceil(expires / _TICKS - elapsed)
+            if expires and left <= 0:
+                return
+            parts += [wire.number(_LIFETIME, left)] if expires else []
+        elif kind != _NEXT_HOP_ID:
+            parts.append(wire.attribute(kind, value))
+    if head[0] == _FAMILIES[4]:
+        hops = [b"".join(hops)]
+    for hop in hops:
+        yield b"".join((*parts, wire.attribute(_MULTIPATH, hop) if hop else b""))
+
+
+def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
+    """The next hops of a route with several, with these indexes of their devices."""
+    while data:
+        length, flags, hops, index = _NEXT_HOP.unpack_from(data)
+        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes.get(index, index))
+        yield head + data[_NEXT_HOP.size : length + -length % 4]
+        data = data[length + -length % 4 :]
+
+
+def _request(kind: int, flags: int, message: bytes) -> None:
+    """Make one request; what exists already is fine."""
+    try:
+        with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
+            kernel.ask(kind, flags, message)
+    except ApplyError as error:
+        if error.errno != errno.EEXIST:
+            raise
