@@ -153,7 +153,8 @@ class Daemon:
             unasked = self._starting or self.config.drift == "enforce"
             run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
             job = replace(self._job, fetch="poll" in due, run=run, start=self._starting)
-            self._begin(replace(job, left_out=self._backoff.left_out(now)))
+            left_out, gone = self._backoff.left_out(now), self._links.take_gone()
+            self._begin(replace(job, left_out=left_out, gone=gone))
 
     # --- the worker ---
 

@@ -106,7 +106,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     machine is replaced last: if this is interrupted, the next start does it again.
     """
     from neuca_tools.guest.outcome import RAN
-    from neuca_tools.state.updates import of_this_boot
+    from neuca_tools.state.stale import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
     rules, documents = _rules(config), _documents(state)

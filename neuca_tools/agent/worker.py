@@ -23,7 +23,7 @@ from importlib import import_module
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.backends import udev
+from neuca_tools.backends import dhcpclients, udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.dataclass import dataclass, field, replace
@@ -52,7 +52,8 @@ class Job:
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
-    tried yet, unless the document has changed, with interface indexes (`agent.backoff`).
+    tried yet, unless the document has changed, with interface indexes (`agent.backoff`). `gone`:
+    the indexes of interfaces that disappeared, whether or not they are back.
     """
 
     config: Config
@@ -62,6 +63,7 @@ class Job:
     sha256: str = ""
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    gone: Sequence[int] = ()
 
     def has_last_good(self) -> bool:
         """Whether there is a document from before."""
@@ -249,7 +251,7 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
     with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
-        if job.run or has_news:
+        if job.run or has_news or dhcpclients.has_ended(config.run_directory / dhcpclients.PLACE):
             begin_pass()
             return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
@@ -285,6 +287,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         unanswered=_unanswered(job, intake),
     )
     try:
+        _forget(job)
         report, status = run_pass(job.config, intake, job.start, job.left_out)
     except NeucaError as error:
         log.error("%s", error.text)
@@ -303,6 +306,17 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         held=status.held,
         routed=status.routed,
     )
+
+
+def _forget(job: Job) -> None:
+    """What was set on an interface went with it, even if it is back with its index."""
+    if job.gone:
+        from neuca_tools.state import records, stale
+
+        record, gone = records.load_record(job.config.state), frozenset(job.gone)
+        records.save_record(
+            job.config.state, stale.without_indexes(record, lambda index: index in gone)
+        )
 
 
 def _log_end(report: Report, status: Status, asked: float) -> None:

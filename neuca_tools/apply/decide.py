@@ -20,7 +20,7 @@ from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Problem, R
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import changes, leftovers, updates
+from neuca_tools.state import changes, leftovers, stale, updates
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import layer
 
@@ -115,8 +115,8 @@ class Decision:
         return is_up and set(want.addresses) <= set(have.addresses)
 
     def changed(self) -> frozenset[str]:
-        """The scope of a pass: `unapplied`, and always the rules, tables and copied routes."""
-        scope = self.unapplied()
+        """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients."""
+        scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
@@ -131,7 +131,7 @@ def decide(
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world = observation.world
-    record = updates.forget_stale(record, world)
+    record = stale.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     record = updates.remember_tables(record, resolution)
     marks = _marks(resolution, record, policies, world)

@@ -212,6 +212,13 @@ class Clients:
         return noted_process(self._place / f"{label}{PROCESS}")
 
 
+def has_ended(place: Path) -> bool:
+    """Whether a client that is a plain process has ended; systemd starts one of its units again."""
+    return any(
+        name.endswith(PROCESS) and not noted_process(place / name) for name in _names_in(place)
+    )
+
+
 def mark_process(path: Path, pid: int) -> None:
     """Note the process of the client with this request. Raises ApplyError.
 

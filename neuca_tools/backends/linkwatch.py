@@ -124,6 +124,12 @@ class LinkWatch(Watch):
         super().__init__()
         self.attentive = self.stirred = self._routed = False
         self._known = set(interfaces().values())
+        self._gone: set[int] = set()
+
+    def take_gone(self) -> tuple[int, ...]:
+        """The indexes of interfaces that have disappeared since the last call."""
+        gone, self._gone = tuple(self._gone), set()
+        return gone
 
     @property
     def routed(self) -> bool:
@@ -168,6 +174,7 @@ class LinkWatch(Watch):
             self._known.add(index)
         else:
             self._known.discard(index)
+            self._gone.add(index)
         return before != now or self.attentive or self._routed or addresses
 
 

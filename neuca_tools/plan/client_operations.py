@@ -33,7 +33,7 @@ class ClientOperation(Operation):
 
     @property
     def handles(self) -> frozenset[str]:
-        return frozenset({self.key.mac, str(self.key)})
+        return frozenset({self.key.mac, str(self.key), self.label})
 
 
 @dataclass(frozen=True)

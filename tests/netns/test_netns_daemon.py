@@ -82,6 +82,18 @@ def test_a_nic_that_is_plugged_out_and_in_is_configured_again(host):
     host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
 
 
+def test_a_nic_that_comes_back_from_another_namespace_is_configured_again(host):
+    """It has the interface index that it had."""
+    host.configure(sources="ec2", poll=600)
+    run(host)
+    away, index = host.host(), host.link("dp1")["ifindex"]
+    host.ip(f"link set dp1 netns {away.pid}")
+    host.wait("the pass", lambda: "absent" in [code for code, _ in host.problems(mac(1))])
+    host.run("ip", "link", "set", "dp1", "netns", str(host.guest.pid), where=away)
+    assert host.link("dp1")["ifindex"] == index
+    host.wait("it is configured", has(host, "dp1", "172.16.1.1/24"), SOON)
+
+
 def test_a_nic_that_becomes_free_is_configured(host):
     host.configure(sources="ec2", poll=600)
     host.ip("link add name br0 type bridge")

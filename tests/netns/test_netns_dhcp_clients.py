@@ -164,6 +164,24 @@ def test_a_client_that_has_died_is_started_again_and_keeps_its_address(plain):
 
 
 @pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
+def test_the_daemon_starts_a_client_that_has_died(plain):
+    """By the next poll, and nothing else: what was changed by hand stays."""
+    serve(plain)
+    plain.configure(plain.clients.options(), poll=1)
+    plain.document(DOCUMENT + STATIC)
+    plain.start()
+    plain.wait("the routes", lambda: ("192.168.77.0/24", ROUTER) in through(plain))
+    plain.ip("address add 172.16.0.6/24 dev dp1")
+    pid, written = plain.clients.pid(LABEL), plain.clients.written(LABEL)
+    plain.clients.end(LABEL)
+    plain.wait("another client", lambda: plain.clients.pid(LABEL) != pid)
+    plain.wait("the lease of the new client", lambda: plain.clients.written(LABEL) != written)
+    plain.wait("the end of its helper", lambda: not plain.clients.reporting(LABEL))
+    assert "172.16.0.6/24" in plain.addresses("dp1")
+    assert plain.plan() == []
+
+
+@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_an_address_is_set_for_the_time_of_its_lease(plain):
     """The kernel removes it then, whether the client is still there or not."""
     serve(plain, extra="DefaultLeaseTimeSec=600\nMaxLeaseTimeSec=600\n")
