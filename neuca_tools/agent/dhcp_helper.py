@@ -7,9 +7,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from neuca_tools.agent import autoconfiguration
@@ -35,36 +33,23 @@ ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")
 LOST = ("EXPIRE", "FAIL", "NAK", "RELEASE")
 ENDS = 8.0  # seconds that a client gets to release its lease
 # Nothing is asked of the server that is not used: neither DNS servers nor a host name.
-DHCLIENT = """option rfc3442-classless-static-routes code 121 = array of unsigned integer 8;
-request subnet-mask, routers, interface-mtu, rfc3442-classless-static-routes;
-timeout 60;
-retry 30;
-"""
-DHCPCD = """option subnet_mask, routers, classless_static_routes, interface_mtu
-nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
-ipv4only
-noipv4ll
+COMMON = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
 nogateway
 persistent
 """
-# An identifier of the link itself: the servers of clouds know the MAC address, and it is the same
-# after a boot.
-DHCLIENT6 = "request;\ntimeout 60;\nretry 30;\n"
-DHCPCD6 = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
-ipv6only
+DHCP4 = """option subnet_mask, routers, classless_static_routes, interface_mtu
+ipv4only
+noipv4ll
+"""
+# The identifier is of the link itself: the servers of clouds know the MAC address, and it is the
+# same after a boot.
+DHCP6 = """ipv6only
 noipv6rs
 duid ll
 ia_na
-nogateway
-persistent
 """
 MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
-READY = 10.0  # seconds that a link gets to have a link-local address, which dhclient requires
-# Ubuntu's dhclient calls gethostid(3), which may look up the host name. If no name server answers,
-# the defaults of resolv.conf(5) take 10 s, longer than a client gets to release its lease.
-RESOLVER = "timeout:1 attempts:1"
-# The profile of Debian for dhclient knows the paths of ifupdown and NetworkManager only.
-_CONFINED = (Path("/proc/self/attr/apparmor/exec"), Path("/proc/self/attr/exec"))
+READY = 10.0  # seconds that a link gets to have a link-local address
 
 
 def become(path: Path, is_plain: bool) -> None:
@@ -82,9 +67,8 @@ def become(path: Path, is_plain: bool) -> None:
         autoconfiguration.run(path, request)
     words = _prepared(path, request)
     _keep_mode(path, request)
-    _unconfine()
     with applying(f'run "{words[0]}"'):
-        os.execve(words[0], words, _environment(path))
+        os.execve(words[0], words, {"PATH": PATH, FILE: str(path)})
 
 
 def give_up(path: Path) -> None:
@@ -96,23 +80,9 @@ def give_up(path: Path) -> None:
     if not gone.exists():
         return
     request = _request(gone)
-    if _protocol(request) == dhcplease.ADVERTISEMENTS:
-        _signal(gone, signal.SIGTERM)
-        forget(gone)
-        return
-    words = _prepared(gone, request)
-    if _is_dhclient(request):
-        _unconfine()
-        import subprocess
-
-        with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(
-                [*words[:1], "-r", *words[1:]], check=False, timeout=ENDS, env=_environment(gone)
-            )
-    else:
-        _signal(gone, signal.SIGALRM)  # dhcpcd(8), --release
+    _signal(gone, signal.SIGALRM)  # dhcpcd(8), --release
     # Without its note, a client that is no unit and has not ended would run for ever.
-    _signal(gone, signal.SIGTERM, PROCESS)
+    _signal(gone, signal.SIGKILL, PROCESS)
     _restore_mode(gone, request)
     forget(gone)
 
@@ -121,25 +91,23 @@ def hear(environment: Mapping[str, str]) -> None:
     """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
     path, reason = Path(environment[FILE]), environment.get("reason", "").removesuffix("6")
     place = path.with_suffix(dhcplease.LEASE)
-    if path.exists():
-        _restore_mode(path, _request(path))
-    if reason in ACCEPTED and path.exists():
-        request = _request(path)
-        found = _given(environment, request)
-        if found is None:
-            return
-        try:
-            dhcplease.accept(found, request, place)
-        except ObserveError as error:
-            raise ApplyError(error.text) from error
-    elif reason in LOST and not _is_other(environment, place):
-        dhcplease.drop(place)
+    if not path.exists():
+        return
+    request = _request(path)
+    _restore_mode(path, request)
+    try:
+        if reason in ACCEPTED:
+            given = _lease(environment, request)
+            if given is not None:
+                dhcplease.accept(given, request, place)
+        elif reason in LOST and not _is_other(environment, place):
+            dhcplease.drop(place)
+    except ObserveError as error:
+        raise ApplyError(error.text) from error
 
 
-def _given(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[dhcplease.Given]:
-    if _protocol(request) == dhcplease.DHCP6:
-        return dhcp6.given(environment, time.time())
-    return dhcp4.given(environment, request)
+def _lease(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[dhcplease.Given]:
+    return dhcp6.given(environment) if _protocol(request) else dhcp4.given(environment, request)
 
 
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:
@@ -156,10 +124,6 @@ def _request(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ApplyError(f'read "{path}": it has no request')
     return found
-
-
-def _environment(path: Path) -> dict[str, str]:
-    return {"PATH": PATH, "RES_OPTIONS": RESOLVER, FILE: str(path)}
 
 
 def _mode(request: Mapping[str, Any]) -> str:
@@ -189,37 +153,21 @@ def _protocol(request: Mapping[str, Any]) -> str:
     return str(request.get("protocol", ""))
 
 
-def _is_dhclient(request: Mapping[str, Any]) -> bool:
-    return Path(str(request["program"])).name == "dhclient"
-
-
 def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
     """The command line of the client, whose configuration is written. Raises ApplyError."""
     conf = path.with_suffix(".conf")
     write_files({conf: _configuration(request).encode()})
-    program, family = str(request["program"]), "-4"
-    if _protocol(request) == dhcplease.DHCP6:
-        family = "-6"
-    if _is_dhclient(request):
-        words = [program, family, "-d", "-q", "-cf", str(conf), "-sf", str(request["helper"])]
-        words += ["-lf", str(path.with_suffix(".leases")), "-pf", str(path.with_suffix(".pid"))]
-        if family == "-6":
-            words += ["-D", "LL"]
-    else:
-        words = [program, family, "-B", "-q", "--noconfigure", "-f", str(conf)]
-        words += ["-c", str(request["helper"])]
+    words = [str(request["program"]), "-6" if _protocol(request) else "-4", "-B", "-q"]
+    words += ["--noconfigure", "-f", str(conf), "-c", str(request["helper"])]
     return [*words, "-e", f"{FILE}={path}", str(request["interface"])]
 
 
 def _configuration(request: Mapping[str, Any]) -> str:
     """The configuration of the client. A host name of `-` is not sent, and none over IPv6."""
-    name, is_new = str(request["hostname"]), _protocol(request) == dhcplease.DHCP6
-    if _is_dhclient(request):
-        sent = f'"{name}"' if name else "gethostname()"
-        more = "" if name == "-" else f"send host-name = {sent};\n"
-        return DHCLIENT6 if is_new else DHCLIENT + more
-    more = "" if name == "-" else f"hostname {name}\n"
-    return DHCPCD6 if is_new else DHCPCD + more
+    if _protocol(request):
+        return COMMON + DHCP6
+    name = str(request["hostname"])
+    return COMMON + DHCP4 + ("" if name == "-" else f"hostname {name}\n")
 
 
 def _signal(gone: Path, number: int, note: str = ".pid") -> None:
@@ -227,11 +175,3 @@ def _signal(gone: Path, number: int, note: str = ".pid") -> None:
     pid = noted_process(gone.with_suffix(note))
     if pid:
         end(pid, number, ENDS)
-
-
-def _unconfine() -> None:
-    """Keep AppArmor from confining the client: its files are where its profile has none."""
-    for path in _CONFINED:
-        with suppress(OSError):
-            path.write_text("exec unconfined")
-            return

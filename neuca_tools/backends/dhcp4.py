@@ -1,4 +1,4 @@
-"""What dhclient or dhcpcd reports of a DHCPv4 lease."""
+"""What dhcpcd reports of a DHCPv4 lease."""
 
 # SPDX-License-Identifier: MIT
 
@@ -37,7 +37,7 @@ class Offer:
 
 
 def offer(environment: Mapping[str, str]) -> Optional[Offer]:
-    """The lease in the environment of a hook (dhclient-script(8), dhcpcd-run-hooks(8)).
+    """The lease in the environment of a hook (dhcpcd-run-hooks(8)).
 
     None if its address is unusable. Values that are malformed count as absent.
     """
@@ -59,36 +59,17 @@ def offer(environment: Mapping[str, str]) -> Optional[Offer]:
 
 
 def _offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes: with classless ones, routers do not count (RFC 3442)."""
-    numbers = environment.get("new_rfc3442_classless_static_routes", "")
+    """The routes: with classless ones, routers do not count (RFC 3442).
+
+    dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
+    """
     words = environment.get("new_classless_static_routes", "").split()
-    found = list(_of_numbers(numbers.split())) or list(_of_words(words))
-    if not found and not numbers.strip() and not words:
-        routers = map(_host, environment.get("new_routers", "").split()[:1])
-        found = [(EVERYTHING, via) for via in routers if via is not None]
-    yield from found[:MOST_ROUTES]
-
-
-def _of_numbers(words: list[str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes of option 121 as dhclient gives an array of bytes."""
-    if not all(word.isdecimal() and int(word) < 256 for word in words):
-        return
-    octets = [int(word) for word in words]
-    while octets:
-        length = octets.pop(0)
-        size = (length + 7) // 8
-        if length > 32 or len(octets) < size + 4:
-            return
-        to, via, octets = octets[:size], octets[size : size + 4], octets[size + 4 :]
-        prefix = bytes(to + [0] * (4 - size))
-        yield IPv4Network((prefix, length), strict=False), IPv4Address(bytes(via))
-
-
-def _of_words(words: list[str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
-    """The routes as dhcpcd gives them: `10.0.0.0/8 10.9.0.1 ...`."""
-    for to, via in zip(words[::2], words[1::2]):
+    for to, via in list(zip(words[::2], words[1::2]))[:MOST_ROUTES]:
         with suppress(ValueError):
             yield IPv4Network(to, strict=False), IPv4Address(via)
+    router = _host(environment.get("new_routers", "").partition(" ")[0])
+    if not words and router is not None:
+        yield EVERYTHING, router
 
 
 def _host(text: str) -> Optional[IPv4Address]:

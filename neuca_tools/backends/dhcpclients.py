@@ -1,4 +1,4 @@
-"""The DHCP clients that the agent starts: dhclient or dhcpcd, one process for each link.
+"""The DHCP clients that the agent starts: dhcpcd, one process for each link and protocol.
 
 Where systemd runs, each is a unit of its own (neuca-dhcp@.service), which outlives the agent, and
 which systemd starts again if it ends. Elsewhere it is a process in a session of its own, which is
@@ -11,6 +11,7 @@ as our helper, which becomes the client (`commands.dhcp_helper`).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ from neuca_tools.errors import ManagerError, ObserveError
 from neuca_tools.files import applying, names_in, read_bytes, text_of, write_files
 from neuca_tools.model import OwnClients
 
-PROGRAMS = ("dhclient", "dhcpcd")  # the preferred one first
+PROGRAM = "dhcpcd"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # The suffixes of the files of one client in the directory of all of them.
 REQUEST, GONE, PROCESS = ".json", ".gone", ".process"
@@ -47,10 +48,7 @@ def program(choice: str) -> str:
     """The path of the client for `[linux] dhcp-client`; empty if there is none to use."""
     if choice == "none":
         return ""
-    names = PROGRAMS if choice == "auto" else (choice,)
-    # shutil.which() would do, but the module takes half as long to load as Python to start.
-    paths = (Path(place, name) for name in names for place in PATH.split(":"))
-    return next((str(path) for path in paths if path.is_file() and os.access(path, os.X_OK)), "")
+    return shutil.which(PROGRAM if choice == "auto" else choice, path=PATH) or ""
 
 
 def is_manager_enabled(root: Path = Path("/")) -> bool:

@@ -1,6 +1,6 @@
 """Becomes the DHCP client of a link, is told of its leases, and gives them up.
 
-`run FILE` becomes dhclient or dhcpcd for the request in FILE, or listens to routers itself; so does
+`run FILE` becomes dhcpcd for the request in FILE, or listens to routers itself; so does
 `start FILE` where there are no units of systemd; `stop FILE` gives up the lease.
 Without arguments it is the script of the client, with the lease in its environment.
 """

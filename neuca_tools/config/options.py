@@ -149,7 +149,7 @@ class Config:
 
 # --- Readers of single values; each raises UnusableError ------------------------------------------
 
-CLIENTS = ("dhclient", "dhcpcd")
+CLIENT = "dhcpcd"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
@@ -171,10 +171,10 @@ def _path(text: str) -> Path:
 
 
 def _client(text: str) -> str:
-    """A word, or the path of a program with the name of a client that is known."""
-    if text.startswith("/") and text.isprintable() and Path(text).name in CLIENTS:
+    """A word, or the path of a program with the name of the client."""
+    if text.startswith("/") and text.isprintable() and Path(text).name == CLIENT:
         return text
-    return values.word(text, ("auto", "none", *CLIENTS))
+    return values.word(text, ("auto", "none", CLIENT))
 
 
 def _file_name(text: str) -> str:

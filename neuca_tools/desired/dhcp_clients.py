@@ -2,7 +2,7 @@
 
 systemd-networkd does DHCP on links of any kind. NetworkManager does so only on NICs, because it
 would take ownership of a virtual link and delete it together with the profile. All other links are
-served by dhclient or dhcpcd, with one process for each link.
+served by dhcpcd, with one process for each link.
 """
 
 # SPDX-License-Identifier: MIT
@@ -22,10 +22,10 @@ from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Proble
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import identity, is_nic
 
-PACKAGES = "dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
+PACKAGES = "dhcpcd (dhcpcd-base)"
 UNSERVED = (
     "it has no DHCP lease, and this host has no DHCP client: neither systemd-networkd nor"
-    f" NetworkManager is running, and neither dhclient nor dhcpcd is installed: install {PACKAGES}"
+    f" NetworkManager is running, and dhcpcd is not installed: install {PACKAGES}"
 )
 NOT_INSTALLED = (
     "it has no DHCP lease, and the program that [linux] dhcp-client names is not installed:"

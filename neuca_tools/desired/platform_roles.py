@@ -17,7 +17,7 @@ from neuca_tools.model.topology import identity, is_nic
 LEFT = "DHCP on it is left to other programs"
 UPPER = (
     "no program on this host does DHCP on virtual links: start systemd-networkd, or install"
-    " dhclient (isc-dhcp-client) or dhcpcd (dhcpcd-base)"
+    " dhcpcd (dhcpcd-base)"
 )
 STAYS = "the default route of this host stays with the management NIC"
 

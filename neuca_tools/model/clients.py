@@ -13,7 +13,7 @@ from neuca_tools.dataclass import dataclass, field
 class OwnClients:
     """The DHCP clients that the agent starts, one process for each link and protocol.
 
-    `program` is the path of dhclient or dhcpcd, empty if none may be used or none is installed;
+    `program` is the path of dhcpcd, empty if it may not be used or is not installed;
     `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
     manager is enabled that may still start. `requests` has what each client was started with, by
     its label (`dhcp_files.client_labels`); those that are `alive` run. `helper` is the program

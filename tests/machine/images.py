@@ -138,7 +138,7 @@ RECIPES = {recipe.name: recipe for recipe in (
            _SYSTEMD, f"{ENABLE}; systemctl disable NetworkManager.service NetworkManager-wait-online.service networking.service",
            f"net.ifnames=0 cloud-init=disabled {_NOT_OURS}"),
     # What a document asks of the host itself, with systemd and without.
-    Recipe("G", "bookworm", ("systemd-sysv", "isc-dhcp-client", *_LOGINS),
+    Recipe("G", "bookworm", ("systemd-sysv", "dhcpcd-base", *_LOGINS),
            (*_SYSTEMD, ("etc/systemd/network/80-dhcp.network", NETWORKD_MANAGEMENT)),
            f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     Recipe("H", "bookworm", ("sysvinit-core", "ifupdown", "isc-dhcp-client", *_LOGINS),

@@ -158,7 +158,7 @@ def test_clients_of_our_own_run_in_the_sandbox_of_their_units_and_survive_the_ag
     guest.check(f"systemctl stop {AGENT}")
     # A NIC that has a lease of another program would be left to it.
     guest.check(KEPT_OFF)
-    settings = f"[metadata]\\nsources = configdrive={SOURCE}\\n[linux]\\ndhcp-client = dhclient\\n"
+    settings = f"[metadata]\\nsources = configdrive={SOURCE}\\n[linux]\\ndhcp-client = dhcpcd\\n"
     guest.check(f"printf '{settings}' > /etc/neuca/config.d/lab.conf")
     write(guest, LEASES, "ipv4_dhcp", "ipv6_slaac")
     guest.check(f"systemctl start {AGENT}", 120)

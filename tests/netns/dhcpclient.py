@@ -1,4 +1,4 @@
-"""dhclient and dhcpcd in the guest of the laboratory, as the agent starts them; tests/setup.sh unpacks their packages."""
+"""dhcpcd in the guest of the laboratory, as the agent starts them; tests/setup.sh unpacks its package."""
 
 # SPDX-License-Identifier: MIT
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from lab import ROOT
 from unpacked import program
 
-PLACES = {"dhclient": "usr/sbin/dhclient", "dhcpcd": "usr/sbin/dhcpcd"}
+PLACE = "usr/sbin/dhcpcd"
 # dhcpcd keeps its own files in directories that are compiled in.
 WRAPPER = """#!/bin/sh
 exec unshare --mount --propagation private sh -ec '
@@ -28,19 +28,19 @@ sys.exit(main())' "$@"
 
 
 class Clients:
-    """What the agent of a laboratory runs as its DHCP client, `kind`; all of them end with `stop`."""
+    """What the agent of a laboratory runs as its DHCP clients; all of them end with `stop`."""
 
-    def __init__(self, lab, kind: str) -> None:
-        self.lab, self.kind = lab, kind
+    def __init__(self, lab) -> None:
+        self.lab = lab
         self.folder = lab.folder / "run" / "dhcp"
-        self.program = lab.folder / "bin" / kind
+        self.program = lab.folder / "bin" / "dhcpcd"
         self.helper = lab.folder / "bin" / "dhcp-helper"
         self._script(self.helper, HELPER.format(root=ROOT, python=sys.executable))
         self.precede("")
 
     def precede(self, commands: str) -> None:
         """Have the client run these commands first, with the files that it sees."""
-        path = program(PLACES[self.kind])
+        path = program(PLACE)
         self._script(self.program, WRAPPER.format(program=path, before=commands))
 
     def _script(self, path: Path, text: str) -> None:
@@ -67,7 +67,7 @@ class Clients:
         return {}
 
     def reporting(self, label: str) -> bool:
-        """Whether dhclient is telling its helper something."""
+        """Whether the client is telling its helper something."""
         pid = self.pid(label)
         return Path(f"/proc/{pid}/task/{pid}/children").read_text() != ""
 

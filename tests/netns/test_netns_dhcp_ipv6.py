@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -33,20 +36,15 @@ SLAAC = ("dhcp-range=fd00:9::,ra-only,64,600",)
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="it requires root")
 
 
-@pytest.fixture(params=["dhclient", "dhcpcd"])
-def kind(request):
-    return request.param
-
-
 @pytest.fixture
-def plain(daemons, lab, tmp_path_factory, kind):
+def plain(daemons, lab, tmp_path_factory):
     """A guest without a network manager, whose second NIC leads to a router that is a DHCPv6 server too."""
     lab.management()
     lab.veth("dp1", 1)
     for address, device in ((f"{ROUTER}/64", "dp1"), (f"{FAR}/128", "lo")):
         lab.run("ip", "address", "add", address, "dev", device, "nodad", where=lab.outside)
     lab.server = Dnsmasq(lab.outside, tmp_path_factory.mktemp("server"))
-    lab.clients = Clients(lab, kind)
+    lab.clients = Clients(lab)
     lab.configure(lab.clients.options())
     daemons += [lab.clients, lab.server]
     return lab
@@ -115,7 +113,6 @@ def test_a_nic_gets_an_address_from_dhcpv6_and_answers_through_the_router(plain)
     assert " until 20" in note
 
 
-@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_a_nic_autoconfigures_itself_without_the_kernel(plain):
     serve(plain, *SLAAC, "ra-param=dp1,mtu:1400,10,1800")
     assert plain.once(DOCUMENT + "accept-ra = yes\n" + STATIC).code == 0
@@ -135,7 +132,6 @@ def test_a_nic_autoconfigures_itself_without_the_kernel(plain):
     assert list(plain.clients.folder.glob(f"{LABEL}*")) == []
 
 
-@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_what_the_kernel_has_autoconfigured_is_ours_from_then_on(plain):
     """As on a host whose kernel heard a router during boot."""
     serve(plain, *SLAAC)
@@ -151,7 +147,6 @@ def test_what_the_kernel_has_autoconfigured_is_ours_from_then_on(plain):
     assert [one["dev"] for one in plain.look("-6 route show default")] == ["mgmt0"]
 
 
-@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_hostile_routers_reach_nothing_but_the_nic(plain):
     before = plain.look("-6 route show table main"), plain.look("route show table main")
     resolv = Path("/etc/resolv.conf").read_bytes()
@@ -176,7 +171,6 @@ def test_hostile_routers_reach_nothing_but_the_nic(plain):
     assert Path("/etc/resolv.conf").read_bytes() == resolv
 
 
-@pytest.mark.parametrize("kind", ["dhclient", "dhcpcd"], indirect=True)
 @pytest.mark.parametrize(
     ("taken", "reason"),
     [
@@ -205,6 +199,33 @@ def test_a_hostile_dhcpv6_server_takes_over_no_address(plain, taken, reason):
     assert plain.look(f"route get {GATEWAY6}")[0]["dev"] == "mgmt0"
 
 
+FLOOD = """import socket, time
+from frames import *
+made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+made.bind(("dp1", 0))
+for size in range(1200, 1500):
+    made.send(router_advertisement("02:00:00:00:66:66", "fe80::bad", mtu(size)))
+    time.sleep(0.02)
+"""
+
+
+def test_a_flood_of_advertisements_changes_the_link_now_and_then(plain):
+    """50 a second for 6 s, each with another MTU."""
+    serve(plain, *SLAAC)
+    plain.once(DOCUMENT + "accept-ra = yes\n")
+    plain.wait("an address", lambda: f"{OWN}/64" in learned(plain))
+    words = ["env", f"PYTHONPATH={ROOT}/tests/attack", sys.executable, "-c", FLOOD]
+    flood = threading.Thread(target=plain.run, args=words, kwargs={"where": plain.outside})
+    flood.start()
+    mtus = set()
+    while flood.is_alive():
+        mtus.add(plain.link("dp1")["mtu"])
+        time.sleep(0.05)
+    assert 1 < len(mtus) <= 5
+    plain.wait("the last one", lambda: plain.link("dp1")["mtu"] == 1499)
+    assert plain.once().code == 0
+
+
 def test_a_lease_survives_the_agent_and_is_released_once_withdrawn(plain):
     serve(plain, *STATEFUL)
     plain.once(DOCUMENT + "dhcp6 = yes\n")
@@ -222,27 +243,13 @@ def test_a_lease_survives_the_agent_and_is_released_once_withdrawn(plain):
     plain.wait("the release", lambda: "DHCPRELEASE" in plain.server.log())
 
 
-@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
-def test_a_client_that_looks_up_its_host_releases_its_lease_without_dns(plain):
-    """Ubuntu's dhclient calls gethostid(3), as hostid(1) does."""
-    files = "mount -t tmpfs tmpfs /etc; echo hosts: dns > /etc/nsswitch.conf"
-    plain.clients.precede(f"{files}; echo nameserver 198.51.100.53 > /etc/resolv.conf; hostid; ")
-    serve(plain, *STATEFUL)
-    plain.once(DOCUMENT + "dhcp6 = yes\n")
-    plain.wait("the lease", lambda: f"{LEASE}/128" in learned(plain))
-    plain.once()
-    assert plain.once(DOCUMENT + STATIC).code == 0
-    plain.wait("the release", lambda: "DHCPRELEASE" in plain.server.log())
-
-
-@pytest.mark.parametrize("kind", ["dhclient"], indirect=True)
 def test_a_client_that_does_not_give_up_its_lease_in_time_is_ended(plain):
-    plain.clients.precede('case " $* " in *" -r "*) exec tail -f /dev/null;; esac; ')
     serve(plain, *STATEFUL)
     plain.once(DOCUMENT + "dhcp6 = yes\n")
     plain.wait("the lease", lambda: f"{LEASE}/128" in learned(plain))
     plain.once()
     client = os.pidfd_open(plain.clients.pid(DHCP6))
+    os.kill(plain.clients.pid(DHCP6), signal.SIGSTOP)
     assert plain.once(DOCUMENT + STATIC).code == 0
     assert select.select([client], [], [], 0)[0] == [client]
     os.close(client)

@@ -104,7 +104,7 @@ GOOD = [
     ("linux", "sysctl-directory", "/s", Path("/s")),
     ("linux", "managers", "None", "none"),
     ("linux", "dhcp-client", "dhcpcd", "dhcpcd"),
-    ("linux", "dhcp-client", "/opt/sbin/dhclient", "/opt/sbin/dhclient"),
+    ("linux", "dhcp-client", "/opt/sbin/dhcpcd", "/opt/sbin/dhcpcd"),
     ("linux", "dhcp-helper", "/srv/dhcp-helper", Path("/srv/dhcp-helper")),
     (
         "linux",
@@ -193,7 +193,7 @@ def test_an_empty_value_is_the_default(config, option):
             "linux",
             "dhcp-client",
             "/bin/sh",
-            '"/bin/sh" is not "auto", "none", "dhclient" or "dhcpcd"',
+            '"/bin/sh" is not "auto", "none" or "dhcpcd"',
         ),
         (
             "linux",

@@ -105,14 +105,6 @@ def test_only_a_private_subnet_of_a_leased_address_is_routed_in_main(to, lease, 
 
 # --- DHCPv6 -------------------------------------------------------------------------------------------
 
-DHCLIENT = {
-    "new_ip6_address": "fd00:9::51",
-    "new_ip6_prefixlen": "64",
-    "new_max_life": "600",
-    "new_preferred_life": "300",
-    "new_life_starts": "1000",
-    "new_dhcp6_server_id": "0:3:0:1:2:0:0:0:0:9",
-}
 DHCPCD = {
     "new_dhcp6_ia_na1_ia_addr1": "fd00:9::51",
     "new_dhcp6_ia_na1_ia_addr1_vltime": "600",
@@ -121,29 +113,24 @@ DHCPCD = {
 }
 
 
-@pytest.mark.parametrize("environment", [DHCLIENT, DHCPCD])
-def test_a_dhcpv6_lease_as_both_clients_report_it(environment):
-    found = dhcp6.given(environment, 1000.0)
+def test_a_dhcpv6_lease_as_the_client_reports_it():
+    found = dhcp6.given(DHCPCD)
     assert found.addresses == (Timed(IPv6Interface("fd00:9::51/128"), 600, 300),)
     assert (found.server, found.routes, found.mtu) == ("00:03:00:01:02:00:00:00:00:09", (), 0)
-
-
-def test_a_lease_that_was_only_confirmed_ends_when_it_would_have_ended():
-    ((_, valid, preferred),) = dhcp6.given(DHCLIENT, 1400.0).addresses
-    assert (valid, preferred) == (200, 0)
-    assert dhcp6.given(DHCLIENT, 1600.0) is None
 
 
 @pytest.mark.parametrize(
     "address", ["", "x", "::", "::1", "ff02::1", "::ffff:10.0.0.1", "10.0.0.1", "$(reboot)"]
 )
 def test_an_ipv6_address_that_no_host_can_have_is_no_lease(address):
-    assert dhcp6.given({**DHCLIENT, "new_ip6_address": address}, 1000.0) is None
+    assert dhcp6.given({**DHCPCD, "new_dhcp6_ia_na1_ia_addr1": address}) is None
 
 
 def test_a_lease_without_an_end_has_one_nevertheless_to_be_known_as_a_lease():
-    ever = {**DHCLIENT, "new_max_life": str(FOR_EVER), "new_preferred_life": str(FOR_EVER)}
-    ((_, valid, preferred),) = dhcp6.given(ever, 1000.0).addresses
+    times = [f"new_dhcp6_ia_na1_ia_addr1_{end}" for end in ("vltime", "pltime")]
+    ((_, valid, preferred),) = dhcp6.given(
+        {**DHCPCD, **dict.fromkeys(times, str(FOR_EVER))}
+    ).addresses
     assert valid == preferred == FOR_EVER - 1
 
 
@@ -159,30 +146,22 @@ def test_link_local_and_platform_addresses_are_refused():
 @pytest.mark.parametrize(("old", "is_dropped"), [("fd00:9::51", True), ("fd00:9::52", False)])
 def test_only_the_end_of_its_own_address_ends_a_lease(tmp_path, old, is_dropped):
     path = tmp_path / f"{NIC}:dhcp6.json"
-    path.write_text("{}")
+    path.write_text('{"protocol": "dhcp6", "interface": "none9", "index": 9999}')
     lease = path.with_suffix(".lease")
     lease.write_text(json.dumps({"index": 9999, "address": "fd00:9::51/128", "until": 1}))
-    dhcp_helper.hear({"NEUCA_DHCP": str(path), "reason": "EXPIRE6", "old_ip6_address": old})
+    dhcp_helper.hear(
+        {"NEUCA_DHCP": str(path), "reason": "EXPIRE6", "old_dhcp6_ia_na1_ia_addr1": old}
+    )
     assert lease.exists() is not is_dropped
 
 
-@pytest.mark.parametrize("program", ["dhclient", "dhcpcd"])
-def test_what_the_clients_for_ipv6_are_told(tmp_path, program):
+def test_what_the_client_for_ipv6_is_told(tmp_path):
     path = tmp_path / f"{NIC}:dhcp6.json"
-    told = {
-        "program": f"/sbin/{program}",
-        "interface": "eth2",
-        "helper": "/helper",
-        "hostname": "-",
-    }
+    told = {"program": "/sbin/dhcpcd", "interface": "eth2", "helper": "/helper", "hostname": "-"}
     words = dhcp_helper._prepared(path, {**told, "protocol": "dhcp6"})
-    assert words[:2] == [f"/sbin/{program}", "-6"]
+    assert words[:2] == ["/sbin/dhcpcd", "-6"]
     conf = path.with_suffix(".conf").read_text().splitlines()
-    if program == "dhclient":
-        assert words[-5:-3] == ["-D", "LL"]
-        assert conf[0] == "request;"
-    else:
-        assert {"ia_na", "noipv6rs", "duid ll", "nogateway"} <= set(conf)
+    assert {"ia_na", "noipv6rs", "duid ll", "nogateway"} <= set(conf)
 
 
 # --- router advertisements ----------------------------------------------------------------------------

@@ -115,15 +115,16 @@ options:
                 The DHCP client for dataplane links on which no network manager does DHCP; see
                 DHCP without a network manager in neucad(8).
               - >-
-                auto selects dhclient(8) if it is installed, otherwise dhcpcd(8).
+                auto selects dhcpcd(8) if it is installed.
               - >-
                 A client that is selected by name or path is used even if a network manager
                 runs, and even with managers = none.
               - >-
                 Under systemd, these clients work only if run-directory has its default value.
+              - >-
                 Default: auto.
             type: "str"
-            choices: ["auto", "none", "dhclient", "dhcpcd", "path"]
+            choices: ["auto", "none", "dhcpcd", "path"]
           dhcp_helper:
             description:
               - >-

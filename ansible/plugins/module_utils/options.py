@@ -45,7 +45,6 @@ OPTIONS = {
                 "choices": [
                     "auto",
                     "none",
-                    "dhclient",
                     "dhcpcd",
                     "path"
                 ]
