@@ -4,11 +4,7 @@ Data flows one way: sources return bytes, documents parse them, `apply.look` rea
 `apply.decide` makes every policy decision, `apply.transaction` changes the host. Start reading at
 `agent.reconcile`, which is one pass. The packages, in the order in which they may import others:
 
-typed      what annotations use of `typing`, without its cost at start-up
-dataclass  `dataclasses` without theirs
-lazy       patterns that are compiled when they are first used
 errors     one exception class for each stage, and the exit codes
-log        the log, which is not imported before the first line
 files      reading and writing files: whole, synced, locked, and never through foreign links
 model      the frozen types that all stages share, and upper and lower devices (`model.topology`)
 documents  parsers from text to a Document with its faults: NEuca's own format and the platforms'

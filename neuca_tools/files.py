@@ -9,13 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Optional, Union
 
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
-from neuca_tools.typed import Callable, Optional, Union
 
 # Bytes that are read of a file. State files have a few hundred for each NIC.
 LARGEST = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "man" / "neuca-config.5"
@@ -38,10 +38,9 @@ def options() -> dict[str, dict[str, dict[str, Any]]]:
     from neuca_tools.commands.selftest_options import SETTINGS
     from neuca_tools.config import Config
     from neuca_tools.config.options import MAC_LISTS, OPTIONS
-    from neuca_tools.state.shapes import hints
 
     fields = {where: name for where, (name, _) in OPTIONS.items()} | MAC_LISTS
-    kinds, page = hints(Config), manual()
+    kinds, page = get_type_hints(Config), manual()
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for (section, option), name in fields.items():
         # A rate, a time and a file's name are text with a grammar of their own.
@@ -55,14 +54,11 @@ def options() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _argument(hint: Any) -> dict[str, Any]:
-    from neuca_tools.state.shapes import origin_of
-    from neuca_tools.typed import Literal, Union, arguments_of
-
-    if origin_of(hint) is Union:
-        (hint,) = set(arguments_of(hint)) - {type(None)}
-    if origin_of(hint) is Literal:
-        return {"type": "str", "choices": list(arguments_of(hint))}
-    if origin_of(hint) in (tuple, frozenset):
+    if get_origin(hint) is Union:
+        (hint,) = set(get_args(hint)) - {type(None)}
+    if get_origin(hint) is Literal:
+        return {"type": "str", "choices": list(get_args(hint))}
+    if get_origin(hint) in (tuple, frozenset):
         return {"type": "list", "elements": "str"}
     if isinstance(hint, type) and issubclass(hint, PurePath):
         return {"type": "path"}

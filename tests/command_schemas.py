@@ -43,14 +43,15 @@ def record(optional=(), **properties):
 
 
 def _common():
+    from typing import get_args
+
     from neuca_tools.guest.base import STATES as GUEST
     from neuca_tools.model import ProblemCode
-    from neuca_tools.typed import arguments_of
 
     guest = set(GUEST)
     return {
         "state": among("ok", "pending", "degraded", "failed"),
-        "problem": record(code=among(*arguments_of(ProblemCode)), text=TEXT),
+        "problem": record(code=among(*get_args(ProblemCode)), text=TEXT),
         "guest": among(*sorted(map(str, guest | {"ok"}))),
     }
 

@@ -7,21 +7,20 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import IPv6Address, IPv6Interface, IPv6Network, ip_interface
 from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.advertisements import Advertisement, Listener, Prefix
 from neuca_tools.backends.dhcplease import EVERYTHING6, FOR_EVER, Given, Timed
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
 from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
-from neuca_tools.typed import Any, Callable, NoReturn
 
 FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
 CALM = 3.0  # seconds between two changes, however many advertisements arrive

@@ -9,9 +9,7 @@ thus never leads to another attempt.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-from neuca_tools.dataclass import NamedTuple
-from neuca_tools.typed import Optional
+from typing import NamedTuple, Optional
 
 LONGEST_BACKOFF = 600.0  # seconds between attempts
 WHOLE = "*"  # a pass that failed as a whole; nothing is left out because of it

@@ -10,7 +10,9 @@ NIC, and all it does there is rename it.
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Collection, Iterable, Mapping
+from typing import Optional
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
@@ -32,14 +34,14 @@ from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
-from neuca_tools.log import log
 from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, World
 from neuca_tools.model.ports import forms, short
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
 from neuca_tools.state.records import load_record
-from neuca_tools.typed import Optional
+
+log = logging.getLogger("neuca")
 
 SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
 ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed

@@ -9,24 +9,27 @@ plans a job, which starts after a short debounce and observes everything anew.
 
 from __future__ import annotations
 
+import logging
 import os
 import selectors
 import signal
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.agent.backoff import WHOLE, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev, udev_events
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.files import applying, make_directory
-from neuca_tools.log import log
-from neuca_tools.typed import Callable, Optional
+
+log = logging.getLogger("neuca")
 
 QUIET = 0.01  # seconds without an event before their job: one NIC causes several in a row
 DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow

@@ -9,24 +9,21 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Optional
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
-from neuca_tools.backends.dhcpclients import (
-    GONE,
-    LARGEST,
-    PATH,
+from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget
+from neuca_tools.backends.netlink import Netlink
+from neuca_tools.backends.processes import (
     PROCESS,
     end,
-    forget,
     mark_process,
     noted_process,
     process_note,
 )
-from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
-from neuca_tools.typed import Any, Optional
 
 FILE = "NEUCA_DHCP"  # the variable with the path of the request
 ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")

@@ -13,24 +13,24 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.agent.unused_volumes import LOCK, PATIENCE, keep_reason
 from neuca_tools.backends import hostid
 from neuca_tools.backends.blockdev import read_device
 from neuca_tools.backends.mount import mount_privately
-from neuca_tools.dataclass import dataclass
 from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError, NeucaError, SourceError
 from neuca_tools.files import locked, write_files
-from neuca_tools.lazy import sha256
 from neuca_tools.model import machine
 from neuca_tools.model.volumes import SOURCES, Known, device_refusal, network_refusal, refusal
 from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
 from neuca_tools.sources.file import read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
-from neuca_tools.typed import Optional
 
 _OF_A_SEED = ("user-data", "meta-data", "network-config")
 _OF_A_DRIVE = (

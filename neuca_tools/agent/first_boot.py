@@ -7,24 +7,26 @@ The record keeps what the agent has changed since the boot, so that it can still
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import ObserveError, RecordError
 from neuca_tools.files import locked, names_in, read_bytes, write_files
-from neuca_tools.log import log
 from neuca_tools.model import machine
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
-from neuca_tools.typed import Optional
+
+log = logging.getLogger("neuca")
 
 PLACE = "set-aside"  # below the state directory
 

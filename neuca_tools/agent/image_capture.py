@@ -18,13 +18,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Union
 
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, UsageError
 from neuca_tools.files import NEW, applying, read_bytes, sync_directory
 from neuca_tools.guest import accounts, authorized_keys, programs

@@ -16,23 +16,22 @@ import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Union
 
 from neuca_tools.agent import first_boot, names_table, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.errors import ApplyError, NeucaError, ObserveError
 from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.users import Leaving
-from neuca_tools.lazy import pattern
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
 from neuca_tools.state import records, store
 from neuca_tools.status import report
-from neuca_tools.typed import Union
 
 # In the run directory: of a pass, of the daemon, of a run for the guest.
 LOCKS = ("lock", "neucad.lock", "guest.lock")
@@ -61,7 +60,7 @@ IDENTITY = (
 )
 MACHINE_ID = "etc/machine-id"
 NO_IDENTITY = (b"", b"uninitialized")  # machine-id(5)
-HOST_KEYS = ("etc/ssh", pattern(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
+HOST_KEYS = ("etc/ssh", re.compile(r"ssh_host_\w+_key(-cert)?(\.pub)?"))
 # Generates host keys at boot where it is enabled. Without any, sshd does not start.
 KEY_MAKERS = (
     ("etc/systemd/system/multi-user.target.wants", "neuca-host-keys.service"),

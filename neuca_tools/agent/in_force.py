@@ -10,16 +10,16 @@ undone or applied by the next poll.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Optional
 
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.files import locked
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_document, load_look, save_look
-from neuca_tools.typed import Callable, Optional
 
 
 @contextmanager

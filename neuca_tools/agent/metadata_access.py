@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Optional
 
 from neuca_tools.backends import hostid, outlook, udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.desired import bindings
 from neuca_tools.desired.merge import stack
 from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned, strangers
@@ -21,7 +22,6 @@ from neuca_tools.model.topology import identity, is_nic
 from neuca_tools.sources import SourceSpec, Surroundings, offers, uses_network
 from neuca_tools.state.active_document import last_good
 from neuca_tools.state.records import load_machine, load_record
-from neuca_tools.typed import Optional
 
 UNREADABLE = "no metadata is requested over the network, because its origin is unknown: {}"
 ABSENT = (

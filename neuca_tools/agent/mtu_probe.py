@@ -8,25 +8,27 @@ packet takes the larger MTU, so the NIC has it for the time of the probe.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address
+from typing import NamedTuple, Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host as HostHandles
 from neuca_tools.backends.pathprobe import acknowledged
 from neuca_tools.config import Config
 from neuca_tools.config.options import listed
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import ApplyError
-from neuca_tools.log import log
 from neuca_tools.model import Host, Link, LinkKey, NetworkState
 from neuca_tools.plan.operation import Target, Writer
 from neuca_tools.plan.operations import SetMtu
 from neuca_tools.state import intentions
 from neuca_tools.state.records import save_record
-from neuca_tools.typed import Optional
+
+log = logging.getLogger("neuca")
 
 # Bytes of overhead of an overlay network: none, VXLAN over IPv4 (RFC 7348), two such layers.
 TUNNELS = (0, 50, 100)

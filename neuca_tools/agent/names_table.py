@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from neuca_tools.config import DEFAULT_PATH, Config, load
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import names_in, read_bytes, write_files
-from neuca_tools.lazy import sha256
 from neuca_tools.sources import parse_source, without_network
 from neuca_tools.sources.directories import DRIVES
 from neuca_tools.state.records import DOCUMENT, RECORD

@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
-from neuca_tools.log import log
 from neuca_tools.model import Problem, messages
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.plan.operations import WriteFile
@@ -20,6 +20,8 @@ from neuca_tools.state import changes, leftovers
 from neuca_tools.state.store import NO_ROOM
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
+
+log = logging.getLogger("neuca")
 
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
 

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Result
 from neuca_tools.apply.transaction import Purpose
-from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Record
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell
 from neuca_tools.state import leftovers, updates
-from neuca_tools.typed import Optional
 
 
 @dataclass(frozen=True)

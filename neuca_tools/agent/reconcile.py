@@ -11,6 +11,7 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import (
@@ -26,7 +27,6 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import ApplyError
 from neuca_tools.guest import outcome as guest
 from neuca_tools.state import updates

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
@@ -13,7 +15,6 @@ from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Purpose, Transaction
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import carriers, users
@@ -28,7 +29,6 @@ from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteS
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
-from neuca_tools.typed import Optional
 
 SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
 

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools import __version__
 from neuca_tools.agent import first_boot, trial_file
@@ -16,7 +18,6 @@ from neuca_tools.apply.rounds import waiting
 from neuca_tools.backends import leases
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Device, Document, World
@@ -28,7 +29,6 @@ from neuca_tools.state.store import not_in_run, unsaved
 from neuca_tools.status import audit
 from neuca_tools.status.judge import DocumentStatus, Report, Status, judge, with_unsaved
 from neuca_tools.status.report import read_report
-from neuca_tools.typed import Optional
 
 
 def status_now(config: Config, intake: Intake) -> Status:

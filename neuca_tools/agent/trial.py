@@ -13,8 +13,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.in_force import decide, note_seen
@@ -24,7 +26,6 @@ from neuca_tools.agent.status import status_of
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import lock_holder, locked
 from neuca_tools.guest import outcome as guest
@@ -32,7 +33,6 @@ from neuca_tools.state import store, updates
 from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.records import RECORD
 from neuca_tools.status.judge import Report, Status
-from neuca_tools.typed import Any, Callable
 
 KEPT, RETURNED, STUCK = "kept", "returned", "stuck"  # how a trial ends
 RESULT = "last-trial.json"  # in the run directory

@@ -8,16 +8,16 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import RecordError
 from neuca_tools.state import store
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import RECORD, TRIAL, load_record, save_record
-from neuca_tools.typed import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.apply.decide import Decision

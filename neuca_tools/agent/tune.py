@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Optional
+
 from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.agent.release import revert
@@ -12,7 +15,6 @@ from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass
 from neuca_tools.files import locked
 from neuca_tools.model import LinkKey, Record
 from neuca_tools.plan.device_operation import SetDevice
@@ -21,7 +23,6 @@ from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.typed import Optional
 
 KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 

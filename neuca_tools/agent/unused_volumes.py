@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import ObserveError, SourceError
 from neuca_tools.files import locked
 from neuca_tools.state import records

@@ -11,30 +11,31 @@ new NIC causes several in a row, and most of the time of a job is the loading of
 from __future__ import annotations
 
 import json
+import logging
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn, Optional
 
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.backends import dhcpclients, udev
+from neuca_tools.backends import processes, udev
 from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import LockedError, NeucaError
-from neuca_tools.log import load as load_log
-from neuca_tools.log import log
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
-from neuca_tools.typed import TYPE_CHECKING, Callable, NoReturn, Optional
+
+log = logging.getLogger("neuca")
 
 if TYPE_CHECKING:
     from neuca_tools.status.judge import Report, Status
@@ -44,6 +45,7 @@ LIFETIME = 30.0  # seconds after which a child is not given another job
 COLDPLUG = 5.0  # seconds that a first pass waits for udev
 GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
 END = b"}\n"  # of a report
+DHCP = "dhcp"  # the directory of DHCP clients (`backends.dhcpclients`)
 IN_PASS = b"pass\n"  # is sent by a child before it changes anything
 
 
@@ -200,7 +202,6 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
             signal.signal(number, signal.SIG_IGN)
         if ahead:
             import_module("neuca_tools.agent.reconcile")
-            load_log()
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
@@ -251,7 +252,7 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
     with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
-        if job.run or has_news or dhcpclients.has_ended(config.run_directory / dhcpclients.PLACE):
+        if job.run or has_news or processes.has_ended(config.run_directory / DHCP):
             begin_pass()
             return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
 
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired import default_routes, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.apply.managers import Managers
 from neuca_tools.backends import raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
@@ -24,13 +25,14 @@ from neuca_tools.desired.outlets import is_void
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.errors import RecordError
-from neuca_tools.log import has_fields, log
 from neuca_tools.model import NetworkState, Record, messages
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import records
 from neuca_tools.state.active_document import Intake, metadata_hosts
 from neuca_tools.state.store import unsaved
 from neuca_tools.tuning.choice import Choice
+
+log = logging.getLogger("neuca")
 
 RENAMED = 10.0  # seconds that udev gets to process a rename
 
@@ -174,7 +176,7 @@ def udev_is_ours(config: Config) -> bool:
 
 def log_result(result: Result) -> None:
     """One line for each operation: the text that `neuca plan` prints, or why it failed."""
-    if result.done and not has_fields():
+    if result.done and _logs_plain_text():
         log.info("%s", "\n".join([operation.text for operation in result.done]))  # in one write
     else:
         for operation in result.done:
@@ -182,6 +184,11 @@ def log_result(result: Result) -> None:
     for failure in result.failures:
         fields = about(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
+
+
+def _logs_plain_text() -> bool:
+    """Whether the fields of a message are lost: the journal keeps them, standard error does not."""
+    return bool(log.handlers) and all(type(it) is logging.StreamHandler for it in log.handlers)
 
 
 def about(message_id: str, operation: Operation, **more: object) -> dict[str, str]:

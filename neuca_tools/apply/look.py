@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
@@ -12,7 +13,6 @@ from neuca_tools.apply.observation import Earlier, Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.errors import ObserveError

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Optional
+from dataclasses import dataclass, field
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.desired.router_advertisements import is_lasting

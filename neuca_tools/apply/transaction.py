@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Optional, Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import Failure, Result, apply
 from neuca_tools.apply.observation import Earlier
 from neuca_tools.apply.observe import found
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice

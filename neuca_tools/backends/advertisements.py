@@ -17,9 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from ipaddress import IPv6Address, IPv6Network
-from typing import Optional
-
-from neuca_tools.dataclass import NamedTuple
+from typing import NamedTuple, Optional
 
 SOLICITATION, ADVERTISEMENT = 133, 134
 ALL_ROUTERS = "ff02::2"

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from neuca_tools.lazy import pattern
-
 # Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
 PATTERNS = (
     "var/lib/dhcp/*.lease*",
@@ -25,7 +23,7 @@ PATTERNS = (
 )
 _MOST_FILES, _LONGEST = 256, 1 << 20  # bytes of one file
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
-_STATEMENT = pattern(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
+_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 
 
 def recorded() -> frozenset[tuple[str, str]]:

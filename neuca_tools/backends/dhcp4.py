@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, Optional
 
@@ -17,7 +18,6 @@ from neuca_tools.backends.dhcplease import (
     is_unicast,
     number,
 )
-from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import IPv6Address, IPv6Interface
 from typing import Optional
 
 from neuca_tools.backends.dhcplease import FOR_EVER, Given, Timed, is_unicast, number
-from neuca_tools.lazy import pattern
 
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
 _LONGEST_DUID = 130  # bytes: RFC 8415, 11.1
-_DUID = pattern(r"(?:[0-9a-fA-F]{1,2}:)+[0-9a-fA-F]{1,2}|(?:[0-9a-fA-F]{2})+")
+_DUID = re.compile(r"(?:[0-9a-fA-F]{1,2}:)+[0-9a-fA-F]{1,2}|(?:[0-9a-fA-F]{2})+")
 
 
 def given(environment: Mapping[str, str]) -> Optional[Given]:

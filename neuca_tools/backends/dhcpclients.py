@@ -10,24 +10,23 @@ as our helper, which becomes the client (`commands.dhcp_helper`).
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from select import select
 from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
-from neuca_tools.files import applying, names_in, read_bytes, text_of, write_files
+from neuca_tools.files import applying, names_in, read_bytes, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # The suffixes of the files of one client in the directory of all of them.
-REQUEST, GONE, PROCESS = ".json", ".gone", ".process"
+REQUEST, GONE = ".json", ".gone"
 PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
 LARGEST = 1 << 16  # bytes of a request
@@ -210,45 +209,6 @@ class Clients:
         return noted_process(self._place / f"{label}{PROCESS}")
 
 
-def has_ended(place: Path) -> bool:
-    """Whether a client that is a plain process has ended; systemd starts one of its units again."""
-    return any(
-        name.endswith(PROCESS) and not noted_process(place / name) for name in _names_in(place)
-    )
-
-
-def mark_process(path: Path, pid: int) -> None:
-    """Note the process of the client with this request. Raises ApplyError.
-
-    The agent and the process itself do so: one of them may be killed before.
-    """
-    write_files({path.with_suffix(PROCESS): process_note(pid)})
-
-
-def process_note(pid: int) -> bytes:
-    """What identifies a process over the reuse of its ID: the ID, and when it began."""
-    return f"{pid} {_began(pid)}".encode()
-
-
-def noted_process(path: Path) -> int:
-    """The ID of the process that a file notes; 0 if it has ended."""
-    pid, _, began = text_of(path).partition(" ")
-    if pid.isdecimal() and began and _began(int(pid)) == began:
-        return int(pid)
-    return 0
-
-
-def end(pid: int, number: int, seconds: float) -> None:
-    """Send a process a signal that ends it, and wait at most so many seconds for its end."""
-    with suppress(OSError):
-        handle = os.pidfd_open(pid)
-        try:
-            os.kill(pid, number)
-            select([handle], [], [], seconds)
-        finally:
-            os.close(handle)
-
-
 def forget(gone: Path) -> None:
     """Remove what a lease has set, and all files of the client. Raises ApplyError."""
     label = gone.name[: -len(GONE)]
@@ -257,11 +217,3 @@ def forget(gone: Path) -> None:
         if name.startswith(f"{label}.") and name[len(label) :].count(".") == 1:
             with suppress(OSError):
                 (gone.parent / name).unlink()
-
-
-def _began(pid: int) -> str:
-    """When a process began, in clock ticks since the boot; empty if it has ended (proc(5))."""
-    words = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    if len(words) < 20 or words[0] in "ZX":
-        return ""
-    return words[19]

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -21,10 +22,9 @@ from ipaddress import (
     ip_interface,
 )
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import names_in, read_bytes, write_files
 from neuca_tools.model import Address, Host, Route, World

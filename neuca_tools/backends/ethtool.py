@@ -15,9 +15,9 @@ import struct
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.link_settings import WAKE_ON_LAN
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.link_kinds import WORDS
 
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.files import names_in
-from neuca_tools.lazy import pattern
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index
 DEVICES = Path("/run/NetworkManager/devices")  # the same
 LARGEST = 1 << 16  # bytes
-_DUID = pattern(r"[0-9a-f]{2}(:[0-9a-f]{2}){2,129}")
+_DUID = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2,129}")
 
 
 class Lease(NamedTuple):

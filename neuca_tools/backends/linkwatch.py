@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.files import text_of
 from neuca_tools.model.routing import ROUTE_PROTOCOL
-from neuca_tools.typed import Optional
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
 RTM_NEWLINK, RTM_DELLINK = 16, 17

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, Optional
 
@@ -25,7 +26,6 @@ from neuca_tools.backends import (
     wire,
 )
 from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from neuca_tools.backends.bus import Bus, Manager, RefusedError
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ManagerError
 
 _NAME = "org.freedesktop.NetworkManager"

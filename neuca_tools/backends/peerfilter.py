@@ -14,13 +14,13 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Host as Address
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
@@ -35,7 +35,7 @@ PROTOCOL = 16  # offset of protocol in struct __sk_buff
 ETHERTYPES = {4: 0x0800, 6: 0x86DD}
 # Offset of the source or destination address in the IP header (RFC 791, RFC 8200).
 PLACES = {(4, INGRESS): 12, (4, EGRESS): 16, (6, INGRESS): 8, (6, EGRESS): 24}
-NAME = pattern(r"neuca-selftest\.([0-9]+)\.[0-9a-f]+")
+NAME = re.compile(r"neuca-selftest\.([0-9]+)\.[0-9a-f]+")
 
 
 class PeerFilter:

@@ -14,10 +14,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Collection, Mapping
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model.rates import rate_text, rate_value

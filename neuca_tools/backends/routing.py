@@ -11,11 +11,11 @@ import errno
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from neuca_tools.backends import wire
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Host, Route
 from neuca_tools.model.routing import (

@@ -13,9 +13,9 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools.errors import ObserveError
-from neuca_tools.typed import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
     import logging

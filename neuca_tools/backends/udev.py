@@ -14,11 +14,11 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ObserveError
 from neuca_tools.model.ports import INFINIBAND
-from neuca_tools.typed import Any
 
 _CONTROL = Path("/run/udev/control")
 _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process

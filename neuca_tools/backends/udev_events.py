@@ -15,11 +15,10 @@ import socket
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends.linkwatch import LARGEST, RECEIVE_BUFFER, SO_RCVBUFFORCE
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ObserveError
-from neuca_tools.typed import Optional
 
 _NETLINK_KOBJECT_UEVENT = 15  # linux/netlink.h
 _UDEVD = 2  # the multicast group of processed events; the kernel's own are in group 1

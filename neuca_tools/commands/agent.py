@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Optional, cast
 
 from neuca_tools import __version__
 from neuca_tools.agent import trial_file
@@ -29,7 +30,6 @@ from neuca_tools.errors import (
 )
 from neuca_tools.files import locked, write_files
 from neuca_tools.state.store import NO_ROOM
-from neuca_tools.typed import TYPE_CHECKING, Optional, cast
 
 if TYPE_CHECKING:
     import argparse

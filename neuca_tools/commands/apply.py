@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
@@ -16,8 +17,9 @@ from neuca_tools.commands.context import configuration, document, report_faults,
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
-from neuca_tools.log import log
 from neuca_tools.status import render
+
+log = logging.getLogger("neuca")
 
 if TYPE_CHECKING:
     import argparse

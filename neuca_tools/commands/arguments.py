@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from neuca_tools.typed import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse

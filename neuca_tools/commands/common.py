@@ -9,9 +9,10 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from neuca_tools.errors import (
     EXIT_FAILED,
@@ -25,7 +26,6 @@ from neuca_tools.errors import (
     UsageError,
 )
 from neuca_tools.model.printable import plain_lines
-from neuca_tools.typed import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     import argparse

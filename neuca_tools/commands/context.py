@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.commands.common import is_root, prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load
@@ -14,7 +15,6 @@ from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, DocumentError
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
-from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     import argparse

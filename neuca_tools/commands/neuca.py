@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
 from neuca_tools.commands import collect_rarely
@@ -23,7 +23,6 @@ from neuca_tools.commands.arguments import (
     flag,
     value,
 )
-from neuca_tools.dataclass import NamedTuple
 
 if TYPE_CHECKING:
     from neuca_tools.commands.parsers import Parser

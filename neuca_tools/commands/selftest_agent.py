@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends.namespace import enter
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Address

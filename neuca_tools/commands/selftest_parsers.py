@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections import ChainMap
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from neuca_tools.commands.arguments import (
     CONFIG,
@@ -24,7 +25,6 @@ from neuca_tools.commands.selftest_values import (
     milliseconds,
     whole,
 )
-from neuca_tools.dataclass import NamedTuple
 
 PROGRAM = "neuca-selftest"
 _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"

@@ -7,8 +7,9 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.commands.arguments import value
 from neuca_tools.commands.common import uses_color
@@ -19,7 +20,6 @@ from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, with
 from neuca_tools.commands.selftest_test_parsers import compare_paths_parser
 from neuca_tools.commands.selftest_values import whole
 from neuca_tools.config import Config
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import ArgumentsError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain

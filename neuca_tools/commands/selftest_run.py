@@ -8,8 +8,9 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.commands.common import is_root, uses_color
@@ -18,7 +19,6 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook_of
 from neuca_tools.commands.selftest_explain import write_reports
 from neuca_tools.commands.selftest_options import SETTINGS, address_of, options, peers, plan_name
 from neuca_tools.config import Config
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import document, plain

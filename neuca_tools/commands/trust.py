@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from neuca_tools.apply.host import host
 from neuca_tools.commands.common import LISTED, require_root
 from neuca_tools.commands.context import configuration
 from neuca_tools.config import Config
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import EXIT_OK, NeucaError, UsageError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
+from typing import NamedTuple
 
 from neuca_tools.config.options import ConfigFault, Severity
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca import values
 from neuca_tools.errors import ConfigError
 

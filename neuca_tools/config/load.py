@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from neuca_tools.config import files
 from neuca_tools.config.files import Entry
@@ -21,7 +23,6 @@ from neuca_tools.config.options import (
     ConfigFault,
     listed,
 )
-from neuca_tools.dataclass import replace
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
@@ -30,7 +31,6 @@ from neuca_tools.documents.privacy import link_kind, shown_key
 from neuca_tools.errors import UsageError
 from neuca_tools.model import Fault, LinkKey, LinkRequest
 from neuca_tools.sources import parse_source
-from neuca_tools.typed import Any, Callable
 
 SOURCES = ("metadata", "sources")
 DEFAULT_PATH = Path("/etc/neuca/config")

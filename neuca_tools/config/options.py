@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
+from typing import Literal, Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ConfigError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, LinkRequest
 from neuca_tools.model.routing import CHOICES
 from neuca_tools.sources.base import Surroundings
@@ -21,7 +21,6 @@ from neuca_tools.state.store import Place
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.allowed_sysctls import key_reason
 from neuca_tools.tuning.choice import AUTO, NAME, Choice
-from neuca_tools.typed import Callable, Literal, Optional
 
 _LOOPBACK = IPv4Address("127.255.255.1")
 Severity = Literal["error", "warning", "note"]
@@ -154,8 +153,8 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 TRUTH = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
 # What useradd(8) accepts on both Debian and Fedora. Such a name is never an option or a path, and
 # always a single word in a sudoers file.
-LOGIN = pattern(r"[a-z_][a-z0-9_-]{0,31}")
-_NAME_PART = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_NAME_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _NO_NAME_PART = 'it is not part of a file name: letters, digits, "_", "." and "-" only'
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 

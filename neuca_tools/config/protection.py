@@ -8,11 +8,11 @@ Without such an option, the agent would change or believe more than the administ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.config.files import Entry
 from neuca_tools.config.options import KNOWN, MAC_LISTS, PROTECTIVE, SECTIONS, ConfigFault
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.spelling import closest
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Optional, TypeVar
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.policy import Policy
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import BY_NAME

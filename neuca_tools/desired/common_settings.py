@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU

@@ -10,9 +10,9 @@ KIND".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca.link_settings import DEFAULT_QDISC, SETTINGS, group_of, row_of
 from neuca_tools.model import LinkKey
 from neuca_tools.model.device_settings import Declined, DeviceSettings

@@ -11,10 +11,10 @@ routing. A default route is never copied, nor a public network, not even that of
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
 from neuca_tools.desired.roles import Roles, find_links

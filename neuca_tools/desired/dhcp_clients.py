@@ -10,8 +10,8 @@ served by dhcpcd, with one process for each link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
 from neuca_tools.desired.management import ANSWERED

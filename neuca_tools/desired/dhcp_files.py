@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Optional
 
-from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model import Automatic, LinkKey
 
 _MARK = "neuca-dhcp-"  # in the name of each
 PREFIX = f"04-{_MARK}"  # before marks.NETWORKD_NICS_FILE: the first file that matches wins
 # By the manager that reads them; see nm-settings-keyfile(5) for the second.
 _NAMES = {
-    "networkd": pattern(rf"{PREFIX}(.+)\.network"),
-    "networkmanager": pattern(rf"{_MARK}(.+)\.nmconnection"),
+    "networkd": re.compile(rf"{PREFIX}(.+)\.network"),
+    "networkmanager": re.compile(rf"{_MARK}(.+)\.nmconnection"),
 }
 # The managers that can be the client, the preferred one first; and a program that we start.
 MANAGERS = ("networkd", "networkmanager")
@@ -34,7 +34,7 @@ _ASKED = {
 }
 _TRUE = ("true", "yes", "on", "1", "y")
 _FALSE = ("false", "no", "off", "0", "n")
-_LABEL = pattern(
+_LABEL = re.compile(
     r"(?:(?P<mac>[0-9a-f]{12})|(?P<kind>[a-z]+)-(?P<name>[A-Za-z0-9_-]+))(?:\.(?P<vlan>[0-9]{1,4}))?"
 )
 BESIDE = ":"  # before the protocol of a client next to that for DHCPv4; in no label of a link

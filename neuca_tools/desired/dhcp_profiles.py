@@ -8,7 +8,9 @@ that the main table never has it. See nm-settings-keyfile(5).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Optional
 
 from neuca_tools.desired.dhcp_files import (
@@ -21,12 +23,11 @@ from neuca_tools.desired.dhcp_files import (
     table,
     wants_ipv6,
 )
-from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model import Automatic, LinkKey
 
 # Our UUIDs begin with these bytes, so that a profile that is in use is recognised as ours.
 _MARK = b"neuc"
-_UUID = pattern(r"uuid=([0-9a-f-]{36})")
+_UUID = re.compile(r"uuid=([0-9a-f-]{36})")
 # "infinity" (nm-settings-keyfile(5)): a server may appear at any time.
 _FOR_EVER = (1 << 31) - 1
 # Above the priority that an administrator may give another profile (nm-settings-keyfile(5)).

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.desired.dhcp_files import (
     OWN,
     client_labels,

@@ -12,8 +12,8 @@ the guest waits for one, and no other NIC takes its place.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model import Device, World
 from neuca_tools.model.topology import above, identity, is_nic
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.safety import mac_reason
 from neuca_tools.documents.neuca.link_settings import row_of

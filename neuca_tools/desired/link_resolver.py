@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.common_settings import CommonSettings
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.link_places import Places

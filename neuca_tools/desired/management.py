@@ -12,9 +12,9 @@ the platform describes is a dataplane NIC, even if its subnet has a gateway or D
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import UNRECORDED, Record, Route, World
@@ -58,7 +58,7 @@ class Management:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
-    belief: first_nic.Belief = first_nic.Belief()
+    belief: first_nic.Belief = field(default_factory=first_nic.Belief)
 
 
 def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:

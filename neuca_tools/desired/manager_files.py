@@ -9,10 +9,10 @@ longer lists it; its name stays pinned after that.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import (

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Optional
 
-from neuca_tools.lazy import pattern
 from neuca_tools.model.addresses import MOST_KEPT
 from neuca_tools.model.ports import ADDRESS_BYTES, GUID_BYTES, INFINIBAND, is_guid
 
@@ -31,20 +30,20 @@ MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
 # Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
 _LONGEST_CONFIG = 1000
-_MAC = pattern(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
-_RULE = pattern(
+_MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
+_RULE = re.compile(
     r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
 )
 # A rule for an InfiniBand port has the whole address, or a pattern for the bytes before the GUID.
-_NAMES = pattern(
+_NAMES = re.compile(
     r'[^#]*\bATTR\{address\}=="[?*]*:?(?:[0-9a-f:]{36})?(?P<mac>[0-9a-f:]{17}(?:[0-9a-f:]{6})?)"'
     r'.*\bNAME:?="(?P<name>[^"]+)"'
 )
-_PLAIN = pattern(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+-]*")
 # The kinds whose devices have the type of a NIC.
 _UNTYPED = ("macvlan", "vrf")
 _TYPES = {"ipoib": "infiniband"}  # where Type= of networkd is another word than the kind
-_PATTERN = pattern(rf"{_PLAIN.pattern}\*?")
+_PATTERN = re.compile(rf"{_PLAIN.pattern}\*?")
 
 
 # The value of ID_NET_MANAGED_BY that stands for a manager (systemd 255, NetworkManager 1.46).

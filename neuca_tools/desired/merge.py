@@ -10,10 +10,10 @@ are used.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
 from neuca_tools.desired.bindings import bound
 from neuca_tools.desired.management import ANSWERED

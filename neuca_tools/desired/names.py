@@ -9,9 +9,9 @@ another interface has the name, the link keeps the name it has, and that is repo
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Generic, Optional, TypeVar
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (

@@ -10,10 +10,10 @@ is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.desired.first_nic import Belief, bus_order
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles

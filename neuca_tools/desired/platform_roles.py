@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.policy import Said
 from neuca_tools.desired.roles import Roles
 from neuca_tools.documents.stacking import carriers

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from neuca_tools.dataclass import dataclass, field
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ packets with the address of another NIC as spoofed), and a default route.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
 from operator import attrgetter
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
 from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
 from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
-from neuca_tools.lazy import sha256
 from neuca_tools.model import (
     OWN,
     Address,

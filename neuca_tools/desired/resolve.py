@@ -9,9 +9,9 @@ lists every link, for display.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers, stack

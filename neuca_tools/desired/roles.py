@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import Management, choose
 from neuca_tools.desired.management_vlans import management_devices, tagged
@@ -70,7 +70,7 @@ class Roles:
     stacked_roles: Mapping[str, Role] = field(default_factory=dict)
     ours: frozenset[int] = frozenset()
     hands_off: frozenset[str] = frozenset()
-    belief: Belief = Belief()
+    belief: Belief = field(default_factory=Belief)
 
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:

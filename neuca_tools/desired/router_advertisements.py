@@ -9,9 +9,9 @@ routes as `model.provenance` describes, addresses by the flags of address autoco
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
 from neuca_tools.desired.dhcp_files import OWN as OWN_CLIENT
 from neuca_tools.desired.roles import Roles

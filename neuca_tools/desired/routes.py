@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_network
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (

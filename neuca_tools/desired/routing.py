@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired import dhcp, policy_routing, shadowed_rules, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers

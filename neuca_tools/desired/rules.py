@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Any, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem
 from neuca_tools.model.routing import NOWHERE, Rule, RuleRequest

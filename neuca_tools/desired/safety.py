@@ -8,11 +8,11 @@ Each function returns the reason for a refusal, or None.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from ipaddress import ip_network
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles

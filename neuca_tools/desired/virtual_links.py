@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.routes import Networks

@@ -10,10 +10,10 @@ no one else's: neither the management link's nor that of policy routing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC, Networks
 from neuca_tools.model import (

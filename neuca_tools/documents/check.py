@@ -8,10 +8,11 @@ a misspelt section, option or key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.documents import check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
 from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, Severity, suggested
@@ -24,15 +25,14 @@ from neuca_tools.documents.privacy import is_known_section
 from neuca_tools.documents.spelling import closest, closest_name, meant_by, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
 
 Kind = Literal["neuca", "network_data.json", "network-config", ""]
 NEUCA: Kind = "neuca"
 MAX_BYTES = MAX_UNZIPPED_BYTES + 1
-_YAML = pattern(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
-_LINE = pattern(r"\bline (\d+)")
-_HEADER = pattern(r"\s*\[([^]]*)\]")
+_YAML = re.compile(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
+_LINE = re.compile(r"\bline (\d+)")
+_HEADER = re.compile(r"\s*\[([^]]*)\]")
 
 
 @dataclass(frozen=True)

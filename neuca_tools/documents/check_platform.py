@@ -9,9 +9,10 @@ finding, and the value of a misspelt key is checked too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, suggested
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import re
 import zlib
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.errors import DocumentError
-from neuca_tools.lazy import pattern
-from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from email.message import Message
@@ -23,16 +22,16 @@ _MOST_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 # How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
-_FOREIGN = pattern(
+_FOREIGN = re.compile(
     rb"#!|##\s*template:"
     rb"|#(?:cloud-config|cloud-boothook|include|upstart-job|part-handler|ps1\w*)\b",
     re.IGNORECASE,
 )
-_MIME = pattern(
+_MIME = re.compile(
     rb"(?:From [^\n]*\n)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*)*?(?:MIME-Version|Content-Type):",
     re.I,
 )
-_HEADER = pattern(r"^[ \t]*\[[^\]\n]+\]", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t]*\[[^\]\n]+\]", re.MULTILINE)
 _DECODED = ("", "7bit", "8bit", "binary", "base64", "quoted-printable")
 
 

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from neuca_tools.dataclass import dataclass
 
 Severity = Literal["error", "warning"]
 MOST_SPELLINGS = 200  # unknown words that are compared with the known ones

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import re
+
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.lazy import pattern
 from neuca_tools.model.links import KINDS
 
 REDACTED = "(redacted)"
@@ -14,9 +15,9 @@ LINK_KINDS = ("interface", "vlan", *KINDS)
 _OPEN_SECTIONS = ("interfaces", "routes")
 _OPEN_GLOBALS = ("host_name", "router")
 SECRET_WORDS = ("token", "secret", "password")
-_SECRET = pattern("|".join(SECRET_WORDS))
+_SECRET = re.compile("|".join(SECRET_WORDS))
 # In the other sections, a key may be part of a script or of a public key that is not indented.
-_PLAIN_KEY = pattern(r"[a-z0-9_.-]{1,32}")
+_PLAIN_KEY = re.compile(r"[a-z0-9_.-]{1,32}")
 
 
 def link_kind(section: str) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
 
 LONGEST = 80  # characters of a word that is compared
-_UNKNOWN = pattern(r'^(unknown [^;"]*(?:"([^"]*)")?); known are (.*)$', re.DOTALL)
-_NO_WORD = pattern(r'^"([^"]*)" is not ((?:"[^"]*",? ?)+ or "[^"]*")$')
-_MEANT = pattern(r'^.*; did you mean "([^"]*)"\?$', re.DOTALL)
+_UNKNOWN = re.compile(r'^(unknown [^;"]*(?:"([^"]*)")?); known are (.*)$', re.DOTALL)
+_NO_WORD = re.compile(r'^"([^"]*)" is not ((?:"[^"]*",? ?)+ or "[^"]*")$')
+_MEANT = re.compile(r'^.*; did you mean "([^"]*)"\?$', re.DOTALL)
 
 
 def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:

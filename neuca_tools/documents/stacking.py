@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.model import LinkRequest
 from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
-from neuca_tools.typed import Callable
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:

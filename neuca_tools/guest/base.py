@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable, Literal
+from dataclasses import dataclass
+from typing import Callable, Literal, NamedTuple
 
 from neuca_tools.config import Config
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model import Document
 
 State = Literal["ok", "pending", "refused", "failed"]

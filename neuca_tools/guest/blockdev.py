@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca import filesystems
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.errors import ApplyError

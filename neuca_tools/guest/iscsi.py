@@ -8,28 +8,27 @@ an argument of iscsiadm, which every user can see.
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import time
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
 from neuca_tools.guest import programs
-from neuca_tools.lazy import pattern
 
 MARK = b"# Written by neucad, as the user-data asks.\n"
 # RFC 7143, 4.2.7, and "_", which is used in practice.
-IQN = pattern(
+IQN = re.compile(
     r"iqn\.[0-9]{4}-(?:0[1-9]|1[0-2])\.[A-Za-z0-9.:_-]{1,200}"
     r"|eui\.[0-9A-Fa-f]{16}|naa\.(?:[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32})"
 )
 # A portal with the tag of its group, 16 bits, and a target.
-_OFFER = pattern(rf"\s*(?P<portal>\S+),(?P<tag>[0-9]{{1,5}})\s+(?P<name>{IQN.pattern})\s*")
+_OFFER = re.compile(rf"\s*(?P<portal>\S+),(?P<tag>[0-9]{{1,5}})\s+(?P<name>{IQN.pattern})\s*")
 INITIATOR = Path("/etc/iscsi/initiatorname.iscsi")
 SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's

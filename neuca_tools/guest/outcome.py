@@ -8,14 +8,15 @@ run has ended, so that a document that arrives meanwhile is not missed.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.errors import (
     EXIT_DEGRADED,
     EXIT_FAILED,
@@ -27,13 +28,14 @@ from neuca_tools.errors import (
 )
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State
-from neuca_tools.log import log
 from neuca_tools.model import Document
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import read
 from neuca_tools.state.store import save as write
 from neuca_tools.status.judge import Status
+
+log = logging.getLogger("neuca")
 
 # The mark that a run is due; the mark that one has begun and not ended; and the SHA-256 of the
 # document of the last run.

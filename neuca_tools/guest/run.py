@@ -8,6 +8,7 @@ as the run has ended.
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator, Mapping
 from typing import Callable, NoReturn, Optional
@@ -18,9 +19,10 @@ from neuca_tools.files import locked
 from neuca_tools.guest import hostname, outcome, scripts, storage, users
 from neuca_tools.guest.base import FEATURES, Finding, Guest
 from neuca_tools.guest.outcome import Outcome
-from neuca_tools.log import log
 from neuca_tools.model import Document
 from neuca_tools.state.active_document import confirmed
+
+log = logging.getLogger("neuca")
 
 LOCK = "guest.lock"  # in the run directory
 RETRY = 30.0  # seconds, as RestartSec= of neuca-guest.service

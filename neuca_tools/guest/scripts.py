@@ -14,16 +14,15 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.config import Config
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ApplyError, LockedError, RecordError
 from neuca_tools.files import locked, write_files
 from neuca_tools.guest import programs, version1
 from neuca_tools.guest.base import Finding, Guest, State
-from neuca_tools.lazy import sha256
 from neuca_tools.model.rows import Script
 from neuca_tools.state.records import SCRIPTS
 from neuca_tools.state.store import read, save

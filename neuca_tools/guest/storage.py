@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.config import Config
-from neuca_tools.dataclass import asdict, dataclass, replace
 from neuca_tools.documents import get
 from neuca_tools.errors import ApplyError, RecordError
 from neuca_tools.guest import blockdev, iscsi, programs

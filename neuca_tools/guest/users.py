@@ -11,11 +11,11 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from pathlib import Path
 
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
-from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca.tables import is_public_key
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import ApplyError, RecordError

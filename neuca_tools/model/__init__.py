@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field, fields_of
 from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import DeviceNetworks, device_networks
 from neuca_tools.model.addresses import Host as Host
@@ -34,7 +35,6 @@ from neuca_tools.model.routing import RouteState as RouteState
 from neuca_tools.model.rows import Fault as Fault
 from neuca_tools.model.rows import Item, Script, Storage, User
 from neuca_tools.model.rows import Origin as Origin
-from neuca_tools.typed import Literal, Optional
 
 LinkState = Literal["up", "down", "user"]
 Role = Literal["dataplane", "management", "ignored", "unlisted"]
@@ -106,10 +106,9 @@ class LinkRequest:
         What is not requested is left out, which a digest of it would take most of its time for.
         """
         lists = ("addresses", "sysctls", "device")
-        own = {**self.__dict__, **{one: sorted(self.__dict__[one], key=repr) for one in lists}}
-        rows = fields_of(self).items()
-        given = [name for name, one in rows if one.repr and own[name] not in (one.default, [])]
-        return " ".join([f"{name}={own[name]!r}" for name in given if name != "origins"])
+        own = {**self.__dict__, **{name: sorted(self.__dict__[name], key=repr) for name in lists}}
+        given = [it for it in fields(self) if it.repr and own[it.name] not in (it.default, [])]
+        return " ".join([f"{it.name}={own[it.name]!r}" for it in given if it.name != "origins"])
 
 
 class ManagementHint(NamedTuple):

@@ -16,9 +16,7 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
-
-from neuca_tools.dataclass import NamedTuple
-from neuca_tools.typed import Union
+from typing import NamedTuple, Union
 
 Address = Union[IPv4Interface, IPv6Interface]
 Network = Union[IPv4Network, IPv6Network]

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from neuca_tools.dataclass import NamedTuple, dataclass, field
-from neuca_tools.typed import Literal
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 Refusal = Literal["not applicable", "unsupported"]
 

@@ -9,9 +9,9 @@ it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, Optional
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.model import LinkKey
 
 Effect = Literal["effective", "not applicable", "unsupported", "overridden"]

@@ -7,12 +7,12 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
+from typing import Any, Literal, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model.addresses import MOST_KEPT, Address
-from neuca_tools.typed import Any, Literal, Optional
 
 LINK_ALIAS = "neuca-guest-tools"
 """The alias (ip-link(8)) of every link that neucad has created."""

@@ -10,19 +10,19 @@ were all replaced still has its UUID. Nothing follows from what is unknown on on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Optional, Union
 
-from neuca_tools.dataclass import dataclass, field, replace
-from neuca_tools.lazy import pattern, sha256
-from neuca_tools.typed import Optional, Union
-
-INSTANCE = pattern(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_UUID = pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # A UUID of all zeros or all ones is not set (SMBIOS 3.7, 7.2.1).
 _NOT_SET = frozenset("0f")
 # The format is that of machine-id(5).
-_MACHINE_ID = pattern(r"[0-9a-f]{32}")
+_MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ look like another one, and a line end in a field starts a new line: all of them 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 
-from neuca_tools.lazy import pattern
-
-UNSAFE = pattern(r"[^\n -~]")
+UNSAFE = re.compile(r"[^\n -~]")
 # ECMA-48, SGR
 GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
 

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from neuca_tools.lazy import pattern
+import re
 
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-_RATE = pattern(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
+_RATE = re.compile(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
 
 
 def rate_value(text: str) -> int:

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Optional
+
 from neuca_tools.model.addresses import Host, Network
 from neuca_tools.model.links import LinkKey
-from neuca_tools.typed import Literal, Optional
 
 # rtm_protocol of our routes and FRA_PROTOCOL of our rules; not taken in iproute2's rt_protos nor in
 # linux/rtnetlink.h.

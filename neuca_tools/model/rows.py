@@ -7,10 +7,9 @@ And what is wrong with it, and where in it a setting comes from.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-
-from neuca_tools.dataclass import NamedTuple, dataclass, field
-from neuca_tools.typed import ClassVar, Literal, Union
+from typing import ClassVar, Literal, NamedTuple, Union
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

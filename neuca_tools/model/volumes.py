@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-
-from neuca_tools.dataclass import dataclass, field
-from neuca_tools.lazy import pattern
+from dataclasses import dataclass, field
 
 SOURCES = ("configdrive", "nocloud")  # that read a volume
 # Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
@@ -19,10 +18,10 @@ REMOTE_CLASSES: Mapping[str, str] = {
 }
 # Names of the kernel: drivers/block, drivers/md, drivers/nvme/host/fabrics.c.
 REFUSED_NAMES = (
-    (pattern(r"loop\d+"), "it is a loop device"),
-    (pattern(r"dm-\d+"), "it is a device-mapper device"),
-    (pattern(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
-    (pattern(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
+    (re.compile(r"loop\d+"), "it is a loop device"),
+    (re.compile(r"dm-\d+"), "it is a device-mapper device"),
+    (re.compile(r"(?:nbd|rbd|drbd)\d+"), "it is a network block device"),
+    (re.compile(r"nvme-fabrics"), "it is a remote disk (NVMe over Fabrics)"),
 )
 REFUSED_BUSES = {
     "usb": "it is a USB device",

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import dataclass
+from dataclasses import dataclass
+
 from neuca_tools.desired.dhcp_files import BESIDE
 from neuca_tools.model import LinkKey
 from neuca_tools.plan.operation import Operation, Phase, Value, Writer

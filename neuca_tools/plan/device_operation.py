@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.desired.device_settings import text
 from neuca_tools.plan.operation import LinkOperation, Phase, Value, Writer, was
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import LinkKey, Virtual
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
 

@@ -9,10 +9,10 @@ needed.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Optional, Protocol, Union
+from typing import ClassVar, NamedTuple, Optional, Protocol, Union
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
 

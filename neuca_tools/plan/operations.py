@@ -7,9 +7,9 @@ Units: MTU in bytes, txqueuelen in packets.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 

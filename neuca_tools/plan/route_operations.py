@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model import Hop, Host, LinkKey, Route
 from neuca_tools.model.routing import (
     MAIN_TABLE,

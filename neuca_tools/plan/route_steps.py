@@ -14,9 +14,9 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Target

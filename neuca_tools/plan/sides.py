@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
 from neuca_tools.model import Address, Link, LinkKey, NetworkState, Owned, Virtual

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
-from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.sources.service import Service

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Optional, Protocol, Union
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import SourceError
-from neuca_tools.lazy import sha256
 from neuca_tools.model.machine import Origin, Outlet
-from neuca_tools.typed import Optional, Protocol, Union
 
 BODY_LIMIT = 1 << 20
 """Bytes accepted from any source, before decompression."""

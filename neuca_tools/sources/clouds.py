@@ -16,13 +16,13 @@ import binascii
 import json
 from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import TYPE_CHECKING, ClassVar, Optional
 
 from neuca_tools.documents.platform import azure, gce, hetzner, oci
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
-from neuca_tools.typed import TYPE_CHECKING, ClassVar, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response

@@ -7,19 +7,19 @@ Volumes are mounted by `neuca read-drive`, which copies their documents below th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
 from neuca_tools.sources.file import read_regular
-from neuca_tools.typed import Optional
 
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
 # The directories of an image that replace a volume (cloud-init's manual, "Config drive").
 _DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
-_DATED = pattern(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
+_DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
 class Directory(Source):

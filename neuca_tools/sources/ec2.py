@@ -12,12 +12,13 @@ import json
 import re
 import time
 from collections.abc import Collection, Iterable
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.platform.ec2 import LEAVES, NAME
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import IncompleteError, SourceError
-from neuca_tools.lazy import pattern, sha256
 from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import (
     INSTANCE_ID,
@@ -30,7 +31,6 @@ from neuca_tools.sources.base import (
 )
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
-from neuca_tools.typed import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Response
@@ -45,11 +45,11 @@ _LARGEST_CACHED = 1 << 16  # characters: the session goes through a pipe
 _ROOT = "/latest/meta-data/"
 _EARLY_SECONDS = 60  # renewed before it expires, so that no request carries an expired token
 _NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support only GET
-_MAC_DIRECTORY = pattern(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
+_MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
 _MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
-_KEY = pattern(r"([0-9]{1,4})=.*")  # number and name of a key pair
+_KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
 _MOST_KEYS = 64
-_TOKEN = pattern(rb"[!-~]{1,4096}")
+_TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
 class Ec2(Service):

@@ -11,10 +11,11 @@ import socket
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
 from neuca_tools.sources.http_answer import (
@@ -28,7 +29,6 @@ from neuca_tools.sources.http_answer import (
     read_head,
 )
 from neuca_tools.sources.url import Url
-from neuca_tools.typed import TYPE_CHECKING, Any, Optional, Union
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -9,10 +9,9 @@ the parsers of mail and, for https, OpenSSL. Every poll would pay for that in a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import BinaryIO, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.sources.base import BODY_LIMIT
-from neuca_tools.typed import BinaryIO, Optional
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_FIELDS = 100  # header or trailer lines

@@ -13,6 +13,7 @@ import os
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
@@ -26,7 +27,6 @@ from neuca_tools.sources.base import (
     SourceTimeoutError,
     Surroundings,
 )
-from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Connection

@@ -11,29 +11,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
-from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
 from neuca_tools.sources.directories import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
-from neuca_tools.typed import TYPE_CHECKING, Callable, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Connection
 
 # The second is the former name.
 _SEEDS = (Path("/var/lib/cloud/seed/nocloud"), Path("/var/lib/cloud/seed/nocloud-net"))
-_BOOT = pattern(r"ds=nocloud(?:-net)?(?:;|$)")
+_BOOT = re.compile(r"ds=nocloud(?:-net)?(?:;|$)")
 _SHORT = {"s": "seedfrom", "h": "local-hostname", "i": "instance-id"}
 # The names of dmidecode(8) and those of the files in /sys/class/dmi/id.
 _DMI = {

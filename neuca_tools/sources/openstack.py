@@ -8,6 +8,7 @@ Reference: nova, "Metadata" (user guide) and api/metadata/handler.py. No tokens,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Optional
 
 from neuca_tools.documents.platform.instance import OPENSTACK
 from neuca_tools.documents.platform.openstack import NAME
@@ -15,7 +16,6 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
 from neuca_tools.sources.url import Url
-from neuca_tools.typed import Optional
 
 _IPV6 = "fe80::a9fe:a9fe"  # neutron, "Metadata service"; link-local, so it needs an interface
 _NO_OPENSTACK = (401, 404)  # EC2 requires a token for every path, existing or not

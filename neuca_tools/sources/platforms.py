@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import SourceError
 from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Source

@@ -12,14 +12,14 @@ NIC is another source: the likelier management NIC wins, however slow it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Optional, Union
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
-from neuca_tools.typed import TYPE_CHECKING, Callable, Optional, Union
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

@@ -5,16 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
+from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model import Host
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.sources.base import Deadline, Source, Surroundings
 from neuca_tools.sources.url import Url, parse_url
-from neuca_tools.typed import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from neuca_tools.sources.http import Connection, Response

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import UsageError
-from neuca_tools.lazy import pattern
 
 _HOST = r"(?:\[(?P<v6>[^\[\]/]+)\]|(?P<v4>[^\[\]/:@\s]+))"
-_BASE = pattern(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
+_BASE = re.compile(rf"http://{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<prefix>/[A-Za-z0-9._~/-]*)?")
 
 
 @dataclass(frozen=True)

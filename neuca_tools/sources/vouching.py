@@ -8,6 +8,7 @@ the UUID in them is unknown to others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +17,9 @@ from uuid import UUID
 from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError, SourceError
 from neuca_tools.files import text_of
-from neuca_tools.lazy import pattern
 from neuca_tools.sources.base import Answer, Source, Surroundings
 
-_EC2_INSTANCE = pattern(r"i-[0-9a-f]{17}")
+_EC2_INSTANCE = re.compile(r"i-[0-9a-f]{17}")
 _RANDOM = 4  # the version of a random UUID (RFC 9562, 5.4); firmware without one may state another
 _UNVOUCHED = (
     "a service responded through {name}, but nothing vouches for that NIC, so its response is not"

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends import hostid
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents import find_document, parse, platform
 from neuca_tools.documents.redact import redact
 from neuca_tools.errors import (
@@ -21,7 +23,6 @@ from neuca_tools.errors import (
     SourceError,
     UsageError,
 )
-from neuca_tools.lazy import sha256
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
 from neuca_tools.model.stored import StoredDocument
@@ -44,7 +45,6 @@ from neuca_tools.state.records import (
     save_machine,
 )
 from neuca_tools.state.store import NO_ROOM, Where
-from neuca_tools.typed import Callable, Optional
 
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from errno import ENOENT
 from typing import Any
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.model import (
     ACCEPT_RA,
@@ -29,7 +29,7 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
 
-NEW_LINK_QUEUE = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
+TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
 
 
 def record_intentions(record: Record, operations: Iterable[Operation]) -> Record:
@@ -128,7 +128,7 @@ def _first_change(original: Original, operation: Operation) -> Original:
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
-            value = NEW_LINK_QUEUE
+            value = TXQUEUELEN
         if value is None or getattr(original, operation.setting) is not None:
             return original
         changes: dict[str, Any] = {operation.setting: value}

@@ -10,8 +10,8 @@ router has assigned is removed: addresses with a lifetime, and routes with the p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
     UNRECORDED,

@@ -8,14 +8,15 @@ journal at start means that the last pass was interrupted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from ipaddress import ip_network
 from itertools import chain
 from pathlib import Path
+from typing import Any, Optional, get_type_hints
 
-from neuca_tools.dataclass import asdict, field_names
 from neuca_tools.errors import RecordError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import (
     Incarnation,
     Link,
@@ -34,11 +35,10 @@ from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
 from neuca_tools.state import stored_routing
-from neuca_tools.state.shapes import fit, hints, made
+from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.state.stored_routing import key_of
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.typed import Any, Optional
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 TRIAL = "trial.json"
@@ -47,7 +47,7 @@ RUN_FILES = (DOCUMENT, LOOK, CHOICE, VOLUMES)  # those of the run directory
 MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
-_NAME = pattern(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
+_NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
 _NOT_KEPT = (
     "profile",
     "unmarked",
@@ -142,7 +142,7 @@ def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     try:
         data = read(directory, VOLUMES) or {}
-        names = field_names(VolumeLog)
+        names = [it.name for it in fields(VolumeLog)]
         return made(VolumeLog, {name: data[name] for name in names if name in data})
     except (RecordError, *STRANGE):
         return VolumeLog()
@@ -178,7 +178,7 @@ def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
     data = read(where, MACHINE) or {}
     try:
-        names = field_names(Machine)
+        names = [it.name for it in fields(Machine)]
         return made(
             Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
         )
@@ -361,7 +361,7 @@ def _state(data: Mapping[str, Any]) -> NetworkState:
 
 
 def _link(data: Mapping[str, Any]) -> Link:
-    known, read = hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
+    known, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
     plain = {name: fit(one, known[name], name) for name, one in data.items() if name not in read}
     return Link(
         key=key_of(data["key"]),

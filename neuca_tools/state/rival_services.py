@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin
 from neuca_tools.sources import Session, SourceSpec, Surroundings, look

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from functools import lru_cache
-
-from neuca_tools.dataclass import is_dataclass
-from neuca_tools.typed import Any, Callable, Literal, TypeVar, Union, arguments_of
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 Reader = Callable[[object, str], Any]
@@ -23,33 +21,9 @@ _FIELDS: dict[type, _Fields] = {}  # annotations are read once for each class
 def _fields(kind: type) -> _Fields:
     """What reads each field; and the annotation of each, which is often the type of its value."""
     if kind not in _FIELDS:
-        found = hints(kind)
+        found = get_type_hints(kind)
         _FIELDS[kind] = {name: _reader(hint) for name, hint in found.items()}, found
     return _FIELDS[kind]
-
-
-def hints(kind: type) -> dict[str, Any]:
-    """The evaluated annotations of a class and its bases: typing.get_type_hints()."""
-    found: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        names = vars(sys.modules[base.__module__])
-        for name, text in base.__dict__.get("__annotations__", {}).items():  # noqa: RUF063
-            found[name] = eval(text, names) if isinstance(text, str) else text
-    return found
-
-
-def origin_of(hint: object) -> object:
-    """What was subscripted (Union, tuple), None for what was not: typing.get_origin().
-
-    The forms of the library, which other modules may use, count as those of this one.
-    """
-    origin = getattr(hint, "__origin__", None)
-    library: Any = sys.modules.get("typing")
-    if library and origin is library.Union:
-        return Union
-    if library and origin is library.Literal:
-        return Literal
-    return origin
 
 
 def made(kind: type[T], data: object) -> T:
@@ -77,14 +51,14 @@ def fit(value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - what t
 
 @lru_cache(None)
 def _reader(hint: Any) -> Reader:  # noqa: ANN401 - any annotation
-    make = _MAKERS.get(origin_of(hint))
+    make = _MAKERS.get(get_origin(hint))
     if make is not None:
-        return make(arguments_of(hint))
+        return make(get_args(hint))
 
     def read(value: object, name: str) -> object:
         if type(value) is hint:  # a bool is no int
             return value
-        if is_dataclass(hint):
+        if isinstance(hint, type) and is_dataclass(hint):
             return made(hint, value)
         if hint is float and type(value) is int:  # JSON has one kind of number
             return float(value)

@@ -13,14 +13,14 @@ import errno
 import json
 import math
 from binascii import crc32
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, NoReturn, Optional, Union
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import NEW, names_in, read_bytes, write_files
-from neuca_tools.lazy import sha256
-from neuca_tools.typed import Any, Callable, NoReturn, Optional, Union
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC

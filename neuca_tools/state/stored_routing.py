@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
+from typing import Any, Optional
 
-from neuca_tools.dataclass import asdict, replace
 from neuca_tools.model import Hop, Host, LinkKey
 from neuca_tools.model.addresses import MOST_KEPT
 from neuca_tools.model.routing import PLAIN, Rule, Traits
 from neuca_tools.state.shapes import fit, made
-from neuca_tools.typed import Any, Optional
 
 
 @lru_cache(MOST_KEPT)  # a record names each link several times

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any, Literal, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired import forwarding
 from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked

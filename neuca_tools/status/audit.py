@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Optional
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
 from neuca_tools.tuning import arithmetic

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional, Union
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of

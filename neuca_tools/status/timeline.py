@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.model.messages import PASS
 from neuca_tools.status.render import table
 

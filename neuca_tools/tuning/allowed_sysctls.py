@@ -9,15 +9,14 @@ configuration allows or sets it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
+from typing import NamedTuple, Optional, Union
 
-from neuca_tools.dataclass import NamedTuple
-from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, LinkRequest
-from neuca_tools.typed import Optional, Union
 
-PER_INTERFACE = pattern(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
+PER_INTERFACE = re.compile(r"net/(?:(?:ipv4|ipv6)/(?:conf|neigh)|mpls/conf)(?:/|\Z)")
 HOST_WIDE = "it is a host-wide setting; a document may change it only if allow-sysctls lists it"
 
 

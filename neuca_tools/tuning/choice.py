@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import dataclass
-from neuca_tools.lazy import pattern
-from neuca_tools.typed import Optional
+import re
+from dataclasses import dataclass
+from typing import Optional
 
 AUTO = "auto"
-NAME = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)

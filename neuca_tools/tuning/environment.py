@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Literal, Optional
-
-from neuca_tools.dataclass import dataclass
-from neuca_tools.lazy import pattern
 
 # The files to read, those of systemd-detect-virt(1). An empty file counts as present.
 DMI = tuple(
@@ -41,7 +39,7 @@ _VENDORS = {
     "apple": ("Apple Virtualization",),
     "google": ("Google Compute Engine",),
 }
-_CONTAINER_MANAGER = pattern(r"(?:^|\0)container=([^\0]+)")
+_CONTAINER_MANAGER = re.compile(r"(?:^|\0)container=([^\0]+)")
 
 Kind = Literal["vm", "bare metal", "container"]
 

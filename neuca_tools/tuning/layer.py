@@ -10,10 +10,10 @@ the present value if something else has changed it since.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Literal, Optional
+from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.model import LinkKey, Problem, Record, Written
 from neuca_tools.model.effects import Effect
 from neuca_tools.tuning import arithmetic

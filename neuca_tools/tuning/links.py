@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Optional
+from dataclasses import replace
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.model import (
     UNCHANGED,

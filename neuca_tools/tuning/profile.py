@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Callable, Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import OWN

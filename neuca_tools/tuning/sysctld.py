@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.documents.neuca.values import sysctl_path
 
 # Of files with the same name, only the one in the first directory is read (sysctl.d(5)).

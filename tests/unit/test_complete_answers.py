@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import cloudmocks
@@ -13,7 +14,6 @@ import pytest
 from sources_server import Server, http
 from worlds import mac, nic, vlan, world
 
-from neuca_tools.dataclass import replace
 from neuca_tools.desired.outlets import pinned
 from neuca_tools.documents import platform
 from neuca_tools.documents.platform import azure, ec2, gce, hetzner, oci, openstack

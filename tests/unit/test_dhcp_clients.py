@@ -16,7 +16,7 @@ from test_dhcp_requests import document
 from worlds import key, mac, nic, route
 
 from neuca_tools.agent import dhcp_helper
-from neuca_tools.backends import dhcp4, dhcpclients, dhcplease
+from neuca_tools.backends import dhcp4, dhcpclients, dhcplease, processes
 from neuca_tools.backends.dhcp4 import Offer
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
@@ -382,6 +382,6 @@ def test_only_the_process_that_was_started_is_told_to_release_its_lease(tmp_path
         gone.with_suffix(".pid").write_text(f"{process.pid} 1")  # another had its ID before
         dhcp_helper._signal(gone, signal.SIGALRM)
         assert process.poll() is None
-        gone.with_suffix(".pid").write_bytes(dhcpclients.process_note(process.pid))
+        gone.with_suffix(".pid").write_bytes(processes.process_note(process.pid))
         dhcp_helper._signal(gone, signal.SIGALRM)
         assert process.wait(60) == -signal.SIGALRM

@@ -11,6 +11,7 @@ from configparser import ConfigParser
 from dataclasses import fields, replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -47,7 +48,6 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.status import render
 from neuca_tools.tuning import allowed_sysctls
-from neuca_tools.typed import arguments_of
 
 ROOT = Path(__file__).parents[2]
 MAN = {path.name: path.read_text() for path in sorted((ROOT / "docs" / "man").iterdir())}
@@ -233,9 +233,7 @@ def test_every_option_of_neucad_is_documented():
 
 
 def test_every_problem_code_is_documented():
-    assert set(items(parts("neuca-status.7", "Ss")["Problem codes"])) == set(
-        arguments_of(ProblemCode)
-    )
+    assert set(items(parts("neuca-status.7", "Ss")["Problem codes"])) == set(get_args(ProblemCode))
 
 
 def test_every_exit_code_is_documented():

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Automatic
 from neuca_tools.model.links import LinkKey
-from neuca_tools.typed import Any, Optional
 
 # The field of `Automatic` that each key sets.
 FIELDS = {"dhcp4": "dhcp4", "dhcp6": "dhcp6", "accept-ra": "accept_ra"}

@@ -8,23 +8,21 @@ configparser cannot be used: it drops the indentation of every line, and the `#`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import lru_cache
 from itertools import dropwhile
+from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
-from neuca_tools.typed import Callable, Literal, Optional
 
 MAX_LINES = 200000
 MAX_LINE = 65536
-_HEADER = pattern(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
-_KEY_BEHIND = pattern(r"[^\s;#].*=")
-_SECTION_NAME = pattern(r"[\w.:/-]+(?: +[\w.:/-]+)*")
-_COMMENT = pattern(r"\s;")
+_HEADER = re.compile(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
+_KEY_BEHIND = re.compile(r"[^\s;#].*=")
+_SECTION_NAME = re.compile(r"[\w.:/-]+(?: +[\w.:/-]+)*")
+_COMMENT = re.compile(r"\s;")
 
 
 class Line(NamedTuple):

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Optional, cast
 
 from neuca_tools.documents import stacking
 from neuca_tools.documents.neuca import (
@@ -23,7 +24,6 @@ from neuca_tools.documents.privacy import SECTIONS, is_known_section, link_kind
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
 from neuca_tools.model.rows import Item
-from neuca_tools.typed import Callable, Optional, cast
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_LINKS = 4096

@@ -10,13 +10,12 @@ from neuca_tools.documents.neuca import links, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault, LinkKey
 from neuca_tools.model.links import Nic
 
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
-_LEGACY_KEY = pattern(r"eth[0-9]+")
-_LEGACY_VALUE = pattern(r"(?:vlan|phys):", re.IGNORECASE)
+_LEGACY_KEY = re.compile(r"eth[0-9]+")
+_LEGACY_VALUE = re.compile(r"(?:vlan|phys):", re.IGNORECASE)
 _HIGHEST_ORDER = 99999
 
 

@@ -7,14 +7,14 @@ References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Host
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, VirtualLink, Vlan
 from neuca_tools.model.ports import is_guid
-from neuca_tools.typed import Callable, Optional
 
 MOST_MEMBERS = 256
 # BOND_MAX_ARP_TARGETS of the kernel.

@@ -10,16 +10,16 @@ UnusableError. The sysctls of a link have a table of their own (`tuning.allowed_
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from operator import eq
+from typing import Literal, Optional, Union
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.lazy import pattern
 from neuca_tools.model.rates import rate_text, rate_value
-from neuca_tools.typed import Callable, Literal, Optional, Union
 
 # CONFIG_NR_CPUS of the largest distribution kernels.
 MOST_CPUS = 8192
@@ -44,12 +44,12 @@ _CREATABLE = (*_QDISCS, "bfifo")
 NO_DNS = "none"
 MOST_DNS = 16  # a bound of our own
 LONGEST_DOMAIN = 253  # RFC 1035, 2.3.4
-_LABEL = pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 # Top-level domains for private use (RFC 6762, appendix G; RFC 8375), but "internal".
 _PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "openstacklocal"))
 METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
-_OFFLOAD = pattern(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
+_OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
 IPOIB_MODE = "infiniband-mode"
 # wol_mode_names of the kernel without magicsecure, which needs a password.
 WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from neuca_tools.dataclass import NamedTuple, dataclass, field, replace
 from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
@@ -15,7 +16,6 @@ from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
 from neuca_tools.model.routing import UNROUTED
-from neuca_tools.typed import Any, Callable
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"

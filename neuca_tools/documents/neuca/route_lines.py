@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
 from neuca_tools.model.routing import KINDS, MOST, Traits
-from neuca_tools.typed import Any, Callable
 
 MOST_NEXT_HOPS = 64
 SCOPES = ("global", "link", "host")

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import cast
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
-from neuca_tools.typed import Callable, cast
 
 
 def _gateways(text: str) -> NicRouting:

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.documents.neuca import route_lines, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import is_rule
 from neuca_tools.model import Fault, Network
 from neuca_tools.model.routing import MOST, Rule, RuleRequest
-from neuca_tools.typed import Any, Callable
 
 MAX_RULES = 1024
 # Before the rules of policy routing, which begin at 31000, and behind all that have a priority.

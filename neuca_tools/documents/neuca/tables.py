@@ -5,21 +5,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.lazy import pattern
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import Script, Storage, User
-from neuca_tools.typed import Callable, TypeVar
 
 _Row = TypeVar("_Row")
-_LOGIN = pattern(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
-_FILE_NAME = pattern(r"[a-z0-9_][a-z0-9_.-]{0,63}")
-_PUBLIC_KEY = pattern(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
+_LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,30}[a-z0-9_$-]?")
+_FILE_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,63}")
+_PUBLIC_KEY = re.compile(r"(?:^|\s)(?:ssh|ecdsa|sk)-\S+\s+[A-Za-z0-9+/]+=*(?:\s|$)")
 # Suffix of the name of a device.
 _MUTUAL = ".mutual-chap"
 # RFC 7143, 12.1.3 does not limit names and secrets. open-iscsi stores each on one line of at most

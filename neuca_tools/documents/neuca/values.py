@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
-from neuca_tools.lazy import pattern
 from neuca_tools.model import OWN, Address, Host, Network
 from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
@@ -17,7 +16,7 @@ from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
 _LONGEST_SYSCTL = 4096
-_MAC = pattern(
+_MAC = re.compile(
     r"[0-9a-f]{12}"
     r"|[0-9a-f]{2}(?P<two>[:.-])(?:[0-9a-f]{2}(?P=two)){4}[0-9a-f]{2}"
     r"|[0-9a-f]{4}(?P<four>[:.-])[0-9a-f]{4}(?P=four)[0-9a-f]{4}"
@@ -25,7 +24,7 @@ _MAC = pattern(
 _SEPARATORS = {ord(separator): "" for separator in ":.-"}
 # The GUID of an InfiniBand port, or 20 bytes that end with one: an IPoIB address, or a DHCP client
 # identifier as Ironic has it.
-_GUID = pattern(
+_GUID = re.compile(
     r"(?:0x)?[0-9a-f]{16}(?:[0-9a-f]{24})?"
     r"|[0-9a-f]{4}(?:(?P<four>[:-])[0-9a-f]{4})(?:(?P=four)[0-9a-f]{4}){2}"
     r"|[0-9a-f]{2}(?P<two>[:-])(?:[0-9a-f]{2}(?P=two)){6}[0-9a-f]{2}"
@@ -33,20 +32,20 @@ _GUID = pattern(
 )
 # The first bytes of IPv4 addresses that are those of hosts (RFC 6890; 127 is loopback).
 _USUAL = frozenset(range(1, 224)) - {127}
-_PKEY = pattern(r"0x([0-9a-f]{1,4})")
+_PKEY = re.compile(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
-_NUMBER = pattern(r"[0-9]{1,10}")
+_NUMBER = re.compile(r"[0-9]{1,10}")
 MTU_LIMITS = (68, 65535)
 # The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
 IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
-_LABEL = pattern(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
 # Those for the routes that NICs get by DHCP (`desired.dhcp_files`).
 DHCP_TABLES = range(1 << 30, 1 << 31)
-_SYSCTL = pattern(r"[A-Za-z0-9_./+~-]+")
+_SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
 class UnusableError(ValueError):

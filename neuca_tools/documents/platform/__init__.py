@@ -8,8 +8,7 @@ Many guests have no such document, and most commands read none. The docstrings a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-from neuca_tools.typed import TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from neuca_tools.model import PlatformDocument

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Automatic

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from functools import partial
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import (
     azure,

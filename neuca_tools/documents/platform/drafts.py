@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.neuca.links import hands_off

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from neuca_tools.documents.neuca.values import UnusableError, clip
-from neuca_tools.lazy import pattern
 
 # Milliseconds in each unit of systemd.time(7) that these documents have a use for.
 _UNITS: Mapping[str, int] = {
@@ -26,8 +26,8 @@ _UNITS: Mapping[str, int] = {
     "hour": 3600000,
     "hours": 3600000,
 }
-_SPAN = pattern(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
-_TERM = pattern(r"([0-9]+) ?([a-z]+)")
+_SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
+_TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 
 
 def milliseconds(text: str) -> str:

@@ -12,9 +12,9 @@ while after a NIC was attached, so only `mac` identifies the primary NIC if it i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from ipaddress import ip_network
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS

@@ -8,7 +8,8 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import replace
+from dataclasses import replace
+
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.parts import Part

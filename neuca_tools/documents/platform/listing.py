@@ -9,12 +9,12 @@ moment, or of another guest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Optional
 
 from neuca_tools.documents.platform import azure, ec2, gce, oci, openstack
 from neuca_tools.documents.platform.tree import Tree
-from neuca_tools.lazy import pattern
 
 # The key of the list of all NICs. Hetzner lists those of private networks only, and may have none;
 # a user wrote the documents of the others, for any of the NICs.
@@ -27,8 +27,8 @@ _LISTS = {
 }
 # It is not in the tree of every service with the paths of EC2: OpenStack's has public keys alone.
 _OPTIONAL = frozenset({ec2.NAME})
-_SEPARATORS = pattern(r"[:.-]")
-_DIGITS = pattern(r"[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}")
+_SEPARATORS = re.compile(r"[:.-]")
+_DIGITS = re.compile(r"[0-9a-f]{12}|[0-9a-f]{16}|[0-9a-f]{40}")
 _GUID_DIGITS = 16  # the last ones of an InfiniBand port's address identify it
 _VIRTUAL = ("bond", "vlan")
 

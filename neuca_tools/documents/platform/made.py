@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Callable, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.platform.drafts import Draft, by_name

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft

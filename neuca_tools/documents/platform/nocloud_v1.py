@@ -9,10 +9,10 @@ config/schemas/schema-network-config-v1.json.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from typing import Optional, Union
 
-from neuca_tools.dataclass import replace
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.selftest.evidence.look import Fact
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"

@@ -9,9 +9,8 @@ Conditions go by their id, or by their title where several share an id.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 

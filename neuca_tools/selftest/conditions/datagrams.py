@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import mean, pstdev
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows

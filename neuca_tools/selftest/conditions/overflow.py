@@ -8,9 +8,8 @@ BBR sends at the rate at which data arrives, and need not fill a queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule

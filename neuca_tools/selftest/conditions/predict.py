@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import math
-from typing import Optional
-
-from neuca_tools.dataclass import NamedTuple
+from typing import NamedTuple, Optional
 
 # bit/s: the speeds of Ethernet, and those to aim for where no rate is expected.
 SPEEDS = tuple(gigabits * 1e9 for gigabits in (0.01, 0.1, 1, 2.5, 5, 10, 25, 40, 50, 100, 200, 400))

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, LOW, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.printed import (

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import mean, median, pstdev
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (

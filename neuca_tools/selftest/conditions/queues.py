@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.causes import BLOAT, DROPS

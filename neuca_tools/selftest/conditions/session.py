@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Optional, TypeVar
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Optional, TypeVar
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Sample
 from neuca_tools.selftest.evidence.load import Load

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Optional, Union
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
     FAULT,

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.evidence import Evidence, Host
 from neuca_tools.selftest.evidence.look import Look

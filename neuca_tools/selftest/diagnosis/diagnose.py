@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
 from neuca_tools.selftest.conditions import PHASE_RULES, REST_SESSION, SESSION_RULES

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field, replace
 from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.causes import ACROSS, ALONE, is_explained, tell_apart

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.selftest.conditions.path import TUNNELS
 from neuca_tools.selftest.conditions.session import links_of
 from neuca_tools.selftest.diagnosis.compare import DEVIATIONS, Key, median_and_deviation, numbered

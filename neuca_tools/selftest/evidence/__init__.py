@@ -23,9 +23,9 @@ rxe0.retry_exceeded                        /sys/class/infiniband/rxe0/ports/1/hw
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.selftest.evidence.responsiveness import Probes
 from neuca_tools.selftest.evidence.route import NO_ROUTE, OneWay, Route
 from neuca_tools.selftest.evidence.run import Flow, Run

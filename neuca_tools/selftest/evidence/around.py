@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Optional
-
-from neuca_tools.dataclass import NamedTuple
+from typing import NamedTuple, Optional
 
 MOST = 64 * 1024  # characters of a text that are searched
 _SCALE = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}

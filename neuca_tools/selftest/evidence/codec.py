@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from neuca_tools.dataclass import ABSENT, Field, fields_of, is_dataclass
 from neuca_tools.errors import SelftestError
 
 T = TypeVar("T")
@@ -30,9 +30,9 @@ INTERNAL = {"internal": True}
 def encode(value: object) -> object:
     """Plain JSON. Fields that have their default value, or are marked INTERNAL, are left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        known = [(name, one, getattr(value, name)) for name, one in fields_of(value).items()]
+        known = [(field, getattr(value, field.name)) for field in fields(value)]
         return {
-            name: encode(content) for name, one, content in known if _is_written(name, one, content)
+            field.name: encode(content) for field, content in known if _is_written(field, content)
         }
     if isinstance(value, (tuple, list)):
         return [encode(one) for one in value]
@@ -41,10 +41,15 @@ def encode(value: object) -> object:
     return value
 
 
-def _is_written(name: str, one: Field, value: object) -> bool:
-    if one.metadata == INTERNAL:
+def _is_written(field: Field[Any], value: object) -> bool:
+    if field.metadata == INTERNAL:
         return False
-    return name == "version" or value != one.default_value()
+    return field.name == "version" or value != _default(field)
+
+
+def _default(field: Field[Any]) -> object:
+    """The default of a field, made if there is a factory for it; MISSING if there is neither."""
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def decode(kind: type[T], data: object, version: int, what: str = "evidence") -> T:
@@ -91,9 +96,9 @@ def _object(kind: type[T], data: dict[str, object], path: str) -> T:
 @cache
 def _format_of(kind: type) -> tuple[dict[str, object], list[str]]:
     """The type of each field of a dataclass, and the names of those without a default."""
-    hints, fields = get_type_hints(kind), fields_of(kind)
-    required = [name for name, one in fields.items() if one.default_value() is ABSENT]
-    return {name: hints[name] for name in fields}, required
+    hints, known = get_type_hints(kind), fields(kind)
+    required = [field.name for field in known if _default(field) is MISSING]
+    return {field.name: hints[field.name] for field in known}, required
 
 
 def _simple(kind: type, data: object, path: str) -> object:

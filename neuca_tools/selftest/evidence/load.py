@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.selftest.evidence import Cpu, Sample
 
 # The share of the intervals in which a CPU is full (D09).

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import mean, pstdev
 from typing import Optional, Union
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.selftest.evidence import Evidence, Host, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.load import Load, loads
 from neuca_tools.selftest.evidence.run import Flow, Interval

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean, median, pstdev
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.evidence.look import FLAT, Look
 from neuca_tools.selftest.evidence.moves import (
     QUEUES,

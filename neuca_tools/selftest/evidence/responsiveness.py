@@ -18,10 +18,9 @@ not implemented  HTTP/2 and TLS: a foreign probe is a TCP handshake and a reques
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import mean, pstdev
 from typing import Optional
-
-from neuca_tools.dataclass import dataclass
 
 # The draft's TMP, MAD and SDT.
 TRIMMED, DISTANCE, TOLERANCE = 0.95, 4, 0.05

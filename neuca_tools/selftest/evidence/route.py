@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Optional
-
-from neuca_tools.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Optional, Union
-
-from neuca_tools.dataclass import dataclass
 
 EMBEDDED = "embedded"  # the system of a run by ESP-IDF's or NuttX' own iperf
 SUBNETS = {4: 24, 6: 64}  # the usual lengths of the prefix of a local network

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from statistics import mean
-from typing import Optional
-
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
+from typing import NamedTuple, Optional
 
 Column = tuple[Optional[float], ...]
 # Seconds over which a CPU's use is taken: /proc/stat counts in ticks of 10 ms.

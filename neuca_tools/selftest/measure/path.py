@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from neuca_tools.dataclass import replace
+from dataclasses import replace
+
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.probes.hops import Target, trace
 from neuca_tools.selftest.report.text import route_words

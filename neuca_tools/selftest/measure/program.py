@@ -11,9 +11,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest.measure.wait import readable
 
 # Never the current directory, whatever the environment says.

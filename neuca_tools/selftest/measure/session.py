@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.errors import SelftestError
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.selftest import REPORTS

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row
 from neuca_tools.selftest.mesh.schedule import packed
 from neuca_tools.selftest.mesh.verdict import judge

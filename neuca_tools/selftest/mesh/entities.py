@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-
-from neuca_tools.dataclass import NamedTuple
+from typing import NamedTuple
 
 # Kinds: of a host what it sends, what it receives, both; of a group the same for what crosses its
 # border, with all of that and what stays inside (any), or the latter alone (inside).

@@ -14,10 +14,10 @@ most tests are bad, as with one bad link between two groups.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import log
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.selftest.mesh.entities import Entity, Place, Size, count_of
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.tally import Counted, Observation, Tally

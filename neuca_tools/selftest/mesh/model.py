@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Optional, cast
 
-from neuca_tools.dataclass import dataclass, field, field_names
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.codec import decode, encode
 
@@ -221,7 +221,7 @@ def _wrong(reason: str) -> SelftestError:
 
 def row_record(row: Row) -> dict[str, object]:
     """Plain JSON, without what is not known."""
-    found = {name: getattr(row, name) for name in field_names(row)}
+    found = {it.name: getattr(row, it.name) for it in fields(row)}
     known = {name: value for name, value in found.items() if value not in (None, ())}
     return {"mesh": VERSION, **known}
 

@@ -13,9 +13,8 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model.printable import markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import Row

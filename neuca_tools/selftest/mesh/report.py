@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.model import printable
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts

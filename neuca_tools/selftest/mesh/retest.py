@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.mesh.entities import (
     BETWEEN,
     HOSTS,

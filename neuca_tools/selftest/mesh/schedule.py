@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Optional, TypeVar
+from typing import NamedTuple, Optional, TypeVar
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
 
 T = TypeVar("T")

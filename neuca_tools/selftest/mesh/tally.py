@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest.mesh.entities import (
     HOST,
     HOST_IN,

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from neuca_tools.dataclass import dataclass
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh import entities as kinds
 from neuca_tools.selftest.mesh.entities import Entity, is_passed

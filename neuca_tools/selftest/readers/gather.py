@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Interval, Total
 from neuca_tools.selftest.readers.lines import Rest, Row
 from neuca_tools.selftest.readers.values import mean, scaled, total, whole

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import Latency
 from neuca_tools.selftest.evidence.run import Run

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import EMBEDDED, Flow, Run
 from neuca_tools.selftest.readers.gather import Line, gather, total_of
 from neuca_tools.selftest.readers.lines import (

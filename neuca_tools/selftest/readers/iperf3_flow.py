@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Interval, Total
 from neuca_tools.selftest.readers.gather import arrived, counted
 from neuca_tools.selftest.readers.values import (

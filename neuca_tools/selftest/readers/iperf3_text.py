@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total, known_rates
 from neuca_tools.selftest.readers.gather import OMITTED, Line, arrived, counted, gather, total_of
 from neuca_tools.selftest.readers.lines import (

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers.imported import Imported

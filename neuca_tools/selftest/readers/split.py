@@ -7,9 +7,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence.run import Connection, Flow, Run
 from neuca_tools.selftest.readers.gather import OMITTED
 from neuca_tools.selftest.readers.lines import (

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.compare import numbered
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis

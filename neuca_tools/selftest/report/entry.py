@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult, phase_results
 from neuca_tools.selftest.evidence import Evidence, Host, Phase

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest.report.svg import Box, Format, label, line, rect, ticks, ticks_of
 
 WIDTH, LEFT, RIGHT = 1000, 92, 14

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
 

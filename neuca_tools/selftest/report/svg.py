@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model.printable import markup as escape
 
 WIDTH, HEIGHT = 420, 220

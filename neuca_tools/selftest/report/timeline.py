@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.evidence import Evidence, Phase, Sample, Socket
 from neuca_tools.selftest.evidence.derive import grown, rates_of, total

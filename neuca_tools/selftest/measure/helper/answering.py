@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hmac
 import struct
+from dataclasses import dataclass
 from ipaddress import ip_address
 from secrets import token_bytes
-from typing import Optional, Union
-
-from neuca_tools.dataclass import NamedTuple, dataclass
+from typing import NamedTuple, Optional, Union
 
 # Kind, a random number of 16 bytes, the request's number, HMAC-SHA256.
 FORM = struct.Struct("!4s16sI32s")

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import Callable
+from typing import Callable, NamedTuple
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError
 from neuca_tools.selftest.measure.helper.greeting import Greeting

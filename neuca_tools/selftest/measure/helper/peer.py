@@ -10,10 +10,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Host
 from neuca_tools.selftest.evidence.trace import Trace

@@ -11,10 +11,10 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence import Cpu, Sample, Socket
 from neuca_tools.selftest.measure.host import kernel, tcp_info
 from neuca_tools.selftest.measure.iperf import driver

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
 from neuca_tools.backends import sysctl
 from neuca_tools.backends.ethtool import Ethtool
-from neuca_tools.dataclass import replace
 from neuca_tools.model import Device
 from neuca_tools.model.device_settings import DeviceSettings
 from neuca_tools.selftest.evidence import Host, Link

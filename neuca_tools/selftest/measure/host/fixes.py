@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional, Union
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, phase_results

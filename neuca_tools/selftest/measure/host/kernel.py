@@ -12,12 +12,12 @@ import os
 import socket
 import struct
 import sys
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import outlook, wire
-from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.trace import Trace
 from neuca_tools.selftest.measure.host import counters

@@ -10,10 +10,10 @@ complete JSON without an error, and something arrived.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from signal import Signals
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.program import Ended

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Optional, Protocol
 
-from neuca_tools.dataclass import replace
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.measure.confine import confined

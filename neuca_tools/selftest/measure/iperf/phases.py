@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.dataclass import replace
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results

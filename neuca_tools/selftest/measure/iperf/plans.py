@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Optional
+from dataclasses import dataclass
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(

@@ -16,9 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
-from neuca_tools.dataclass import dataclass, field
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import ip_address
 
-from neuca_tools.dataclass import replace
 from neuca_tools.errors import NeucaError
 from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose

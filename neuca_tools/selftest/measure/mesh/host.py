@@ -11,10 +11,10 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
-from neuca_tools.dataclass import NamedTuple, dataclass, replace
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan

@@ -7,10 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import ip_address
-from typing import Optional
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, replace
 from neuca_tools.errors import NeucaError, SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address

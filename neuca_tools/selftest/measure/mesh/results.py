@@ -15,9 +15,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Optional
+from typing import BinaryIO, NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.errors import ObserveError, SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.mesh.lines import parsed

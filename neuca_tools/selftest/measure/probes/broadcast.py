@@ -24,9 +24,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_bytes
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Broadcast
 from neuca_tools.selftest.measure.helper import answering

@@ -9,9 +9,9 @@ import socket
 import struct
 import time
 from contextlib import suppress
-from typing import Optional
+from dataclasses import dataclass
+from typing import NamedTuple, Optional
 
-from neuca_tools.dataclass import NamedTuple, dataclass
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 

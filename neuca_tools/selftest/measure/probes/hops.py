@@ -19,10 +19,9 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from ipaddress import ip_address
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.backends.pathprobe import FIRST_PORT, HEADERS, MTU_DISCOVER, PROBE
-from neuca_tools.dataclass import NamedTuple
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.route import Hop, Narrowing, Route
 from neuca_tools.selftest.measure.host.kernel import FAMILIES

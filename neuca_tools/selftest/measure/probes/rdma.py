@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Optional, Union
 
-from neuca_tools.dataclass import dataclass, replace
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence import Rdma
 from neuca_tools.selftest.measure.helper.channel import ChannelError

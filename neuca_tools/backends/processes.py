@@ -1,0 +1,63 @@
+"""Processes that are noted in files: the DHCP clients of hosts without systemd."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from select import select
+
+from neuca_tools.errors import ObserveError
+from neuca_tools.files import names_in, text_of, write_files
+
+PROCESS = ".process"  # the suffix of the files
+
+
+def has_ended(place: Path) -> bool:
+    """Whether a process that a file in this directory notes has ended."""
+    with suppress(ObserveError):
+        noted = [place / name for name in names_in(place) if name.endswith(PROCESS)]
+        return not all(map(noted_process, noted))
+    return False
+
+
+def mark_process(path: Path, pid: int) -> None:
+    """Note the process of the client with this request. Raises ApplyError.
+
+    The agent and the process itself do so: one of them may be killed before.
+    """
+    write_files({path.with_suffix(PROCESS): process_note(pid)})
+
+
+def process_note(pid: int) -> bytes:
+    """What identifies a process over the reuse of its ID: the ID, and when it began."""
+    return f"{pid} {_began(pid)}".encode()
+
+
+def noted_process(path: Path) -> int:
+    """The ID of the process that a file notes; 0 if it has ended."""
+    pid, _, began = text_of(path).partition(" ")
+    if pid.isdecimal() and began and _began(int(pid)) == began:
+        return int(pid)
+    return 0
+
+
+def end(pid: int, number: int, seconds: float) -> None:
+    """Send a process a signal that ends it, and wait at most so many seconds for its end."""
+    with suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            os.kill(pid, number)
+            select([handle], [], [], seconds)
+        finally:
+            os.close(handle)
+
+
+def _began(pid: int) -> str:
+    """When a process began, in clock ticks since the boot; empty if it has ended (proc(5))."""
+    words = text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    if len(words) < 20 or words[0] in "ZX":
+        return ""
+    return words[19]
