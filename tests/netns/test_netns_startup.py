@@ -103,5 +103,5 @@ def test_the_idle_daemon_has_no_log_and_no_parser_of_arguments(configured):
     assert daemon.stop() == 0
     found = set(daemon.log().splitlines()[-1].split())
     assert "neuca_tools.agent.daemon" in found
-    unwanted = LIBRARIES | SLOW | {"argparse", "gettext", "random", "traceback", "typing"}
+    unwanted = LIBRARIES | SLOW | {"argparse", "gettext", "random", "traceback"}
     assert found & unwanted == set(), daemon.log()

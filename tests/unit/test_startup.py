@@ -70,17 +70,6 @@ def test_the_idle_daemon_has_no_module_of_a_pass():
     assert len(found) <= 65
 
 
-def test_the_idle_daemon_reads_state_files_without_typing():
-    """With it the daemon needs half a MiB more."""
-    code = """import sys, neuca_tools.agent.daemon, neuca_tools.agent.first_boot
-from pathlib import Path
-from neuca_tools.state import records
-for load in (records.load_machine, records.load_document, records.load_record, records.load_choice):
-    load(Path("/nowhere"))
-print(*sys.modules)"""
-    assert "typing" not in printed_by(code)
-
-
 def test_a_host_joins_a_mesh_without_the_librarys_dataclasses():
     found = loaded(MESH)
     assert found & {"ast", "dataclasses", "dis", "inspect", "logging", "tokenize"} == set()
