@@ -58,7 +58,7 @@ def pin_names(config: Config) -> bool:
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
     here = config.managers == "auto" and udev.here(interfaces())
-    if here:
+    if here and not needs_no_wait(config, udev.hardware()):
         udev.settle(SETTLE)
     if _set_aside(config):
         requests, record = _known(config)
@@ -93,22 +93,17 @@ def _set_aside(config: Config) -> bool:
         return False
 
 
-def is_quiet(config: Config, present: Iterable[tuple[str, str]]) -> bool:
-    """Whether a boot with these NICs, by name and MAC, would neither rename nor mark one.
+def needs_no_wait(config: Config, present: Iterable[tuple[str, str]]) -> bool:
+    """Whether a boot with these NICs, by name and MAC, need not wait for udev.
 
-    Nor may this change if it does not wait for udev: no recorded NIC is absent, so that nothing
-    that appears takes its name, and each has a rule. False if none is recorded. Raises RecordError,
+    Each has its name. No recorded NIC is absent, so that nothing that appears takes its name, and
+    each has a rule, which keeps its name. False if none is recorded. Raises RecordError,
     ObserveError.
     """
     (requests, record), nics = _known(config), [*present]
-    document = last_good(config.state).document or Document()
     named = _recorded(record) - config.ignored_macs
-    return (
-        bool(named)
-        and named <= {mac for _, mac in nics} & _with_a_rule(config)
-        and in_place(nics, _names(requests), record)
-        and _are_marked(_named(document, config), config, record)
-    )
+    expected = {mac for _, mac in nics} & _with_a_rule(config)
+    return bool(named) and named <= expected and in_place(nics, _names(requests), record)
 
 
 def _recorded(record: Record) -> set[str]:

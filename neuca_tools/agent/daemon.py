@@ -23,7 +23,7 @@ from typing import Optional
 
 from neuca_tools.agent.backoff import WHOLE, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
-from neuca_tools.backends import systemd, udev, udev_events
+from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ConfigError, ObserveError
@@ -93,7 +93,7 @@ class Daemon:
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()
-        self._udev: Optional[udev_events.Monitor] = None
+        self._udev: Optional[udev.Monitor] = None
 
     def run(self) -> None:
         """Make a pass for the last good document or, without one, ask the sources; then loop."""
@@ -309,7 +309,7 @@ class Daemon:
         if self.config.managers != "auto" or not udev.here(interfaces()):
             return
         try:
-            self._udev = udev_events.open_monitor()
+            self._udev = udev.Monitor()
         except ObserveError as error:
             log.warning("%s, ignoring", error.text)
             return
@@ -336,10 +336,9 @@ class Daemon:
         lost = self._udev.overflowed
         if lost:  # the monitor receives nothing from now on
             self._selector.unregister(self._udev.fileno())
-            self._udev.close()
             self._udev = None
             self._watch_udev()
-        added = any(event.action == "add" for event in events)
+        added = any(action == "add" for action, _ in events)
         if lost or added or self._plans.events is not None:
             self._dirty(QUIET)
 
@@ -392,8 +391,7 @@ class Daemon:
         if self._worker and self._busy() and self._worker.wait():
             self._end()
         self._retire()
-        for end in (*ends, self._links, self._udev):
-            with suppress(OSError):
-                if end is not None:
-                    end.close()
+        self._links.close()
+        for end in ends:
+            end.close()
         self._selector.close()

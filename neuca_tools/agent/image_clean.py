@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Union
 
-from neuca_tools.agent import first_boot, names_table, trial
+from neuca_tools.agent import first_boot, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
@@ -37,6 +37,7 @@ from neuca_tools.status import report
 LOCKS = ("lock", "neucad.lock", "guest.lock")
 KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
+_FORMER_TABLE = "names"  # of earlier versions, in the state directory
 STOP_WITHIN = 20.0  # seconds, as in the unit; the daemon waits up to 10 of them for a pass
 LISTED = "generated-files"  # packaging/debian/prerm leaves it for a purge
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
@@ -163,7 +164,7 @@ def _marks(config: Config) -> list[Path]:
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching(state, REPORTS)
-    names = (*KEPT, store.WHY, "neucad.lock", names_table.FILE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    names = (*KEPT, store.WHY, "neucad.lock", _FORMER_TABLE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
     files += [state / name for name in names]
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):

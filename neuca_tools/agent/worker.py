@@ -207,8 +207,6 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
             data["session"] = Session.from_json(data["session"])
             outcome = work(Job(config, **data), lambda: jobs.sendall(IN_PASS))
             jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
-            if outcome.passed:
-                _write_names(config)
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
@@ -216,15 +214,6 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
         log.exception("a pass failed because of a bug")
     finally:
         os._exit(status)
-
-
-def _write_names(config: Config) -> None:
-    """Write what spares the next boot a start of Python; nobody waits for it."""
-    from neuca_tools.agent import names_table
-
-    # The pass has reported what cannot be written, and that boot starts Python.
-    with suppress(NeucaError, OSError):
-        names_table.update(config)
 
 
 def work(job: Job, begin_pass: Callable[[], object] = lambda: None) -> Outcome:

@@ -1,4 +1,9 @@
-"""Reads from sysfs how a block device is attached."""
+"""Reads from sysfs how a block device is attached.
+
+pyudev lists neither the classes below a device nor the controllers of an NVMe namespace with
+multipath, and reads no other tree than /sys, so that no test could have
+disks of all kinds.
+"""
 
 # SPDX-License-Identifier: MIT
 

@@ -207,7 +207,7 @@ class Manager(ABC):
         except ManagerError as error:
             return dict.fromkeys(interfaces, "unknown"), error.text
         if known is None and self._starting():
-            reason = f"{self.title} runsbut is not on the system bus yet"
+            reason = f"{self.title} runs, but is not on the system bus yet"
             return dict.fromkeys(interfaces, "unknown"), reason
         if known is None:
             return dict.fromkeys(interfaces, "absent"), ""

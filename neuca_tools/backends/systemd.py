@@ -1,18 +1,13 @@
-"""Notifies systemd, and reads and writes its journal.
-
-sd_notify(3) is implemented here because `Type=notify` must work without python3-systemd, which is
-used only to read the journal.
-"""
+"""Notifies systemd, and reads and writes its journal, if python3-systemd is installed."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Optional
 
 from neuca_tools.errors import ObserveError
@@ -20,7 +15,7 @@ from neuca_tools.errors import ObserveError
 if TYPE_CHECKING:
     import logging
 
-_SEND_WITHIN = 1.0  # seconds
+IDENTIFIER = "neucad"
 
 
 def notify(state: str) -> None:
@@ -28,17 +23,20 @@ def notify(state: str) -> None:
 
     Errors are ignored: systemd's own time-outs cover a lost notification.
     """
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path.startswith(("/", "@")):
+    if not os.environ.get("NOTIFY_SOCKET"):
         return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.settimeout(_SEND_WITHIN)
-        address = "\0" + path[1:] if path[0] == "@" else path
-        sender.sendto(state.encode("utf-8", "replace"), address)
+    with suppress(ImportError, OSError):
+        # Without systemd, the library need not be installed.
+        from systemd import daemon
+
+        daemon.notify(state.encode("utf-8", "replace").decode())
 
 
 def watchdog_interval() -> Optional[float]:
-    """The watchdog interval in seconds, None if disabled (sd_watchdog_enabled(3))."""
+    """The watchdog interval in seconds, None if disabled.
+
+    systemd-python lacks sd_watchdog_enabled(3).
+    """
     if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return None
     microseconds = os.environ.get("WATCHDOG_USEC", "")
@@ -48,12 +46,16 @@ def watchdog_interval() -> Optional[float]:
 
 
 def journal_handler() -> Optional[logging.Handler]:
-    """A handler for the journal; None if standard error goes elsewhere."""
+    """A handler for the journal; None if standard error goes elsewhere, or without the library."""
     if not _stderr_is_journal():
         return None
-    from neuca_tools.backends.journal import JournalHandler
+    try:
+        from systemd.journal import JournalHandler
+    except ImportError:
+        return None
 
-    return JournalHandler()
+    handler: logging.Handler = JournalHandler(SYSLOG_IDENTIFIER=IDENTIFIER)
+    return handler
 
 
 def _stderr_is_journal() -> bool:

@@ -1,8 +1,7 @@
-"""udev: its rules, its volumes, and whether it has finished processing an interface.
+"""udev: its events, rules and volumes, and whether it has finished processing an interface.
 
-udev may not serve this network namespace, so new NICs are detected through netlink. pyudev finds
-the volumes; it is slow to load, and its first Context runs `ldconfig -p`
-(ctypes.util.find_library).
+udev may not serve this network namespace, so new NICs are detected through netlink. pyudev is slow
+to load, and its first Context runs `ldconfig -p` (ctypes.util.find_library).
 """
 
 # SPDX-License-Identifier: MIT
@@ -33,11 +32,58 @@ _DATA = Path("/run/udev/data")  # a file for each device
 _UNFINISHED = frozenset({"E:ID_RENAMING=1", "E:ID_PROCESSING=1"})
 _UDEVADM = ("/usr/bin/udevadm", "/bin/udevadm", "/usr/sbin/udevadm", "/sbin/udevadm")
 
+_RECEIVE_BUFFER = 8 << 20  # bytes for events
+_MOST = 4096  # events read at once
+
+
+class Monitor:
+    """Receives the events of network interfaces after udevd has processed its rules.
+
+    If `overflowed`, events were lost.
+    """
+
+    def __init__(self) -> None:
+        """Start to receive events. Raises ObserveError."""
+        self.overflowed = False
+        what = "listened for the events of udev"
+        pyudev = _pyudev(what)
+        try:
+            self._monitor = pyudev.Monitor.from_netlink(pyudev.Context())
+            self._monitor.filter_by("net")
+            # Without CAP_NET_ADMIN the size stays the default.
+            with contextlib.suppress(PermissionError):
+                self._monitor.set_receive_buffer_size(_RECEIVE_BUFFER)
+            self._monitor.start()
+        except OSError as error:
+            raise ObserveError(f"{what}: {error.strerror or error}") from error
+
+    def fileno(self) -> int:
+        descriptor: int = self._monitor.fileno()
+        return descriptor
+
+    def drain(self) -> set[tuple[str, str]]:
+        """The action (`add`, `remove`, `change`, …) and the interface of each pending event.
+
+        They are at most _MOST; the next call returns more. Never blocks.
+        """
+        events: set[tuple[str, str]] = set()
+        for _ in range(_MOST):
+            try:
+                device = None if self.overflowed else self._monitor.poll(0)
+            except OSError:  # ENOBUFS; pyudev does not keep the number
+                self.overflowed = True
+                break
+            if device is None:
+                break
+            events.add((device.action or "", device.sys_name))
+        return events
+
 
 def initialised(index: int) -> bool:
     """Whether udevd has processed this interface and is not renaming it.
 
-    udevd has a file for each device that it has processed, with a line for each property. After a
+    udevd has a file for each device that it has processed, with a line for each property; it is
+    read without pyudev, which a pass need not load for it (109 million instructions). After a
     failed rename, systemd 252 reports one in progress for good (systemd #24975): wait for this with
     a deadline.
     """

@@ -27,7 +27,6 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
-from neuca_tools.tuning.layer import PROFILE
 
 
 @dataclass(frozen=True)
@@ -192,21 +191,8 @@ def _rules(
             mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
         )
         client = resolution.roles.clients.get(LinkKey(mac), "")
-        rules[f"{places.udev}/{file}"] = marks.udev_rule(
-            mac, name, mac in dataplane, _rule_comment(mac, resolution), client
-        )
+        rules[f"{places.udev}/{file}"] = marks.udev_rule(mac, name, mac in dataplane, client)
     return rules
-
-
-def _rule_comment(mac: str, resolution: Resolution) -> str:
-    """The comment of a rule: what the document requests for the NIC, or its role."""
-    request = resolution.requests.get(LinkKey(mac))
-    if request is None or resolution.roles.role(mac) != "dataplane":
-        return resolution.roles.role(mac)
-    named = (origin for origin in request.origins if not origin.where.startswith(PROFILE))
-    return (
-        ", ".join(f"{origin.setting} = {origin.value}" for origin in named) or "the NIC of a VLAN"
-    )
 
 
 def _lists(

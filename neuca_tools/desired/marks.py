@@ -28,8 +28,6 @@ NETWORKD_VLANS_FILE = "05-neuca-vlans.network"
 
 MANAGER = "neucad"
 _HEADER = "# Written by neucad, which overwrites it. "
-# Characters; udevd skips a file with a line of 16 KiB (udev_rules_parse_file, systemd).
-_LONGEST_CONFIG = 1000
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}(?:(?::[0-9a-f]{2}){2})?")
 _RULE = re.compile(
     r"[0-9]+-(?P<substring>.+)-(?P<digits>[0-9a-f]{12}(?:[0-9a-f]{4})?)\.rules", re.DOTALL
@@ -55,7 +53,7 @@ _OWNERS = {
 
 
 @lru_cache(MOST_KEPT)  # a pass that changes something needs each twice
-def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "") -> bytes:
+def udev_rule(mac: str, name: str, dataplane: bool, client: str = "") -> bytes:
     """The udev rule file of a NIC: its name and, for a dataplane NIC, properties that claim it.
 
     `client` is the manager that does DHCP on it, empty for none.
@@ -74,7 +72,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "
     Of the address of an InfiniBand port, only the GUID at its end is compared. An IPoIB child has
     the GUID of its port, but no parent device (ipoib_parent_init).
 
-    >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False, "").decode().splitlines()[-1][-48:])
+    >>> print(udev_rule("fe:16:3e:00:6d:af", "eth1", False).decode().splitlines()[-1][-48:])
     ENV{DEVTYPE}!="?*", TEST!="master", NAME:="eth1"
     """
     kind, address = 1, _checked(mac)
@@ -84,7 +82,7 @@ def udev_rule(mac: str, name: str, dataplane: bool, config: str, client: str = "
         f'DRIVERS=="?*", ATTR{{type}}=="{kind}", ATTR{{address}}=="{address}",'
         ' ENV{DEVTYPE}!="?*", TEST!="master"'
     )
-    lines = [f"{_HEADER}For the NIC {mac}.", f"### Config: {_comment(config)}".rstrip()]
+    lines = [f"{_HEADER}For the NIC {mac}."]
     if dataplane:
         unmanaged = int(client != "networkmanager")
         owner = _OWNERS.get(client, MANAGER)
@@ -248,16 +246,6 @@ def _address(mac: str) -> str:
     if is_guid(mac):
         return "00:" * (ADDRESS_BYTES - GUID_BYTES) + _checked(mac)
     return _checked(mac)
-
-
-def _comment(text: str) -> str:
-    """One line of printable text, without a backslash at the end, which would continue the line for
-    some readers.
-    """
-    line = " ".join(text.split())
-    if not line.isprintable():
-        line = "".join(char if char.isprintable() else "?" for char in line)
-    return line[:_LONGEST_CONFIG].rstrip("\\ ")
 
 
 def _text(lines: Iterable[str]) -> bytes:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import email.errors
 import errno
+import io
 import os
 import select
 import socket
@@ -12,22 +14,13 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from neuca_tools import __version__
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline, SourceTimeoutError
-from neuca_tools.sources.http_answer import (
-    ClosedError,
-    Head,
-    MalformedError,
-    UnusableError,
-    error_length,
-    is_last,
-    read_body,
-    read_head,
-)
 from neuca_tools.sources.url import Url
 
 if TYPE_CHECKING:
@@ -36,8 +29,25 @@ if TYPE_CHECKING:
 UNPACKED_LIMIT = 4 << 20
 """Bytes of a body after `Content-Encoding: gzip`; the same limit applies to gzipped user-data."""
 _WIRE_LIMIT = 2 * BODY_LIMIT
+_ERROR_LIMIT = 65536  # bytes of the body of an error that is dropped to keep a connection
+_LENGTH_DIGITS = 40
+# What email.parser, which http.client uses, does not raise; the fields that follow may be lost.
+_HEADER_DEFECTS = (
+    email.errors.FirstHeaderLineIsContinuationDefect,
+    email.errors.InvalidHeaderDefect,
+    email.errors.MisplacedEnvelopeHeaderDefect,
+    email.errors.MissingHeaderBodySeparatorDefect,
+)
 Peer = Union[Url, Path]
 """Where a service is: a URL, or the path of a UNIX socket."""
+
+
+class _UnusableError(Exception):
+    """The answer is unusable; the text is the reason alone."""
+
+
+class _NothingYetError(Exception):
+    """Nothing has arrived, and nothing is waited for."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +67,45 @@ class Response:
         return self.body if self.status == 200 else None
 
 
+class _Stream(io.BufferedReader):
+    """What arrives on a connection, for one response after the other.
+
+    http.client takes a line without an end, and the end of the stream, for the end of the headers.
+    """
+
+    last_line = b""
+
+    def readline(self, size: Optional[int] = -1) -> bytes:
+        """A line with its end; empty at the end of the stream. Raises HTTPException.
+
+        A line without an end may be the beginning of a longer one. A carriage return within a line
+        is invalid (RFC 9112, section 2.2): some readers end the line there.
+        """
+        self.last_line = line = super().readline(size)
+        if line and (not line.endswith(b"\n") or b"\r" in line[:-2]):
+            raise HTTPException("a line is cut off or has a carriage return")
+        return line
+
+    def close(self) -> None:
+        """Keep it open: http.client closes it after each response."""
+
+
 class _Socket(socket.socket):
     """A connected socket with an overall deadline for each request.
 
     It receives at most _WIRE_LIMIT bytes for a request. The timeout of a socket restarts with each
     byte of a slow server, and a server can repeat "100 Continue" or chunks of one byte.
-
-    `unread` is the length of the last body if that was not read, None if it is unknown, so that no
-    other request can follow.
     """
 
     deadline: Deadline
     received = 0
     waits = True
-    is_connected = False
-    is_at_end = False
-    unread: Optional[int] = None
+    stream: Optional[_Stream] = None
+    """None until it is connected."""
 
     def start(self, peer: Peer, deadline: Deadline) -> None:
-        self.deadline = deadline
-        self._patience()
+        """Connect, and prepare for a request. Raises OSError."""
+        self.begin(deadline)
         # Then no route and no packet of another interface is used, see socket(7).
         if isinstance(peer, Url) and peer.device:
             self.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, os.fsencode(peer.device))
@@ -87,75 +116,45 @@ class _Socket(socket.socket):
             code = self.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
-        self.stream, self.is_connected = self.makefile("rb"), True
+        self.settimeout(self._patience())
+        self.stream = _Stream(super().makefile("rb", buffering=0))
+
+    def makefile(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - of http.client
+        return self.stream
 
     def shut(self) -> None:
         """Close the socket, and the stream, which would keep it open."""
-        if self.is_connected:
-            self.stream.close()
+        if self.stream is not None:
+            self.stream.raw.close()
         self.close()
 
-    def ask(self, head: bytes, deadline: Deadline) -> Response:
-        """Send a request and read the response."""
-        self.deadline, self.received, self.unread = deadline, 0, None
+    def begin(self, deadline: Deadline) -> None:
+        """Prepare for a request. Raises socket.timeout."""
+        self.deadline, self.received, self.waits = deadline, 0, True
         self.settimeout(self._patience())
-        self.sendall(head)
-        return self._response(read_head(self.stream))
-
-    def is_ready(self) -> bool:
-        """Whether another request can follow: nothing of the last response is left to arrive.
-
-        The body of an error is dropped here if it has arrived; nobody waits for it.
-        """
-        if self.unread is None:
-            return False
-        self.waits, self.received = False, 0
-        try:
-            rest = self.stream.read(self.unread) or b""
-            is_whole = len(rest) == self.unread
-            return is_whole and not self.stream.peek(1) and not self.is_at_end
-        except OSError:
-            return False
-        finally:
-            self.waits = True
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int = 0, flags: int = 0) -> int:
         self._wait(select.POLLIN)
         self.settimeout(self._patience())
         count = super().recv_into(buffer, nbytes, flags)
-        self.is_at_end = not count
         self.received += count
         if self.received > _WIRE_LIMIT:
-            raise UnusableError(f"the response is larger than {_WIRE_LIMIT} bytes")
+            raise _UnusableError(f"the response is larger than {_WIRE_LIMIT} bytes")
         return count
-
-    def _response(self, head: Head) -> Response:
-        if 300 <= head.status < 400:
-            target = head.headers.get("location", "nowhere")[:200]
-            raise UnusableError(
-                f"HTTP {head.status} leads to {target!r}, and redirects are not followed"
-            )
-        if head.status != 200:
-            self.unread = error_length(head)
-            return Response(head.status)
-        encoding = head.headers.get("content-encoding", "identity")
-        body = _decoded(read_body(self.stream, head.headers), encoding)
-        self.unread = None if is_last(head) else 0
-        return Response(200, body, head.headers)
 
     def _wait(self, event: int) -> None:
         """Wait for an event; raise at the deadline or when the response is no longer needed."""
         ready = select.poll()
         ready.register(self, event)
         if not self.waits:
-            if ready.poll(0):
-                return
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            if not ready.poll(0):
+                raise _NothingYetError
+            return
         if self.deadline.stop is not None:
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise UnusableError("the response is no longer needed")
+            raise _UnusableError("the response is no longer needed")
         if not descriptors:
             raise socket.timeout
 
@@ -164,6 +163,54 @@ class _Socket(socket.socket):
         if remaining <= 0:
             raise socket.timeout
         return remaining
+
+
+class _HttpResponse(HTTPResponse):
+    """A response whose headers have arrived completely and leave no doubt about its length."""
+
+    def begin(self) -> None:
+        """Read the headers, without interim responses such as 103 (RFC 9110, section 15.2)."""
+        super().begin()
+        while 100 <= self.status < 200 and self.status != 101:
+            self.headers = self.msg = None  # type: ignore[assignment] # so that it reads the next
+            super().begin()
+        assert isinstance(self.fp, _Stream)
+        is_cut_off = self.fp.last_line not in (b"\r\n", b"\n")
+        if is_cut_off or any(
+            isinstance(defect, _HEADER_DEFECTS) for defect in self.headers.defects
+        ):
+            raise HTTPException("a header is cut off or malformed")
+
+    def field(self, name: str) -> Optional[str]:
+        """The value of a header in one line; repeated ones are joined."""
+        values = self.headers.get_all(name)
+        return None if values is None else ", ".join(" ".join(text.split()) for text in values)
+
+    def content(self) -> bytes:
+        """The whole body (RFC 9112, section 6.3). Raises _UnusableError, HTTPException, OSError."""
+        length = self.stated_length()
+        if length is not None and length > BODY_LIMIT:
+            raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
+        body = self.read(BODY_LIMIT + 1)
+        if len(body) > BODY_LIMIT:
+            raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
+        if length is not None and len(body) < length:
+            raise _UnusableError(f"the body ends after {len(body)} of {length} bytes")
+        return _decoded(body, self.field("content-encoding") or "identity")
+
+    def stated_length(self) -> Optional[int]:
+        """The length that the headers state, None if the body ends in another way.
+
+        Raises _UnusableError: http.client ignores what it does not understand.
+        """
+        coding, text = self.field("transfer-encoding"), self.field("content-length")
+        if coding is not None and coding.lower() != "chunked":
+            raise _UnusableError(f"Transfer-Encoding is {coding[:40]!r}")
+        if coding is not None or text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS):
+            raise _UnusableError(f"Content-Length is {text[:40]!r}")
+        return int(text)
 
 
 class Connection:
@@ -175,12 +222,16 @@ class Connection:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self._url = Url("localhost") if isinstance(peer, Path) else peer
         self._socket: Optional[_Socket] = None
+        self._last: Optional[_HttpResponse] = None
 
     def close(self) -> None:
+        if self._last is not None:
+            self._last.close()  # it flushes the stream, which has to be open
         if self._socket is not None:
             self._socket.shut()
-            self._socket = None
+        self._socket = self._last = None
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
@@ -189,32 +240,84 @@ class Connection:
 
         Raises SourceTimeoutError at the deadline, and SourceError for any other failure.
         """
-        head = _head(method, self._peer, path, headers)
+        fields = {
+            "Host": self._url.authority,
+            "User-Agent": f"neuca-guest-tools/{__version__}",
+            "Accept-Encoding": "identity",
+            **headers,
+        }
         try:
-            return self._ask(head, deadline)
-        except (OSError, MalformedError, UnusableError) as error:
+            return self._ask(method, self._url.prefix + path, fields, deadline)
+        # http.client raises ValueError for chunks of a negative length.
+        except (OSError, HTTPException, ValueError, _UnusableError) as error:
             failure = self._failure(f"{method} {_named(self._peer, path)}", error, deadline)
             self.close()
             raise failure from error
 
-    def _ask(self, head: bytes, deadline: Deadline) -> Response:
-        if self._socket is not None and self._socket.is_ready():
+    def _ask(
+        self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
+    ) -> Response:
+        if self._socket is not None and self._is_ready(self._socket):
             # A service may close a connection at any time (RFC 9112, 9.3.1 and 9.5).
-            with suppress(ClosedError, ConnectionError):
-                return self._socket.ask(head, deadline)
+            with suppress(ConnectionError):
+                self._socket.begin(deadline)
+                return self._exchange(self._socket, method, path, headers)
         self.close()
         self._socket = _Socket(_family(self._peer), socket.SOCK_STREAM)
         self._socket.start(self._peer, deadline)
-        return self._socket.ask(head, deadline)
+        return self._exchange(self._socket, method, path, headers)
+
+    def _exchange(
+        self, connected: _Socket, method: str, path: str, headers: Mapping[str, str]
+    ) -> Response:
+        """Send a request and read the response."""
+        client = HTTPConnection("localhost")
+        client.sock, client.response_class = connected, _HttpResponse
+        client.request(method, path, headers=headers)
+        response = client.getresponse()
+        assert isinstance(response, _HttpResponse)
+        self._last = response
+        if 300 <= response.status < 400:
+            target = (response.field("location") or "nowhere")[:200]
+            raise _UnusableError(
+                f"HTTP {response.status} leads to {target!r}, and redirects are not followed"
+            )
+        if response.status != 200:
+            return Response(response.status)
+        names = {name.lower() for name in response.headers}
+        return Response(
+            200, response.content(), {name: response.field(name) or "" for name in names}
+        )
+
+    def _is_ready(self, connected: _Socket) -> bool:
+        """Whether another request can follow: nothing of the last response is left to arrive.
+
+        The body of an error is dropped here if it has arrived; nobody waits for it.
+        """
+        response, connected.waits, connected.received = self._last, False, 0
+        if response is None or response.will_close:
+            return False
+        try:
+            if not response.isclosed():
+                response.stated_length()
+                if response.length is None or response.length > _ERROR_LIMIT:
+                    return False
+                response.read(response.length)
+            connected.makefile().peek(1)
+        except _NothingYetError:
+            return response.isclosed()
+        except (OSError, _UnusableError):
+            return False
+        return False  # the end of the stream, or more than was asked for
 
     def _failure(self, what: str, error: Exception, deadline: Deadline) -> SourceError:
         if isinstance(error, socket.timeout):
-            is_connected = self._socket is not None and self._socket.is_connected
+            is_connected = self._socket is not None and self._socket.stream is not None
             missing = "no complete response" if is_connected else "no connection"
             return SourceTimeoutError(f"{what}: {missing} within {deadline.budget:g} s")
-        if isinstance(error, ClosedError):
+        if isinstance(error, RemoteDisconnected):
             return SourceError(f"{what}: the connection was closed without a response")
-        if isinstance(error, MalformedError):
+        if isinstance(error, (HTTPException, ValueError)):
             return SourceError(f"{what}: the response is incomplete or malformed HTTP")
         if isinstance(error, OSError):
             return SourceError(f"{what}: {error.strerror or error}")
@@ -245,35 +348,20 @@ def _socket_address(peer: Peer) -> Union[str, tuple[Any, ...]]:
     )[0][4]
 
 
-def _head(method: str, peer: Peer, path: str, headers: Mapping[str, str]) -> bytes:
-    url = Url("localhost") if isinstance(peer, Path) else peer
-    fields = {
-        "Host": url.authority,
-        "User-Agent": f"neuca-guest-tools/{__version__}",
-        "Accept-Encoding": "identity",
-        **headers,
-    }
-    if method == "PUT":
-        fields["Content-Length"] = "0"
-    lines = [f"{method} {url.prefix}{path} HTTP/1.1"]
-    lines += [f"{name}: {value}" for name, value in fields.items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-
-
 def _decoded(body: bytes, encoding: str) -> bytes:
     if encoding.lower() == "identity":
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
-        raise UnusableError(f"Content-Encoding is {encoding[:40]!r}")
+        raise _UnusableError(f"Content-Encoding is {encoding[:40]!r}")
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
     except zlib.error as error:
-        raise UnusableError(f"its gzip is damaged ({error})") from error
+        raise _UnusableError(f"its gzip is damaged ({error})") from error
     if len(data) > UNPACKED_LIMIT:
-        raise UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+        raise _UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
     if not unpacker.eof:
-        raise UnusableError("its gzip is damaged (it stops early)")
+        raise _UnusableError("its gzip is damaged (it stops early)")
     if unpacker.unused_data:
-        raise UnusableError("its gzip is damaged (it is followed by other data)")
+        raise _UnusableError("its gzip is damaged (it is followed by other data)")
     return data

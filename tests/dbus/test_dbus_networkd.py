@@ -61,7 +61,7 @@ def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == (
             {"eth1": "unknown"},
-            "systemd-networkd runsbut is not on the system bus yet",
+            "systemd-networkd runs, but is not on the system bus yet",
         )
     private_bus.play(NAME, [("eth1", "unmanaged")])
     with Bus() as bus:

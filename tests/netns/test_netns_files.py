@@ -42,6 +42,22 @@ def test_each_nic_has_a_rule_with_its_name_and_marks(lab):
     ]
 
 
+def test_rules_of_earlier_versions_are_written_once_by_a_start(lab):
+    """They had the settings of the NIC in a comment."""
+    lab.management()
+    lab.veth("dp1", 1)
+    lab.once(ALONE)
+    rules = {path: path.read_text() for path in (lab.folder / "udev").iterdir()}
+    for path, text in rules.items():
+        first, rest = text.split("\n", 1)
+        path.write_text(f"{first}\n### Config: state = up\n{rest}")
+    lab.once()
+    assert {path: path.read_text() for path in rules} == rules
+    written = {path: path.stat().st_ino for path in rules}
+    lab.once(f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\ntxqueuelen = 500\n")
+    assert {path: path.stat().st_ino for path in rules} == written
+
+
 def test_a_nic_that_is_absent_has_its_marks_before_it_appears(lab):
     lab.veth("dp1", 1)
     lab.once(ADDRESSED)

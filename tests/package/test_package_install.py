@@ -111,10 +111,7 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
     }
     assert programs == {
         *(f"{prefix}/bin/{name}" for name in ("neuca", "neucad", "neuca-selftest")),
-        *(
-            f"{prefix}/libexec/neuca-guest-tools/{name}"
-            for name in ("dhcp-helper", "restore-names")
-        ),
+        f"{prefix}/libexec/neuca-guest-tools/dhcp-helper",
     }
     assert {path for path in programs if not os.access(root / path[1:], os.X_OK)} == set()
     assert {unit.name for unit in units} == {

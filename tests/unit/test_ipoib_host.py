@@ -36,14 +36,14 @@ from neuca_tools.status.judge import find_link
 
 CONDITIONS = f'DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="*:{GUID}", ENV{{DEVTYPE}}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
-RULE = marks.udev_rule(GUID, "fabric0", True, "up").decode()
+RULE = marks.udev_rule(GUID, "fabric0", True).decode()
 
 
 # --- udev -----------------------------------------------------------------------------------------
 
 
 def test_the_rule_of_a_port_compares_the_guid_only():
-    assert RULE.splitlines()[2:] == [
+    assert RULE.splitlines()[1:] == [
         f'SUBSYSTEM=="net", ACTION=="add|change|move", {CONDITIONS}, {MARKS}',
         f'SUBSYSTEM=="net", ACTION=="add", {CONDITIONS}, NAME:="fabric0"',
     ]

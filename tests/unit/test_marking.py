@@ -82,15 +82,9 @@ def test_only_dataplane_rules_keep_networkmanager_off():
     )
 
 
-def test_a_rule_tells_what_it_is_there_for():
-    text = f"[interfaces]\n{mac(2)} = up:ipv4:10.0.0.1/24\n[vlan {mac(3)}.7]\n"
-    found = rules(marks(text))
-    assert (
-        b"### Config: state = up, addresses = 10.0.0.1/24\n"
-        in found[f"10-neuca-persistent-{bare(2)}.rules"]
-    )
-    assert b"### Config: the NIC of a VLAN\n" in found[f"10-neuca-persistent-{bare(3)}.rules"]
-    assert b"### Config: management\n" in found[f"15-neuca-persistent-{bare(1)}.rules"]
+def test_another_setting_changes_no_rule():
+    asked = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n"
+    assert rules(marks(asked)) == rules(marks(f"{asked}mtu = 1400\ntxqueuelen = 500\n"))
 
 
 @pytest.mark.parametrize("policy", [Policy(frozenset({mac(2)})), Policy(frozenset({mac(9)}))])

@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 
-from neuca_tools.backends.udev_events import open_monitor
+from neuca_tools.backends.udev import Monitor
 
 UDEV_GROUP = (
     2  # the multicast group of processed events, MONITOR_GROUP_UDEV in systemd's device-monitor
@@ -29,25 +29,8 @@ def event(subsystem=MURMUR_OF_NET, **properties):
     )
 
 
-def _library():
-    """A monitor of pyudev; None where it is not installed."""
-    try:
-        import pyudev
-    except ImportError:
-        return None
-    monitor = pyudev.Monitor.from_netlink(pyudev.Context(), "udev")
-    monitor.filter_by("net")
-    monitor.start()
-    return monitor
-
-
-def _received(library):
-    device = library and library.poll(0)
-    return device and [[device.action, device.sys_name, int(device.properties["IFINDEX"])]]
-
-
 def main():
-    monitor = open_monitor()
+    monitor = Monitor()
     sender = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)  # NETLINK_KOBJECT_UEVENT
     message = event(
         ACTION="add",
@@ -58,10 +41,8 @@ def main():
         SEQNUM=1,
     )
     quiet = sorted(monitor.drain())
-    library = _library()
     sender.sendto(message, (0, UDEV_GROUP))
     one = sorted(monitor.drain())
-    of_library = _received(library)
     # Of another subsystem; in libudev's format no longer; among the kernel's own.
     sender.sendto(event(subsystem=1, ACTION="add", SUBSYSTEM="net", IFINDEX=1), (0, UDEV_GROUP))
     sender.sendto(b"another" + message[7:], (0, UDEV_GROUP))
@@ -71,15 +52,14 @@ def main():
         sender.sendto(message, (0, UDEV_GROUP))
     monitor.drain()
     burst, after = monitor.overflowed, sorted(monitor.drain())
-    monitor.close()
-    fresh = open_monitor()
+    del monitor
+    fresh = Monitor()
     sender.sendto(message, (0, UDEV_GROUP))
     print(
         json.dumps(
             {
                 "quiet": quiet,
                 "one": one,
-                "pyudev": of_library,
                 "others": others,
                 "burst": burst,
                 "after": after,

@@ -24,7 +24,11 @@ _KINDS = {kind: kind for kind in KINDS if kind != "unicast"}
 
 def type_of_service(version: int, text: str) -> int:
     """A TOS (IPv4: its four bits of RFC 1349, as the kernel takes no others) or traffic class."""
-    number = values.integer(text, 0, 255, "the type of service")
+    return kept_by_kernel(version, values.integer(text, 0, 255, "the type of service"))
+
+
+def kept_by_kernel(version: int, number: int) -> int:
+    """A type of service, if no bit of it is ignored. Raises UnusableError."""
     if version == 4 and number & ~0x1E:
         raise UnusableError(f'the type of service "{number}" has bits that IPv4 routing ignores')
     return number

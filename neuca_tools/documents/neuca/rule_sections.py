@@ -85,7 +85,7 @@ class Draft:
     def _rule(self, family: int) -> Rule:
         mark, mask = self.found.get("mark", (0, 0))
         tos = self.found.get("type-of-service", 0)
-        route_lines.type_of_service(family, str(tos))
+        route_lines.kept_by_kernel(family, tos)
         return Rule(
             family,
             self.found.get("priority", DEFAULT_PRIORITY),
