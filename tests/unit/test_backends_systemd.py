@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import struct
@@ -16,8 +15,6 @@ import pytest
 
 from neuca_tools.backends import systemd
 from neuca_tools.model import messages
-
-log = logging.getLogger("neuca")
 
 
 @pytest.fixture
@@ -84,7 +81,7 @@ if sys.argv[1] == "missing":
     from neuca_tools.commands.logs import to_journal
     import logging
     to_journal("INFO")
-    log.info("a line")
+    logging.getLogger("neuca").info("a line")
 print(type(systemd.journal_handler()).__name__)
 """
 

@@ -63,19 +63,6 @@ def test_a_command_imports_nothing_heavy(command):
     assert loaded(COMMANDS[command]) & HEAVY == set()
 
 
-def test_a_request_is_made_without_pools_of_threads_and_parsers_of_mail():
-    """At boot, `neucad --names` asks two sources in threads, and each poll of the daemon asks one."""
-    code = (
-        "import sys; from neuca_tools.errors import SourceError\n"
-        "from neuca_tools.sources import Session, look, parse_source\n"
-        "try: look([parse_source('ec2=http://127.0.0.1:1')], 1.0, Session())\n"
-        "except SourceError: print(*sys.modules)"
-    )
-    assert (
-        printed_by(code) & {"concurrent", "email", "http", "logging", "ssl", "traceback"} == set()
-    )
-
-
 def test_the_idle_daemon_has_no_module_of_a_pass():
     found = {one for one in loaded(COMMANDS["neucad"]) if one.startswith("neuca_tools.")}
     assert {one.split(".")[1] for one in found} & OF_A_PASS == set()
