@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
+from importlib.metadata import version
 
 import compared
 import pytest
 from pyroute2 import Ethtool
+from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
+from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 CODE = """import json, time
 from ipaddress import ip_address, ip_interface, ip_network
@@ -415,3 +419,25 @@ def test_pyroute2_has_no_parameters_for_two_qdiscs_that_documents_set(guest):
 
 def test_pyroute2_sets_neither_pause_nor_wake_on_lan():
     assert {name for name in dir(Ethtool) if "pause" in name or name == "set_wol"} == set()
+
+
+def test_pyroute2_before_0_9_does_not_know_the_protocol_of_an_address():
+    known = "IFA_PROTO" in {row[0] for row in ifaddrmsg.nla_map if isinstance(row[0], str)} | {
+        row[1] for row in ifaddrmsg.nla_map
+    }
+    release = tuple(map(int, version("pyroute2").split(".")[:2]))
+    assert known == (release >= (0, 9))
+
+
+def test_pyroute2_loses_what_it_does_not_know_of_a_route():
+    """What another program has set is sent back whole (`backends.raw_requests`)."""
+    unknown = struct.pack("=HH4s", 8, 60, b"abcd")
+    body = struct.pack("=BBBBBBBBI", 2, 24, 0, 0, 254, 4, 0, 1, 0) + unknown
+    seen = rtmsg(struct.pack("=IHHII", 16 + len(body), 24, 0, 1, 0) + body)
+    seen.decode()
+    again = rtmsg()
+    for name in ("family", "dst_len", "table", "proto", "type"):
+        again[name] = seen[name]
+    again["attrs"] = [tuple(attribute)[:2] for attribute in seen["attrs"]]
+    again.encode()
+    assert b"abcd" not in bytes(again.data)
