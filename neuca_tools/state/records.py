@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from functools import lru_cache
 from ipaddress import ip_network
 from itertools import chain
 from pathlib import Path
@@ -29,15 +30,13 @@ from neuca_tools.model import (
     Virtual,
     Written,
 )
-from neuca_tools.model.addresses import read_address
+from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
-from neuca_tools.state import stored_routing
 from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
-from neuca_tools.state.stored_routing import key_of
 from neuca_tools.tuning.choice import Choice
 
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
@@ -83,14 +82,16 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
         data = read(where, JOURNAL)
         if not data or data["boot_id"] != boot_id:
             return None
-        return _state(data)
+        links = [_link(link) for link in data["links"]]
+        return NetworkState({link.key: link for link in links})
     except (RecordError, *STRANGE):
         return None
 
 
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
     """Save the links as they are now, unsynced: it counts in this boot only. Raises ApplyError."""
-    save(where, JOURNAL, {"boot_id": boot_id, **_state_json(before)}, 0o644, sync=False)
+    links = [_link_json(link) for link in before.links.values()]
+    save(where, JOURNAL, {"boot_id": boot_id, "links": links}, 0o644, sync=False)
 
 
 def remove_journal(where: Where) -> None:
@@ -307,7 +308,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "written": {str(one): value for one, value in record.written.items()},
         "probed": dict(record.probed),
         "retry": list(record.retry),
-        **stored_routing.tables_json(record.tables),
+        **({"tables": dict(record.tables)} if record.tables else {}),
         "nics": {
             mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
@@ -348,16 +349,11 @@ def _virtual_json(virtual: Virtual) -> dict[str, Any]:
     }
 
 
-def _state(data: Mapping[str, Any]) -> NetworkState:
-    """Raises one of STRANGE."""
-    links = [_link(link) for link in data["links"]]
-    sysctls = fit(data["sysctls"], Mapping[str, Optional[str]], "sysctls")
-    return NetworkState(
-        {link.key: link for link in links},
-        tuple(map(stored_routing.hop, data["hops"])),
-        sysctls=sysctls,
-        rules=stored_routing.rules(data.get("rules", [])),
-    )
+@lru_cache(MOST_KEPT)  # a record names each link several times
+def key_of(text: str) -> LinkKey:
+    """The key of a link from its text. Raises ValueError."""
+    mac, dot, vlan_id = text.partition(".")
+    return LinkKey(mac, int(vlan_id) if dot else None)
 
 
 def _link(data: Mapping[str, Any]) -> Link:
@@ -386,13 +382,4 @@ def _link_json(link: Link) -> dict[str, Any]:
         "managers": {},
         "master": link.master and str(link.master),
         "virtual": link.virtual and _virtual_json(link.virtual),
-    }
-
-
-def _state_json(state: NetworkState) -> dict[str, Any]:
-    return {
-        "links": [_link_json(link) for link in state.links.values()],
-        "hops": [stored_routing.hop_json(hop) for hop in state.hops if hop.ours],
-        **stored_routing.rules_json(state.rules),
-        "sysctls": dict(state.sysctls),
     }
