@@ -90,8 +90,9 @@ class Resolution:
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are routing rules to keep, or routes from DHCP to copy."""
-        return bool(self.want.rules or self.roles.clients)
+        """Whether there are rules to keep, routes to copy from DHCP, or a default route to watch."""
+        default = any(not hop.to.prefixlen for hop in self.want.hops)
+        return bool(self.want.rules or self.roles.clients) or default
 
 
 def resolve(
