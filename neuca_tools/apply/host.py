@@ -71,7 +71,7 @@ class Host:
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config, self._is_ours, earlier)
+        seen = look(wanted, self._netlink, self._managers(), config, earlier)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
