@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Result
+from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Purpose
 from neuca_tools.dataclass import dataclass
 from neuca_tools.model import Record

@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision, Policies, decide
-from neuca_tools.apply.execute import GuardedWriter, Result
+from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.observation import Earlier, interest
+from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
@@ -179,7 +180,7 @@ def log_result(result: Result) -> None:
     else:
         for operation in result.done:
             log.info("%s", operation.text, extra=about(messages.DONE, operation))
-    for failure in result.failures:
+    for failure in result.reasons:
         fields = about(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from neuca_tools.apply.execute import Result, without
+from neuca_tools.apply.execute import without
+from neuca_tools.apply.result import Result
 from neuca_tools.dataclass import replace
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting

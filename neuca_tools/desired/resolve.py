@@ -90,7 +90,7 @@ class Resolution:
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are rules to keep, routes to copy from DHCP, or a default route to watch."""
+        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours."""
         default = any(not hop.to.prefixlen for hop in self.want.hops)
         return bool(self.want.rules or self.roles.clients) or default
 

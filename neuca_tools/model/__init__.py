@@ -217,8 +217,8 @@ class World:
     addresses with a lifetime, each with its device; `endless` are those that a client has recorded
     as leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
     accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
-    requested settings by path, without those that cannot be read. `files` are the agent's own files,
-    None for one that does not exist. `managers` maps manager and interface to a state;
+    requested settings by path, without those that cannot be read. `files` are the agent's own
+    files, None for one that does not exist. `managers` maps manager and interface to a state;
     `silent_managers` says why a manager gave no response. `profiles` are the UUIDs of the
     NetworkManager profiles in use, by interface; `unmanaged`: none of the managers runs, as far as
     this process can contact them.

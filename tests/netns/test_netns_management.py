@@ -276,7 +276,8 @@ def test_soon_after_a_boot_nics_wait_for_the_management_nic_even_without_udev_an
     uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
     young = ("unshare", "--time", "--boottime", str(20 - uptime))
     done = lab.command("neucad", "--once", "--config", lab.config_file, prefix=young)
-    assert done.code == 3 and HELD in done.out, done
+    assert done.code == 3, done
+    assert HELD in done.out
     assert not any(lab.addresses(f"e{number}") for number in NETWORKS)
     daemons.append(lab.start(*young))
     lab.ip("address add 192.0.2.10/24 dev e1")
