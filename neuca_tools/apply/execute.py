@@ -12,6 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from ipaddress import ip_interface
 from itertools import groupby
 from pathlib import Path
 from typing import Optional
@@ -121,6 +122,9 @@ class GuardedWriter:
         """
         path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
         before = sysctl.read(path) if address.version == 4 else None
+        if before == "0" and sysctl.are_fixed():
+            self._delete_primary(index, address)
+            return
         if before == "0":
             sysctl.write(path, "1")
         try:
@@ -128,6 +132,25 @@ class GuardedWriter:
         finally:
             if before == "0":
                 sysctl.write(path, "0")
+
+    def _delete_primary(self, index: int, address: Address) -> None:
+        """Delete an address, and add again those that the kernel deletes with it.
+
+        Meanwhile the link has them with the full prefix length, so that it keeps its routes.
+        """
+        world = self._netlink.look(())
+        present = world.addresses.get(index, ())
+        lost = [one for one in present if one != address and one.network == address.network]
+        spare = {ip_interface(other.ip) for other in lost} - {*present}
+        for one in spare:
+            self._netlink.add_address(index, one)
+        try:
+            self._netlink.delete_address(index, address)
+        finally:
+            for other in lost:
+                self._netlink.restore_address(index, world.messages[index, other], 0.0)
+            for one in spare:
+                self._netlink.delete_address(index, one)
 
     def replace_route(self, route: Route) -> None:
         routing.replace_route(route)

@@ -60,6 +60,7 @@ def look(
             **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
         },
         age=hostid.age(),
+        fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
         files=read_files(places(config), known.files),
         managers=words,

@@ -116,7 +116,7 @@ def resolve(
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
+        _want(work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
@@ -210,9 +210,11 @@ def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
     return tuple(route.to for route in routes if route.state == "user")
 
 
-def _host_sysctls(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
+def _host_sysctls(
+    settings: Settings, record: Record, complete: bool, world: World
+) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if not complete:
+    if not complete or world.fixed_sysctls:
         return dict(settings.tuning.sysctls)
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 

@@ -228,7 +228,8 @@ class World:
     the addresses whose network gets no route by itself, `own` those marked as ours, `duplicates`
     those that another host has. `routes` are the unicast routes of the main table, `tables` those
     of others and ours of other types. `messages` are the bodies of the kernel's messages about
-    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds).
+    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is
+    read-only, as in most containers.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -241,6 +242,7 @@ class World:
     endless: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
+    fixed_sysctls: bool = False
     advertised: frozenset[int] = frozenset()
     sysctls: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
