@@ -116,7 +116,9 @@ def resolve(
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        _want(work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}),
+        _want(
+            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
+        ),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
