@@ -9,15 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.apply.host import about, log_result
+from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, messages
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state import changes, leftovers
-from neuca_tools.state.store import NO_ROOM
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
 
@@ -43,7 +41,7 @@ def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.undone.done:
         log.warning("rolled back: %s", operation.text, extra=about(messages.UNDONE, operation))
-    for failure in outcome.undone.failures:
+    for failure in outcome.undone.reasons:
         log.error("could not be rolled back: %s", failure.text)
 
 
@@ -62,7 +60,7 @@ def log_change(config: Config, outcome: Outcome) -> Result:
 
 def _stuck(outcome: Outcome) -> tuple[Problem, ...]:
     """What could not be rolled back."""
-    problems = map(_problem, outcome.undone.failures)
+    problems = map(_problem, outcome.undone.reasons)
     return tuple(
         Problem("failed", f"could not be rolled back: {problem.text}", problem.link)
         for problem in problems
@@ -82,7 +80,7 @@ def report_of(
     `earlier`: the texts of the operations that were done before the path was probed. `waiting`: the
     parts of the scope that were left out because they failed before; their problems stay.
     """
-    problems, stuck = tuple(map(_problem, outcome.result.failures)), _stuck(outcome)
+    problems, stuck = tuple(map(_problem, outcome.result.reasons)), _stuck(outcome)
     texts = (*earlier, *(operation.text for operation in outcome.result.done))
     before = read_report(config.run_directory)
     if before and waiting:
@@ -112,8 +110,7 @@ def _is_of(problem: Problem, parts: Collection[str]) -> bool:
 
 def _problem(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
-    no_room = isinstance(failure.operation, WriteFile) and failure.errno in NO_ROOM
-    return Problem("unsaved" if no_room else "failed", failure.text, key)
+    return Problem("unsaved" if failure.is_unsaved else "failed", failure.text, key)
 
 
 def indexes_of(decision: Decision) -> dict[str, int]:

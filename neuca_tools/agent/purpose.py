@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Result
+from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Purpose
 from neuca_tools.model import Record
 from neuca_tools.plan.operation import Operation

@@ -11,8 +11,8 @@ from typing import Optional
 
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings

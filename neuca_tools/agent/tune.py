@@ -11,8 +11,8 @@ from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.agent.release import revert
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.files import locked

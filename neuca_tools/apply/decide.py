@@ -115,15 +115,18 @@ class Decision:
         return is_up and set(want.addresses) <= set(have.addresses)
 
     def changed(self) -> frozenset[str]:
-        """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients."""
+        """The scope of a pass: `unapplied`; always rules, tables, copied routes and clients.
+
+        A default route of ours that is not wanted any more gives way to one of the host.
+        """
         scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
         scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
         kept = {hop.identity for hop in self.want.hops}
         hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
-        gone = {f"{ROUTES_OF}{hop.to}" for hop in hops}
-        return scope | gone if "" in scope else scope
+        gone = {(hop.ours and not hop.to.prefixlen, f"{ROUTES_OF}{hop.to}") for hop in hops}
+        return scope | {route for gives_way, route in gone if gives_way or "" in scope}
 
 
 def decide(

@@ -9,132 +9,27 @@ all others, whatever the plan says.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from ipaddress import ip_interface
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.apply.managers import Managers
+from neuca_tools.apply.result import Failure, Result, joined
 from neuca_tools.backends import raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
-from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer
-from neuca_tools.plan.operations import Activate, SetAttribute, Unmanage, WriteFile, WriteSysctl
-from neuca_tools.plan.route_operations import AddRule, DeleteRule, RestoreRoute
-
-HARMLESS = (
-    Unmanage,
-    Activate,
-    WriteSysctl,
-    SetDevice,
-    AddRule,
-    DeleteRule,
-    RestoreRoute,
-    ClientOperation,
-)
-"""Operations whose failure does not count as a failure of the NIC."""
-
-
-class Failure(NamedTuple):
-    """An operation that failed, and why."""
-
-    operation: Operation
-    reason: str
-    errno: int = 0
-
-    @property
-    def text(self) -> str:
-        return f"{self.operation.text}: {self.reason}"
-
-
-@dataclass(frozen=True)
-class Result:
-    """What was done, and what failed; after a NIC's first failure nothing more is done to it.
-
-    `declined` are settings that a device does not support, which is no failure. `skipped` was not
-    tried, because one of its links had failed.
-    """
-
-    done: tuple[Operation, ...] = ()
-    failures: tuple[Failure, ...] = ()
-    declined: tuple[Failure, ...] = ()
-    skipped: tuple[Operation, ...] = ()
-
-    def __add__(self, later: Result) -> Result:
-        return Result(
-            self.done + later.done,
-            self.failures + later.failures,
-            self.declined + later.declined,
-            self.skipped + later.skipped,
-        )
-
-    @property
-    def lost_nics(self) -> frozenset[str]:
-        """The MACs of the NICs that have to be rolled back, with the NICs that they were joined to.
-
-        Sysctls, device settings and calls to NetworkManager fail alone.
-        """
-        lost = (*self.serious, *self.skipped)
-        return _joined(lost, {one.fate for one in self.done} if lost else ())
-
-    @property
-    def tried(self) -> tuple[Operation, ...]:
-        """The operations that were carried out, and those that failed."""
-        failed = (failure.operation for failure in (*self.failures, *self.declined))
-        return (*self.done, *failed)
-
-    @property
-    def serious(self) -> tuple[Operation, ...]:
-        """The failed operations that count as a failure of their NICs."""
-        failed = (failure.operation for failure in self.failures)
-        return tuple(operation for operation in failed if not _is_harmless(operation))
-
-    @property
-    def missing(self) -> frozenset[LinkKey]:
-        """The VLANs that could not be created; what needs them is left out."""
-        failed = [failure.operation for failure in self.failures]
-        return frozenset(
-            one.on.key for one in failed if isinstance(one, CreateLink) and one.spares_others
-        )
-
-    @property
-    def to_retry(self) -> tuple[str, ...]:
-        """The paths of the sysctls that the kernel refused.
-
-        Values that another program changed again are not retried.
-        """
-        refused = {
-            failure.operation.path
-            for failure in self.failures
-            if isinstance(failure.operation, WriteSysctl) and failure.errno
-        }
-        return tuple(sorted(refused))
-
-
-def _joined(operations: Iterable[Operation], fates: Collection[frozenset[str]]) -> frozenset[str]:
-    """The failure domains of these operations, with those that share a fate with one of them."""
-    lost: set[str] = set()
-    lost.update(*(operation.fate for operation in operations))
-    shared = [fate for fate in fates if len(fate) > 1]
-    reached = -1
-    while reached != len(lost):
-        reached = len(lost)
-        lost.update(*(fate for fate in shared if fate & lost))
-    return frozenset(lost)
-
-
-def _is_harmless(operation: Operation) -> bool:
-    if isinstance(operation, CreateLink):
-        return operation.spares_others
-    return isinstance(operation, HARMLESS)
+from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
+from neuca_tools.state.store import NO_ROOM
 
 
 def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> list[Operation]:
@@ -227,6 +122,9 @@ class GuardedWriter:
         """
         path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
         before = sysctl.read(path) if address.version == 4 else None
+        if before == "0" and sysctl.are_fixed():
+            self._delete_primary(index, address)
+            return
         if before == "0":
             sysctl.write(path, "1")
         try:
@@ -234,6 +132,25 @@ class GuardedWriter:
         finally:
             if before == "0":
                 sysctl.write(path, "0")
+
+    def _delete_primary(self, index: int, address: Address) -> None:
+        """Delete an address, and add again those that the kernel deletes with it.
+
+        Meanwhile the link has them with the full prefix length, so that it keeps its routes.
+        """
+        world = self._netlink.look(())
+        present = world.addresses.get(index, ())
+        lost = [one for one in present if one != address and one.network == address.network]
+        spare = {ip_interface(other.ip) for other in lost} - {*present}
+        for one in spare:
+            self._netlink.add_address(index, one)
+        try:
+            self._netlink.delete_address(index, address)
+        finally:
+            for other in lost:
+                raw_requests.restore_address(index, world.messages[index, other], 0.0)
+            for one in spare:
+                self._netlink.delete_address(index, one)
 
     def replace_route(self, route: Route) -> None:
         self._netlink.replace_route(route)
@@ -323,7 +240,12 @@ class _Progress:
         return possible
 
     def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
-        found = [Failure(one, error.text, getattr(error, "errno", 0)) for one in operations]
+        number = getattr(error, "errno", 0)
+        cause = os.strerror(number) if number in NO_ROOM else error.text
+        found = [
+            Failure(one, cause if isinstance(one, WriteFile) else error.text, number)
+            for one in operations
+        ]
         self.declined += filter(_is_declined, found)
         failed = Result(failures=tuple(one for one in found if not _is_declined(one)))
         self.failures += failed.failures
@@ -332,7 +254,7 @@ class _Progress:
             self.missing |= {operation.on.key for operation in created}
         else:
             self.missing |= failed.missing
-            self.stopped |= _joined(failed.serious, self._shared)
+            self.stopped |= joined(failed.serious, self._shared)
 
     def result(self) -> Result:
         return Result(

@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Optional
 
 from neuca_tools.apply.decide import Decision, Policies, decide
-from neuca_tools.apply.execute import GuardedWriter, Result
+from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.observation import Earlier, interest
+from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
@@ -73,7 +74,7 @@ class Host:
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
-        seen = look(wanted, self._netlink, self._managers(), config, self._is_ours, earlier)
+        seen = look(wanted, self._netlink, self._managers(), config, earlier)
         settings = Settings(
             Policy(config.ignored_macs, config.management_macs, self._origin()),
             config.links,
@@ -181,7 +182,7 @@ def log_result(result: Result) -> None:
     else:
         for operation in result.done:
             log.info("%s", operation.text, extra=about(messages.DONE, operation))
-    for failure in result.failures:
+    for failure in result.reasons:
         fields = about(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
 

@@ -42,10 +42,9 @@ def look(
     netlink: Netlink,
     managers: Managers,
     config: Config,
-    ages: bool,
     earlier: Optional[Earlier] = None,
 ) -> Observation:
-    """Read all that is of interest. `ages`: whether the boot's age is needed. Raises ObserveError.
+    """Read all that is of interest. Raises ObserveError.
 
     The kernel reports all links, addresses and routes at once. What is read for each link or file
     is taken from an `earlier` look if nothing has changed there.
@@ -60,7 +59,8 @@ def look(
             **known.settings,
             **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
         },
-        age=hostid.age() if ages else world.age,
+        age=hostid.age(),
+        fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
         files=read_files(places(config), known.files),
         managers=words,

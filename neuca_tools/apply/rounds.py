@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from neuca_tools.apply.execute import Result, without
+from neuca_tools.apply.execute import without
+from neuca_tools.apply.result import Result
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
 from neuca_tools.model import ACCEPT_RA, OWN, Link, World

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.execute import Failure, Result, apply
+from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Earlier
 from neuca_tools.apply.observe import found
+from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
@@ -314,7 +315,8 @@ class Transaction:
 
     def _look_again(self) -> None:
         """Observe and decide again, with a record of everything that was done."""
-        record = intentions.record_declined(self._with_done(), self.result.declined)
+        declined = (failure[:3] for failure in self.result.declined)
+        record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide(record, self._earlier())
         self.recorded, self.intended = self.result.done, None
 

@@ -28,7 +28,7 @@ RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
 RTPROT_DHCP = 16  # linux/rtnetlink.h
-PROTOCOL_AT = 5  # offset of rtm_protocol in struct rtmsg
+LENGTH_AT, PROTOCOL_AT = 1, 5  # offsets of rtm_dst_len and rtm_protocol in struct rtmsg
 HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
 _KERNEL = 0  # its port
@@ -117,7 +117,7 @@ class LinkWatch(Watch):
 
     If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
     `routed` is set, so does any change of a link, an address or a rule, the loss of a route of
-    ours, and any change of a route from DHCP.
+    ours, any change of a route from DHCP, and a new default route of another program.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,9 @@ class LinkWatch(Watch):
     def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
         if kind in (RTM_NEWROUTE, RTM_DELROUTE):
             protocol = body[PROTOCOL_AT]
-            return protocol == RTPROT_DHCP or (kind == RTM_DELROUTE and protocol == ROUTE_PROTOCOL)
+            if protocol == ROUTE_PROTOCOL:
+                return kind == RTM_DELROUTE
+            return protocol == RTPROT_DHCP or (kind == RTM_NEWROUTE and not body[LENGTH_AT])
         if kind in (RTM_NEWLINK, RTM_DELLINK):
             return self._link_matters(kind, body, addresses)
         return addresses or self._routed

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
@@ -28,6 +29,13 @@ def read(path: str) -> Optional[str]:
         return None
     finally:
         os.close(descriptor)
+
+
+def are_fixed() -> bool:
+    """Whether /proc/sys is read-only here, as in most containers."""
+    with suppress(OSError):
+        return bool(os.statvfs(f"{ROOT}/net").f_flag & os.ST_RDONLY)
+    return False
 
 
 def write(path: str, value: str) -> None:

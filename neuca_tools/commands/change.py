@@ -18,8 +18,8 @@ from neuca_tools.agent.release import (
     what_release_does,
     what_revert_does,
 )
-from neuca_tools.apply.execute import Result
 from neuca_tools.apply.host import host
+from neuca_tools.apply.result import Result
 from neuca_tools.commands.common import LISTED, log_level, require_root, show
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.logs import to_stderr

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -85,16 +85,29 @@ class CommonSettings:
         quiet = quieted(request, link, self.world, small, request.key in self.leased)
         if quiet:
             quiet.update(reset(request, link, self.world, room))
+        unasked = {**original, **quiet}
+        if self.world.fixed_sysctls:
+            self._note_fixed(request.key, link, unasked)
+            unasked = {}
         return replace(
             link,
             state=request.state,
             mtu=mtu,
             txqueuelen=queue,
             addresses=tuple(self._addresses(request, near, small)),
-            sysctls={**original, **quiet, **self._sysctls(request, small)},
+            sysctls={**unasked, **self._sysctls(request, small)},
             device=self._device(request, link.index, queue),
             bare=near,
         )
+
+    def _note_fixed(self, key: LinkKey, link: Link, values: Mapping[str, str]) -> None:
+        """Say which sysctls that nobody requests cannot be set."""
+        device = self.world.devices.get(link.index)
+        for template, value in values.items() if device else ():
+            now = self.world.sysctls.get(template.replace(OWN, device.name)) if device else None
+            if now not in (None, value):
+                reason = f'it stays "{now}", because /proc/sys is read-only here'
+                self.notes.append(Note(template, "not applicable", reason, key))
 
     def _refuse(self, key: LinkKey, text: str) -> None:
         self.problems.append(Problem("refused", text, key))

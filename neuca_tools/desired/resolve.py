@@ -90,8 +90,9 @@ class Resolution:
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are routing rules to keep, or routes from DHCP to copy."""
-        return bool(self.want.rules or self.roles.clients)
+        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours."""
+        default = any(not hop.to.prefixlen for hop in self.want.hops)
+        return bool(self.want.rules or self.roles.clients) or default
 
 
 def resolve(
@@ -115,7 +116,9 @@ def resolve(
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        _want(work, links, routing, {**_host_sysctls(settings, record, complete), **forwards}),
+        _want(
+            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
+        ),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
@@ -209,9 +212,11 @@ def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
     return tuple(route.to for route in routes if route.state == "user")
 
 
-def _host_sysctls(settings: Settings, record: Record, complete: bool) -> dict[str, str]:
+def _host_sysctls(
+    settings: Settings, record: Record, complete: bool, world: World
+) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if not complete:
+    if not complete or world.fixed_sysctls:
         return dict(settings.tuning.sysctls)
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 

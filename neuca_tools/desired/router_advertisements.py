@@ -45,8 +45,11 @@ def quiet(
     """The dataplane links on which the kernel must not accept router advertisements.
 
     These are all, present or not, for which neither a document nor the configuration requests
-    advertisements, DHCPv6 or the state `user`, and those on which a client handles them.
+    advertisements, DHCPv6 or the state `user`, and those on which a client handles them. None if
+    no sysctl can be set.
     """
+    if world.fixed_sysctls:
+        return frozenset()
     managed = ipv6_clients(requests, roles)
     return frozenset(
         key

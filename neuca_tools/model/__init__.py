@@ -214,20 +214,21 @@ class World:
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
     addresses with a lifetime, each with its device; `endless` are those that a client has recorded
-    as leased. `age` is in seconds since the boot while the network may still be coming up, infinite
-    if no manager brings it up. `advertised` are the devices on which the kernel accepts routes from
-    router advertisements only as long as they do not forward. `sysctls` are the requested settings
-    by path, without those that cannot be read. `files` are the agent's own files, None for one that
-    does not exist. `managers` maps manager and interface to a state; `silent_managers` says why a
-    manager gave no response. `profiles` are the UUIDs of the NetworkManager profiles in use, by
-    interface; `unmanaged`: none of the managers runs, as far as this process can contact them.
+    as leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
+    accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
+    requested settings by path, without those that cannot be read. `files` are the agent's own
+    files, None for one that does not exist. `managers` maps manager and interface to a state;
+    `silent_managers` says why a manager gave no response. `profiles` are the UUIDs of the
+    NetworkManager profiles in use, by interface; `unmanaged`: none of the managers runs, as far as
+    this process can contact them.
     `accept_ra` is the setting of a new link (ACCEPT_RA), None without IPv6. `unadvertised` are the
     sysctls by path that an advertisement may set, each with its value without one. `autoconf` are
     the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
     the addresses whose network gets no route by itself, `own` those marked as ours, `duplicates`
     those that another host has. `routes` are the unicast routes of the main table, `tables` those
     of others and ours of other types. `messages` are the bodies of the kernel's messages about
-    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds).
+    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is
+    read-only, as in most containers.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -240,6 +241,7 @@ class World:
     endless: frozenset[tuple[int, Address]] = frozenset()
     settings: Mapping[int, DeviceSettings] = field(default_factory=dict)
     age: float = math.inf
+    fixed_sysctls: bool = False
     advertised: frozenset[int] = frozenset()
     sysctls: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, Optional[bytes]] = field(default_factory=dict)

@@ -79,9 +79,10 @@ class DocumentStatus:
 class Status:
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
-    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, or routes from
-    DHCP to copy. `problems` are those of `data`, `names` the names of links to print with them.
-    `unheard`: a network manager has not answered, and may not have read our files.
+    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, routes from
+    DHCP to copy, or a default route of ours. `problems` are those of `data`, `names` the names of
+    links to print with them. `unheard`: a network manager has not answered, and may not have read
+    our files.
     """
 
     data: Mapping[str, Any]
@@ -116,7 +117,7 @@ def judge(
     pending = {one for one in alive if _is_pending(one, unapplied)}
     asked = [*resolution.problems, *_unusable(document)]
     undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
-    undone += _files(left, applied=report is not None and not pending)
+    undone += _files(left, failed, applied=report is not None and not pending)
     problems = tuple(dict.fromkeys([*asked, *undone, *_contested(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
     state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
@@ -223,11 +224,14 @@ def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[P
     ]
 
 
-def _files(left: Sequence[Operation], applied: bool) -> list[Problem]:
+def _files(left: Sequence[Operation], failed: Sequence[Problem], applied: bool) -> list[Problem]:
     """One problem for each file that differs, or a single one if there are many.
 
-    `applied`: a pass has carried out every request, so the files have been changed since.
+    `applied`: a pass has carried out every request, so the files have been changed since. None if
+    files could not be written, which has `failed`.
     """
+    if any(problem.code == "unsaved" for problem in failed):
+        return []
     paths = [operation.path for operation in left if isinstance(operation, WriteFile)]
     code, word = _DRIFT if applied else _PENDING
     if len(paths) > MOST_FILES:

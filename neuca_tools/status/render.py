@@ -45,7 +45,8 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")
-    if data.get("unsaved"):
+    told = {problem["text"] for problem in data["problems"]}
+    if data.get("unsaved") and data["unsaved"] not in told:
         lines.append(f"degraded: not saved: {data['unsaved']}")
     lines.append(_last_pass(data["last_pass"]))
     lines += _interfaces(data["interfaces"], color)

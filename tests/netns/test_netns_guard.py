@@ -178,6 +178,21 @@ def test_with_permission_a_second_default_route_is_refused_all_the_same(guarded)
     ]
 
 
+def test_with_permission_ours_gives_way_to_the_default_route_of_the_management_nic(lab, daemons):
+    lab.management(default_route=False)
+    lab.configure(f"[network]\nmanagement-macs = {MANAGEMENT_MAC}\nallow-default-route = true")
+    lab.veth("dp1", 1)
+    lab.document(f"{NIC}[routes]\n0.0.0.0/0 = 172.16.0.254\n10.9.0.0/16 = 172.16.0.254\n")
+    daemons.append(lab.start())
+    lab.wait("our default route", lambda: lab.routes("default"))
+    lab.ip("route add default via 192.0.2.1 dev mgmt0 metric 100 proto static")
+    lab.wait("ours to give way", lambda: len(lab.routes("default")) == 1)
+    assert lab.routes("default")[0][:3] == ("192.0.2.1", "mgmt0", 100)
+    assert lab.routes("10.9.0.0/16")
+    refused = ("refused", "route to 0.0.0.0/0: this host has a default route already")
+    lab.wait("the status", lambda: refused in lab.problems())
+
+
 # --- more of the address space than a laboratory needs --------------------------------------------
 
 MANY, MANY6 = (

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from itertools import permutations
 
 import pytest
 from lab import SERVICE, mac
 
 from neuca_tools.desired import platform_roles
+from neuca_tools.desired.merge import HELD
 
 NETWORKS = (1, 2, 3)
 UUID = "7c2a0c1e-54d1-4f5b-9d39-3a0a0a6f2b11"  # of the instance, which Nova also gives its firmware
@@ -261,3 +263,24 @@ def test_beside_a_management_vlan_another_vlan_of_the_nic_gets_its_address_and_t
     assert lab.link("trunk.10")["mtu"] == lab.link("trunk")["mtu"] == 1500
     assert lab.once("[global]\n").code == 0
     assert (lab.link("trunk.20"), lab.addresses("trunk.10")) == (None, {"10.10.0.9/24"})
+
+
+@pytest.mark.parametrize("managers", ["none", "auto"])
+def test_soon_after_a_boot_nics_wait_for_the_management_nic_even_without_udev_and_managers(
+    lab, daemons, managers
+):
+    lab.configure(f"[linux]\nmanagers = {managers}")
+    for number in NETWORKS:
+        lab.veth(f"e{number}", number, up=True)
+    lab.document("".join(f"[interface {mac(n)}]\naddresses = 10.{n}.0.4/24\n" for n in NETWORKS))
+    uptime = int(time.clock_gettime(time.CLOCK_BOOTTIME))
+    young = ("unshare", "--time", "--boottime", str(20 - uptime))
+    done = lab.command("neucad", "--once", "--config", lab.config_file, prefix=young)
+    assert done.code == 3, done
+    assert HELD in done.out
+    assert not any(lab.addresses(f"e{number}") for number in NETWORKS)
+    daemons.append(lab.start(*young))
+    lab.ip("address add 192.0.2.10/24 dev e1")
+    lab.ip("route add default via 192.0.2.1 dev e1")
+    lab.wait("the others", lambda: lab.addresses("e2") and lab.addresses("e3"))
+    assert lab.addresses("e1") == {"192.0.2.10/24"}

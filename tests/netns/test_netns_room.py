@@ -260,3 +260,30 @@ def test_a_full_run_directory_keeps_no_document_and_no_nic_out(lab):
     assert daemon.stop() == 0
     lab.run("umount", run.place)
     lab.applied = False  # the run directory is another one now
+
+
+def test_files_in_read_only_directories_are_one_line_with_the_reason(lab):
+    lab.configure("[linux]\nmanagers = none")
+    for number in (1, 2):
+        lab.veth(f"dp{number}", number)
+    disks = [Disk(lab, name) for name in ("udev", "nm", "networkd", "sysctl")]
+    for one in disks:
+        one.spoil("read-only")
+    both = f"{ONE}[interface {mac(2)}]\nname = data2\naddresses = 172.16.2.1/24\n"
+    done = lab.once(both)
+    assert done.code == 4, done
+    assert lab.addresses("data1")
+    assert lab.addresses("data2")
+    lines = [line for line in (done.out + done.err).splitlines() if "Read-only" in line]
+    text = lab.neuca("status").out
+    assert "drift" not in text
+    assert "not saved" not in text
+    (line,) = [line for line in text.splitlines() if "Read-only" in line]
+    assert line.startswith("!! unsaved: ")
+    assert line.endswith(": Read-only file system")
+    assert f' files cannot be written, "{lab.folder}/' in line
+    assert line.count('"') == 2
+    assert len(lines) == 2, lines  # in the journal, and in the summary
+    for one in disks:
+        one.mend("read-only")
+    assert lab.once().code == 0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lab import mac
 
 NIC = f"[interfaces]\n{mac(1)} = up:ipv4:172.16.0.1/24\n[interface {mac(1)}]\n"
@@ -195,3 +196,43 @@ def test_advertisements_are_accepted_again_after_an_mtu_without_ipv6(lab):
     assert lab.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
     assert lab.once("[interfaces]\n").code == 0
     assert lab.sysctl("net/ipv6/conf/dp1/accept_ra") == "1"
+
+
+@pytest.fixture
+def fixed(lab):
+    """A container host: nothing below /proc/sys can be written."""
+    lab.veth("dp1", 1)
+    lab.sysctl("net/ipv6/conf/dp1/accept_ra", 1)
+    lab.run("mount", "--bind", "/proc/sys", "/proc/sys")
+    lab.run("mount", "-o", "remount,bind,ro", "/proc/sys")
+    return lab
+
+
+def test_where_proc_sys_is_read_only_what_nobody_requests_is_a_note(fixed):
+    nic = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24, fd00:16::1/64\n"
+    done = fixed.once(nic)
+    assert done.code == 0, done
+    code, data = fixed.status()
+    assert (code, data["state"]) == (0, "ok")
+    (note,) = data["interfaces"][0]["notes"]
+    assert note == {
+        "setting": "net/ipv6/conf/{interface}/accept_ra",
+        "effect": "not applicable",
+        "reason": 'it stays "1", because /proc/sys is read-only here',
+    }
+    fixed.ip("address add 172.16.0.9/24 dev dp1")
+    moved = nic.replace("172.16.0.1/24", "172.16.0.2/24, 172.16.0.3/24")
+    assert fixed.once(f"{moved}[routes]\n10.9.0.0/16 = 172.16.0.254\n").code == 0
+    kept = {"172.16.0.9/24", "fd00:16::1/64"}
+    assert fixed.addresses("dp1") == kept | {"172.16.0.2/24", "172.16.0.3/24"}
+    assert fixed.routes("10.9.0.0/16")
+    assert fixed.once(nic.replace("172.16.0.1/24, ", "")).code == 0
+    assert fixed.addresses("dp1") == kept
+
+
+def test_where_proc_sys_is_read_only_what_a_document_requests_is_a_failure(fixed):
+    nic = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
+    requested = "sysctl.net.ipv6.conf.{interface}.accept_ra = 0\n"
+    assert fixed.once(f"{nic}{requested}").code == 1
+    assert fixed.status()[1]["state"] == "failed"
+    assert fixed.once(nic).code == 0

@@ -14,8 +14,8 @@ from worlds import PLACES, key, mac, nic, route, world
 
 from neuca_tools.agent.purpose import Pass
 from neuca_tools.apply.decide import Policies, decide
-from neuca_tools.apply.execute import Failure, Result
 from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp import MOST_ROUTES
 from neuca_tools.desired.resolve import Settings, resolve

@@ -10,7 +10,7 @@ from ipaddress import ip_interface
 import pytest
 from worlds import Agent, key, mac, machine, nic, route, texts, vlan
 
-from neuca_tools.apply.execute import Failure, Result
+from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired.roles import Policy
 from neuca_tools.model import (
     Device,

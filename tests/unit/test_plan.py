@@ -10,7 +10,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 import pytest
 from worlds import Agent, key, mac, machine, nic, texts, vlan
 
-from neuca_tools.apply.execute import Result
+from neuca_tools.apply.result import Result
 from neuca_tools.model import Hop, Link, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Phase
 from neuca_tools.plan.plan import in_scope, plan
