@@ -104,8 +104,8 @@ def resolve(
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
     complete, trusted_links = _trust(document, requests)
-    removable = may_go(record.owned, complete, trusted_links)
     sure = None if complete else trusted_links
+    removable = may_go(record.owned, complete, trusted_links)
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
@@ -115,10 +115,9 @@ def resolve(
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
+    host_sysctls = {**_host_sysctls(settings, record, complete, world), **forwards}
     return Resolution(
-        _want(
-            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
-        ),
+        _want(work, links, routing, host_sysctls),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
