@@ -103,9 +103,7 @@ def resolve(
     layers = stack(document, settings.links, settings.policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
-    complete, trusted_links = _trust(document, requests)
-    sure = None if complete else trusted_links
-    removable = may_go(record.owned, complete, trusted_links)
+    complete, removable, sure = _trust(document, requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
@@ -115,9 +113,9 @@ def resolve(
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
-    host_sysctls = {**_host_sysctls(settings, record, complete, world), **forwards}
+    host = _host_sysctls(settings, record, complete, world)
     return Resolution(
-        _want(work, links, routing, host_sysctls),
+        _want(work, links, routing, {**host, **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
@@ -199,12 +197,16 @@ def _want(
 
 
 def _trust(
-    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest]
-) -> tuple[bool, frozenset[LinkKey]]:
-    """Whether the document is complete, and the links that it is sure of in any case."""
-    if document is None:
-        return False, frozenset()
-    return document.complete, trusted(document, requests)
+    document: Optional[Document], requests: Mapping[LinkKey, LinkRequest], owned: Owned
+) -> tuple[bool, Owned, Optional[frozenset[LinkKey]]]:
+    """Whether the document is complete, what may be removed, and the links that it is sure of.
+
+    None for these if it is complete.
+    """
+    if document is not None and document.complete:
+        return True, may_go(owned, True, ()), None
+    sure = trusted(document, requests) if document else frozenset[LinkKey]()
+    return False, may_go(owned, False, sure), sure
 
 
 def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
