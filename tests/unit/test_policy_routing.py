@@ -597,7 +597,7 @@ def test_a_roll_back_sets_an_address_in_the_management_network_without_a_route_a
     _, _, undone = one.run()
     assert "add the address 192.0.2.77/24 to eth2" in texts(undone.done)
     assert leads_to(one.kernel, "192.0.2.0/24") == [1]
-    assert records._state(records._state_json(one.survey().have)).links[key(2)].bare
+    assert records._link(records._link_json(one.survey().have.links[key(2)])).bare
 
 
 # --- tables that collide ----------------------------------------------------------------------------
