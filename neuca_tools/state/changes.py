@@ -73,10 +73,15 @@ def has_same_links(applied: str, digest: str) -> bool:
 
 
 def _requested_macs(record: Record, resolution: Resolution) -> set[str]:
-    """The NICs that a document requests, or requested when it was last applied as a whole."""
+    """The NICs that a document requests, or requested when it was last applied as a whole.
+
+    Those of another instance are not recorded any more; what was set on them since the boot is.
+    """
     macs = {mac for mac in resolution.digests if mac}
     if resolution.complete:
         macs |= {mac for mac, nic in record.nics.items() if nic.applied}
+        macs |= {key.mac for key in (*record.owned.vlans, *record.originals)}
+        macs |= {key.mac for key, _ in record.owned.addresses}
     return macs
 
 

@@ -156,6 +156,23 @@ def test_another_instance_id_is_a_first_boot_and_what_was_applied_meanwhile_goes
     assert cloud.metadata.seen(ID) == 3  # a new id is one that two looks have found
 
 
+def test_nics_that_the_document_of_another_instance_does_not_name_lose_everything_at_once(
+    cloud, daemons
+):
+    both = TWO + "[bridge br0]\naddresses = 172.16.4.1/24\n"
+    cloud.document(both.replace("172.16.1.1/24", "172.16.1.1/24\nmtu = 1400\ntxqueuelen = 77"))
+    daemons.append(cloud.start())
+    cloud.wait("the bridge", lambda: cloud.run("ip", "link", "show", "br0", check=False).code == 0)
+    cloud.wait("the MTU", lambda: cloud.link("data1")["mtu"] == 1400)
+    cloud.metadata.tree = {ID: "i-2"}
+    cloud.document(f"[interface {mac(2)}]\naddresses = 172.16.3.1/24\n")
+    cloud.wait("the other document", lambda: cloud.addresses("data2") == {"172.16.3.1/24"})
+    cloud.wait("nothing of the first one", lambda: not cloud.addresses("data1"))
+    assert (cloud.link("data1")["mtu"], cloud.link("data1")["txqlen"]) == (1500, 1000)
+    assert cloud.run("ip", "link", "show", "br0", check=False).code
+    cloud.wait("the status", lambda: cloud.status()[1]["state"] == "ok")
+
+
 def test_no_document_for_another_instance_means_unknown_and_removes_no_address(cloud):
     cloud.metadata.tree = {ID: "i-2"}
     cloud.metadata.document = "#cloud-config\n"
