@@ -234,7 +234,8 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     """Delete addresses, last of all.
 
     Those that are added again are deleted before: an IPv6 address with another prefix length
-    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this).
+    (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this). So
+    are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
     """
     for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
         have, want = sides.found(key), sides.wanted(key)
@@ -249,9 +250,8 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in found:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
-            phase = Phase.RETIRE
-            if address.ip in ips:
-                phase = Phase.ADDRESS
+            is_early = address.ip in ips or (address.version == 4 and sides.loses_ipv4(key))
+            phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
 
 

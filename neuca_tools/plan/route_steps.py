@@ -70,8 +70,12 @@ def routes(sides: Sides) -> Iterator[Operation]:
             yield ReplaceRoute(_targets(sides, hop), hop)
         elif before.body != hop.body:
             yield ReplaceRoute(_targets(sides, hop), hop, sides.target(before.link), before)
-        elif any(map(sides.goes_down, links)):
+        elif any(map(sides.goes_down, links)) or _is_dropped(sides, hop, links):
             yield ReplaceRoute(_targets(sides, hop), hop)
+
+
+def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
+    return hop.to.version == 4 and any(map(sides.loses_ipv4, links))
 
 
 def restored(sides: Sides) -> Iterator[Operation]:
@@ -137,7 +141,8 @@ def _restored(
 
 def _phase(sides: Sides, hop: Hop, known: Collection[tuple[LinkKey, Optional[Host], int]]) -> Phase:
     """When a new route is added: early if its next hop can be reached already, and remains so."""
-    if (hop.link, hop.via, hop.traits.table) in known and not sides.goes_down(hop.link):
+    is_lasting = not (sides.goes_down(hop.link) or _is_dropped(sides, hop, [hop.link]))
+    if (hop.link, hop.via, hop.traits.table) in known and is_lasting:
         return Phase.UP
     return Phase.ROUTE
 

@@ -159,6 +159,14 @@ class Sides:
         virtual = self.wanted(key).virtual or self.found(key).virtual or Virtual()
         return virtual.parent or key
 
+    def loses_ipv4(self, key: LinkKey) -> bool:
+        """Whether a link loses its last IPv4 address, with which the kernel drops IPv4 routes."""
+        if key not in self.have.links:
+            return False
+        found = [one for one in self.found(key).addresses if one.version == 4]
+        stays = any(one.version == 4 for one in self.wanted(key).addresses)
+        return bool(found) and not stays and {(key, one) for one in found} <= self.owned.addresses
+
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down, even for a moment.
 

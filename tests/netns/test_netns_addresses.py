@@ -146,3 +146,18 @@ def test_an_address_that_another_host_has_is_a_problem(lab):
     text = "address fd00:16::1/64: not in use, because another host has it (dadfailed)"
     assert text in lab.command("neuca", "status", "--config", lab.config_file).out
     assert "172.16.0.1/24" in lab.addresses("dp1")
+
+
+@pytest.mark.parametrize("kept", ["", "172.18.1.0/24 = interface {}\n"])
+def test_a_nic_with_direct_ipv4_routes_goes_from_ipv4_to_ipv6(lab, kept):
+    """With the last IPv4 address, the kernel deletes every IPv4 route of a link."""
+    lab.veth("dp1", 1)
+    kept = kept.format(f"interface {mac(1)}").replace("interface interface", "interface")
+    routes = f"[routes]\n{kept}" if kept else ""
+    lab.once(f"[interface {mac(1)}]\naddresses = 10.21.0.2/16\n{routes}")
+    new = f"[interface {mac(1)}]\naddresses = fd00:26::1/64\n[routes]\n{kept}172.17.1.0/24 = interface {mac(1)}\n"
+    assert lab.once(new).code == 0
+    assert lab.addresses("dp1") == {"fd00:26::1/64"}
+    assert [route[1] for route in lab.routes("172.17.1.0/24")] == ["dp1"]
+    assert len(lab.routes("172.18.1.0/24")) == bool(kept)
+    assert lab.plan() == []
