@@ -43,7 +43,7 @@ WHOLE = """cd /; python3 - <<'EOF'
 import json, pathlib
 places = "/var/lib/neuca /etc/udev/rules.d /etc/NetworkManager/conf.d /etc/systemd/network /etc/sysctl.d".split()
 for path in (path for place in places for path in pathlib.Path(place).rglob("*")):
-    if path.is_file() and ("neuca" in str(path)):
+    if path.is_file() and "neuca" in str(path) and path.suffix != ".lock":
         data = path.read_bytes()
         print(path, len(data))
         assert data and (b"\\0" not in data), path

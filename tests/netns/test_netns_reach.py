@@ -11,16 +11,14 @@ import pytest
 LOOK = """
 import errno, sys
 from ipaddress import ip_address
+from neuca_tools.backends import wire
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ObserveError
 with Netlink() as netlink:
     if len(sys.argv) > 2:  # what the kernel says when it has no memory left, which it cannot be made to say here
-        class Refusing:
-            def ask(self, *words):
-                raise OSError(errno.ENOBUFS, "No buffer space available")
-            def close(self):
-                pass
-        netlink._socket = Refusing()
+        def refuse(*words):
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+        wire.Socket.ask = refuse
     try:
         print(netlink.look([ip_address(sys.argv[1])]).metadata_index)
     except ObserveError as error:

@@ -116,7 +116,8 @@ def _link(link):
     yield f"{start} txqueuelen {link.get('txqlen')}"
     yield f"{start} master {link.get('master')}"
     address = link.get("address", "")
-    yield f"{start} mac {address if address.startswith('02:00:00:00:0') else 'random'}"
+    if kind in ("", "veth"):  # another link keeps the MAC address that it has (neuca-user-data(5))
+        yield f"{start} mac {address}"
     if kind in ("vlan", "macvlan"):
         yield f"{start} on {link.get('link')}"
     for option in OPTIONS.get(kind, ()):
