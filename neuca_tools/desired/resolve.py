@@ -116,9 +116,7 @@ def resolve(
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
-        _want(
-            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
-        ),
+        _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
@@ -213,10 +211,13 @@ def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
 
 
 def _host_sysctls(
-    settings: Settings, record: Record, complete: bool, world: World
+    settings: Settings, record: Record, sure: Optional[Collection[LinkKey]], world: World
 ) -> dict[str, str]:
-    """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if not complete or world.fixed_sysctls:
+    """The sysctls of the tuning profiles, and original values as far as they may be restored.
+
+    `sure` is None for a complete document.
+    """
+    if sure is not None or world.fixed_sysctls:
         return dict(settings.tuning.sysctls)
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 

@@ -135,7 +135,8 @@ options:
             description:
               - >-
                 Whether udevd, NetworkManager and systemd-networkd are contacted. With none,
-                they are not, but the files for them are still written.
+                they are not, but the files for them are still written, and neucad waits for the
+                management NIC after boot as on other hosts.
               - >-
                 Default: auto.
             type: "str"
@@ -297,6 +298,9 @@ options:
               - >-
                 Whether a document may request a route to 0.0.0.0/0 or ::/0 if the host has no
                 default route of that family.
+              - >-
+                When another program adds one, such as that of the management NIC, the route of
+                the document is removed and reported as refused.
               - >-
                 Default: false.
             type: "bool"
