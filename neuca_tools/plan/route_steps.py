@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
+from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import AddAddress, SetState
@@ -121,7 +122,12 @@ def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
 
 
 def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
-    """Whether the kernel sets the route with the link or with an address that the plan adds."""
+    """Whether the kernel sets the route with the link or with an address that the plan adds.
+
+    That of a router advertisement comes with the next one.
+    """
+    if route.protocol == RTPROT_RA or route.expires:
+        return True
     if route.protocol not in OF_KERNEL or route.to.is_link_local or route.to.is_multicast:
         return route.protocol in OF_KERNEL
     found, wanted = sides.found(hop.link), sides.wanted(hop.link)

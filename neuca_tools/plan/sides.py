@@ -160,8 +160,10 @@ class Sides:
         return virtual.parent or key
 
     def loses_ipv4(self, key: LinkKey) -> bool:
-        """Whether a link loses its last IPv4 address, with which the kernel drops IPv4 routes."""
-        if key not in self.have.links:
+        """Whether a link with IPv4 routes loses its last IPv4 address, and these with it."""
+        routed = (hop for hop in self.want.hops if hop.to.version == 4)
+        links = {link for hop in routed for link in (hop.link, *dict(hop.others))}
+        if key not in self.have.links or key not in links:
             return False
         found = [one for one in self.found(key).addresses if one.version == 4]
         stays = any(one.version == 4 for one in self.wanted(key).addresses)

@@ -210,7 +210,7 @@ WRITER = """import sys, time
 first, rest = sys.argv[2:]
 for _ in range(50):
     with open(sys.argv[1], "w") as file:
-        file.write(first); file.flush(); time.sleep(0.1); file.write(rest)
+        file.write(first); file.flush(); time.sleep(0.03); file.write(rest)
     time.sleep(0.1)
 """
 
