@@ -228,3 +228,4 @@ def test_a_file_that_is_being_rewritten_takes_nothing_away(lab):
         lab.wait("it is applied", lambda: lab.link("dp2")["mtu"] == 1400)
         assert [line for line in monitor.lines("ADDR") if "Deleted" in line] == []
     assert lab.addresses("dp2") == {"172.16.2.1/24"}
+    assert lab.daemon.stop() == 0  # its polls would write while the second pass is watched
