@@ -173,6 +173,7 @@ def test_the_daemon_starts_a_client_that_has_died(plain):
     plain.wait("the end of its helper", lambda: not plain.clients.reporting(LABEL))
     assert "172.16.0.6/24" in plain.addresses("dp1")
     assert plain.plan() == []
+    assert plain.daemon.stop() == 0
 
 
 def test_an_address_is_set_for_the_time_of_its_lease(plain):
