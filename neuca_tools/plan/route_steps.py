@@ -126,7 +126,7 @@ def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
 
     That of a router advertisement comes with the next one.
     """
-    if route.protocol == RTPROT_RA or route.expires:
+    if route.protocol == RTPROT_RA:
         return True
     if route.protocol not in OF_KERNEL or route.to.is_link_local or route.to.is_multicast:
         return route.protocol in OF_KERNEL
