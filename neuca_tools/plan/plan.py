@@ -250,7 +250,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
         for address in found:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
-            is_early = address.ip in ips or (address.version == 4 and sides.loses_ipv4(key))
+            is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
             phase = Phase.ADDRESS if is_early else Phase.RETIRE
             yield DeleteAddress(sides.target(key), address, phase)
 

@@ -76,7 +76,7 @@ def routes(sides: Sides) -> Iterator[Operation]:
 
 
 def _is_dropped(sides: Sides, hop: Hop, links: Collection[LinkKey]) -> bool:
-    return hop.to.version == 4 and any(map(sides.loses_ipv4, links))
+    return hop.to.version == 4 and not sides.without_ipv4.isdisjoint(links)
 
 
 def restored(sides: Sides) -> Iterator[Operation]:

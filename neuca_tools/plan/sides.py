@@ -159,12 +159,14 @@ class Sides:
         virtual = self.wanted(key).virtual or self.found(key).virtual or Virtual()
         return virtual.parent or key
 
-    def loses_ipv4(self, key: LinkKey) -> bool:
-        """Whether a link with IPv4 routes loses its last IPv4 address, and these with it."""
-        routed = (hop for hop in self.want.hops if hop.to.version == 4)
+    @cached_property
+    def without_ipv4(self) -> frozenset[LinkKey]:
+        """The links with IPv4 routes that lose their last IPv4 address, and these with it."""
+        routed = [hop for hop in self.want.hops if hop.to.version == 4]
         links = {link for hop in routed for link in (hop.link, *dict(hop.others))}
-        if key not in self.have.links or key not in links:
-            return False
+        return frozenset(filter(self._loses_ipv4, links & self.have.links.keys()))
+
+    def _loses_ipv4(self, key: LinkKey) -> bool:
         found = [one for one in self.found(key).addresses if one.version == 4]
         stays = any(one.version == 4 for one in self.wanted(key).addresses)
         return bool(found) and not stays and {(key, one) for one in found} <= self.owned.addresses
