@@ -103,8 +103,10 @@ class CommonSettings:
     def _note_fixed(self, key: LinkKey, link: Link, values: Mapping[str, str]) -> None:
         """Say which sysctls that nobody requests cannot be set."""
         device = self.world.devices.get(link.index)
-        for template, value in values.items() if device else ():
-            now = self.world.sysctls.get(template.replace(OWN, device.name)) if device else None
+        if device is None:
+            return
+        for template, value in values.items():
+            now = self.world.sysctls.get(template.replace(OWN, device.name))
             if now not in (None, value):
                 reason = f'it stays "{now}", because /proc/sys is read-only here'
                 self.notes.append(Note(template, "not applicable", reason, key))
