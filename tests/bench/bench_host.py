@@ -21,6 +21,7 @@ NEUCAD = [
     "-c",
     "import sys; from neuca_tools.commands.neucad import main; sys.exit(main())",
 ]  # as pip's script does
+NEUCA = [PYTHON, "-c", "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"]
 GROUP = "7"  # any: so that `ip` removes all taps in one request
 MTU, QUEUE = 9000, 10000  # what a fast dataplane asks for; a tap has 1500 and 1000
 

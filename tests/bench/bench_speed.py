@@ -79,6 +79,24 @@ def bare_interpreter(rounds: int, directory: Path) -> dict[str, float]:
     }
 
 
+def commands(taps: int, rounds: int, directory: Path) -> dict[str, float]:
+    """Seconds, medians in turns: a pass with nothing to do and `neuca status` over these taps, and a bare interpreter."""
+    _round(taps, directory)
+    config = str(host.configure(directory, 10))
+    timed([*host.NEUCAD, "--once", "--config", config], directory)
+    kinds = {
+        "neucad --once": [*host.NEUCAD, "--once", "--config", config],
+        "neuca status": [*host.NEUCA, "status", "--config", config],
+        "python3 -c pass": [host.PYTHON, "-c", "pass"],
+    }
+    timed(kinds["neuca status"], directory)  # compiles what it alone needs
+    times = {name: [] for name in kinds}
+    for _ in range(4 * rounds + 1):
+        for name, command in kinds.items():
+            times[name].append(timed(command, directory))
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
 def _round(taps: int, directory: Path) -> list[Cost]:
     host.forget(directory)
     (directory / "document").write_text(host.document(taps))

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-COLUMNS = ("effect", "published", "before", "after", "figure", "aim", "")
+COLUMNS = ("effect", "published", "untuned", "tuned", "figure", "aim")
 
 
 class Finding(NamedTuple):
@@ -42,7 +42,6 @@ class Finding(NamedTuple):
         shown = f"{self.figure:.2f}" if self.unit in ("x", "%") else f"{self.figure:g}"
         unit = self.unit if self.unit in ("", "%") else f" {self.unit}"
         effect = f"but: {self.effect}" if self.counter else self.effect
-        verdict = "met" if self.met else "MISSED"
         return (
             effect,
             self.published,
@@ -50,11 +49,10 @@ class Finding(NamedTuple):
             str(self.after),
             f"{shown}{unit}",
             self.aim,
-            verdict,
         )
 
     def __str__(self) -> str:
-        return " | ".join(self.cells())
+        return " | ".join((*self.cells(), "met" if self.met else "MISSED"))
 
 
 def ratio(effect: str, before, after, **more) -> Finding:
@@ -64,5 +62,5 @@ def ratio(effect: str, before, after, **more) -> Finding:
 
 def markdown(findings: Iterable[Finding]) -> str:
     """The table, as docs/TUNING.md has it."""
-    rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(one.cells() for one in findings)]
+    rows = [COLUMNS, tuple("---" for _ in COLUMNS), *(finding.cells() for finding in findings)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
