@@ -24,6 +24,14 @@ PAGES = {
     )
 }
 LARGEST_README = 6 * 1024  # bytes
+REFERENCES = ("docs/ACCURACY.md", "docs/TUNING.md", "tests/README.md")
+LARGEST_REFERENCE = 1500  # words
+MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+HISTORY = re.compile(
+    rf"\b(?:(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{{7,40}}|20\d\d-\d\d(?:-\d\d)?|(?:{MONTHS}) 20\d\d"
+    r"|(?:earlier|previous) versions?|used to|no longer|missed)\b",
+    re.IGNORECASE,
+)
 LEFT_OUT = (".git", "build", "neuca_tools")
 FENCE = re.compile(r"^```[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -45,6 +53,14 @@ def anchors(page: str) -> set[str]:
 
 def test_the_readme_is_short():
     assert len(PAGES["README.md"].encode()) <= LARGEST_README
+
+
+@pytest.mark.parametrize("page", REFERENCES)
+def test_a_reference_has_one_page_of_present_figures_and_no_history(page):
+    """What was measured earlier is in the history of the repository."""
+    assert HISTORY.findall(PAGES[page]) == []
+    assert "before |" not in PAGES[page], "a column of figures of an earlier version"
+    assert len(PAGES[page].split()) <= LARGEST_REFERENCE
 
 
 @pytest.mark.parametrize("page", PAGES)
