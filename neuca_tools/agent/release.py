@@ -1,4 +1,4 @@
-"""Release one NIC (`neuca release`), or restore all changed settings (`neuca tune revert`)."""
+"""Release one NIC (`neuca release`), or restore all changed settings (`neuca revert`)."""
 
 # SPDX-License-Identifier: MIT
 
@@ -73,7 +73,7 @@ class Files(Purpose):
 
 @dataclass(frozen=True)
 class Restore(Purpose):
-    """`neuca tune revert`: every setting has the value from before the agent."""
+    """`neuca revert`: every setting has the value from before the agent."""
 
     sysctl_file: Path
 

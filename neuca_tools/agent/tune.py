@@ -9,7 +9,6 @@ from typing import Optional
 
 from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
-from neuca_tools.agent.release import revert
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.result import Result
@@ -29,14 +28,18 @@ KINDS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 @dataclass(frozen=True)
 class Tuning(Purpose):
-    """`neuca tune apply`: the settings of a pass; with `link`, only those of that link."""
+    """`neuca tune`: the settings of a pass but `others`; with `link`, only those of that link."""
 
     link: Optional[LinkKey] = None
+    others: tuple[Operation, ...] = ()
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
-        settings = [one for one in decision.plan() if isinstance(one, KINDS)]
-        return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
+        planned = (operation for operation in decision.plan() if isinstance(operation, KINDS))
+        settings = [operation for operation in planned if operation not in self.others]
+        if self.link is None:
+            return tuple(settings)
+        return tuple(operation for operation in settings if _link_of(operation) == self.link)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
@@ -68,15 +71,30 @@ def tune(
         return result
 
 
-def _transaction(handles: Host, link: Optional[LinkKey]) -> Outcome:
+def _transaction(
+    handles: Host, link: Optional[LinkKey], others: tuple[Operation, ...] = ()
+) -> Outcome:
     store = StateFiles(handles.config)
-    outcome = Transaction(handles, store, Tuning(link), handles.survey()).run()
+    outcome = Transaction(handles, store, Tuning(link, others), handles.survey()).run()
     return outcome._replace(result=log_change(handles.config, outcome))
 
 
 def untune(config: Config, intake: Intake) -> Result:
-    """Restore the original values, and drop the choice of profiles. Raises NeucaError."""
-    result = revert(config, intake)
+    """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
+
+    What a pass would change with the choice as well, such as manual changes, is left alone.
+    """
     with locked(config.run_directory / "lock", config.command_timeout):
+        with host(config, intake) as handles:
+            others = Tuning().operations(handles.survey())
         records.save_choice(config.run_directory, None)
-    return result
+        with host(config, intake) as handles:
+            return _transaction(handles, None, others).result
+
+
+def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
+    """The operations of `untune`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        others = Tuning().operations(handles.survey())
+    with host(config, intake, config.choice) as handles:
+        return Tuning(others=others).operations(handles.survey())

@@ -8,12 +8,12 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.release import what_revert_does
-from neuca_tools.agent.tune import Tuning, tune, untune
+from neuca_tools.agent.tune import Tuning, tune, untune, what_untune_does
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
+from neuca_tools.apply.result import Result
 from neuca_tools.backends import hostfacts
-from neuca_tools.commands.change import restored, settings, show_changed, show_planned
+from neuca_tools.commands.change import settings, show_changed, show_planned
 from neuca_tools.commands.common import LISTED, log_level, require_root, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults
 from neuca_tools.commands.logs import to_stderr
@@ -127,11 +127,14 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.profile or arguments.rate or arguments.rtt or arguments.interface:
         options = "--profile, --rate, --rtt or --interface"
         raise ArgumentsError(
-            f"tune revert: it restores everything, and cannot be combined with {options}"
+            f"tune revert: it undoes `tune apply`, and cannot be combined with {options}"
         )
+    intake = last_good(config.state)
+    if load_choice(config.run_directory) is None:
+        text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
+        return show_changed(arguments, Result(), text)
     if arguments.dry_run:
-        return show_planned(arguments, what_revert_does(config, last_good(config.state)))
+        return show_planned(arguments, what_untune_does(config, intake))
     to_stderr(log_level(arguments))
-    more = "; the next start of neucad sets what the configuration requests"
-    result = untune(config, last_good(config.state))
-    return show_changed(arguments, result, restored(result, more))
+    text = "the settings are those that the configuration and the document request"
+    return show_changed(arguments, untune(config, intake), text)

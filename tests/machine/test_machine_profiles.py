@@ -62,7 +62,7 @@ def test_auto_tunes_a_virtual_machine_at_each_boot_and_gives_it_back(guests):
         'by /etc/sysctl.d/70-own.conf, which sets it to "1048576"',
     )
 
-    guest.check("neuca tune revert")
+    guest.check("neuca revert")
     back = sysctls(guest)
     assert back["net.ipv4.tcp_congestion_control"] == "cubic"
     assert int(back[RMEM].split()[2]) < most
@@ -88,7 +88,7 @@ def test_a_profile_by_name_raises_the_mtu_of_no_virtual_machine_without_a_probe(
     serve(guest, DOCUMENT + f"[interface {mac(1)}]\nmtu = 9000\n")  # by name: as asked
     assert links(guest)[nic]["mtu"] == 9000
     guest.check("neuca tune revert")
-    assert (links(guest)[nic]["mtu"], links(guest)[nic]["txqlen"]) == (1500, 1000)
+    assert (links(guest)[nic]["mtu"], links(guest)[nic]["txqlen"]) == (9000, 1000)
 
 
 @pytest.mark.long

@@ -35,6 +35,16 @@ def tuned(lab):
     return [one["text"] for one in lab.neuca("tune", "plan", "--json").json["operations"]]
 
 
+def in_force(lab):
+    """The plans, the NIC, and the files outside the agent's own directories."""
+    files = {
+        path: kept
+        for path, kept in lab.files().items()
+        if "/run/" not in path and "/state/" not in path
+    }
+    return tuned(lab), lab.neuca("plan").out, lab.look("link show eth1"), files
+
+
 def test_a_pass_sets_what_the_namespace_has_and_says_what_it_has_not(host):
     assert host.once().code == 0
     assert host.sysctl(RMEM) == "4096 131072 16777216"
@@ -88,11 +98,31 @@ def test_a_profile_by_hand_holds_over_restarts_and_goes_with_revert(host):
     assert "profile bdp: until the next boot (neuca tune apply)" in host.status()[1]["notes"]
     assert host.neuca("tune", "apply", "--profile", "exogeni").code == 0
     assert host.sysctl(RMEM) == "4096 131072 16777216"
+    host.run("ip", "link", "set", "eth1", "mtu", "1400")  # by hand
+    planned = host.neuca("tune", "revert", "--dry-run").out
+    assert "transmit queue length of eth1" in planned
+    assert "MTU" not in planned
     assert host.neuca("tune", "revert").code == 0
     assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 16384 4194304")
-    assert host.look("link show eth1")[0]["txqlen"] == 1000
+    link = host.look("link show eth1")[0]
+    assert (link["txqlen"], link["mtu"]) == (1000, 1400)
+    assert host.neuca("tune", "revert").out == (
+        "`neuca tune apply` selected no profiles since boot, so there is nothing to undo\n"
+    )
     assert host.once().code == 0
     assert host.sysctl(RMEM) == "4096 131072 6291456"
+
+
+def test_revert_keeps_what_the_configuration_and_the_document_request(host):
+    """It undoes `tune apply`: not the configuration's profile, the document's MTU or accept_ra = 0."""
+    assert host.once().code == 0
+    before = in_force(host)
+    for undone in ("nothing", "a profile"):
+        if undone == "a profile":
+            options = ("--profile", "bdp", "--rate", "1Gbit", "--rtt", "100ms")
+            assert host.neuca("tune", "apply", *options).code == 0
+        assert host.neuca("tune", "revert").code == 0
+        assert in_force(host) == before
 
 
 def test_the_word_of_the_administrator_is_named_and_counts(host):
@@ -193,14 +223,14 @@ def test_words_that_make_no_sense_are_refused(host):
 
 
 def test_a_pass_that_dies_half_way_leaves_the_way_back(host):
-    """The record with the originals is on disk before the first write: what a killed pass did goes back too."""
+    """The record with the values is on disk before the first write: what a killed pass did goes back too."""
     host.once()
-    (host.folder / "run/tuning.json").write_text(
-        '{"version": 1, "profiles": ["bdp"], "rate": 1000000000, "rtt": 0.1}'
-    )
-    host.sysctl(RMEM, "'4096 131072 31250000'")  # as if killed after this write
+    before = (host.sysctl(RMEM), host.sysctl(WMEM))
+    options = ("--profile", "bdp", "--rate", "1Gbit", "--rtt", "100ms")
+    assert host.neuca("tune", "apply", *options).code == 0
+    host.sysctl(WMEM, f"'{before[1]}'")  # as if killed before this write
     assert host.neuca("tune", "revert").code == 0
-    assert (host.sysctl(RMEM), host.sysctl(WMEM)) == ("4096 131072 6291456", "4096 16384 4194304")
+    assert (host.sysctl(RMEM), host.sysctl(WMEM)) == before
     assert host.once().code == 0
 
 
@@ -237,7 +267,7 @@ def test_the_mtu_is_raised_as_far_as_a_peer_acknowledges(guest, carried, expecte
     assert row["effect"] == ("effective" if expected > 1500 else "not applicable")
     if expected == 8950:
         assert row["reason"] == "the path carries 8950 (acknowledged probe)"
-    assert guest.neuca("tune", "revert").code == 0
+    assert guest.neuca("revert").code == 0
     assert mtu(guest) == 1500
     guest.once()
 
