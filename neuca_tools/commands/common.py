@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import stat
 import sys
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from neuca_tools.errors import (
     EXIT_FAILED,
     EXIT_INVALID,
-    EXIT_OK,
     EXIT_USAGE,
     ArgumentsError,
     ConfigError,
@@ -36,10 +34,6 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
     """Run a command and return its exit code; print an error on one line, its hint on another."""
-    for stream in (sys.stdout, sys.stderr):
-        # The name of an interface may not be valid UTF-8.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
     try:
         with _quiet() if getattr(arguments, "quiet", False) else nullcontext():
             return run(arguments)
@@ -53,10 +47,6 @@ def guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes standard output again at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
 
 
 def prefix(arguments: argparse.Namespace) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools import __version__
-from neuca_tools.commands import collect_rarely
+from neuca_tools.commands import collect_rarely, with_output
 from neuca_tools.commands.arguments import (
     CONFIG,
     JSON,
@@ -218,10 +218,11 @@ def main(arguments: Optional[Sequence[str]] = None, program: Optional[str] = Non
 
     `program` is the name under which the program was called.
     """
+    called = (program or sys.argv[0]).rpartition("/")[2]
     if arguments is None:
         collect_rarely()
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    called = (program or sys.argv[0]).rpartition("/")[2]
+        return with_output(lambda: main(sys.argv[1:], called), called)
+    words = list(arguments)
     if called.startswith("neuca-"):
         words.insert(0, ALIASES.get(called, called[len("neuca-") :]))
     if words == ["version"] or words[:1] == ["--version"]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from typing import Optional
 
-from neuca_tools.commands import collect_rarely
+from neuca_tools.commands import collect_rarely, with_output
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
@@ -17,7 +17,9 @@ def main(arguments: Optional[list[str]] = None) -> int:
     # After collect_rarely(), so that the import does not search for garbage.
     from neuca_tools.commands.agent import main as run
 
-    return run(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        return with_output(lambda: run(sys.argv[1:]), "neucad")
+    return run(arguments)
 
 
 if __name__ == "__main__":

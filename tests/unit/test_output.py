@@ -1,0 +1,76 @@
+"""Standard output that is closed, full or no longer read: no traceback, and the documented exit code."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEUCA = "import sys; sys.argv[0] = 'neuca'; from neuca_tools.commands.neuca import main; sys.exit(main())"
+NEUCAD = "import sys; from neuca_tools.commands.neucad import main; sys.exit(main())"
+INVALID = str(Path(__file__).parent / "golden" / "bad.ini")
+FULL = "neuca: standard output: No space left on device\n"
+COMMANDS = [
+    (NEUCA, "--help", 0),
+    (NEUCA, "version", 0),
+    (NEUCA, "help status", 0),
+    (NEUCA, f"check {INVALID}", 78),
+    (NEUCA, "check --json examples/user-data.ini", 0),
+    (NEUCA, "selftest --help", 0),
+    (NEUCAD, "--help", 0),
+]
+
+
+def run(code, words, unbuffered, **streams):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)
+    if unbuffered:
+        environment["PYTHONUNBUFFERED"] = "1"
+    return subprocess.run(
+        [sys.executable, "-c", code, *words.split()],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+        **streams,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize(("code", "words", "expected"), COMMANDS)
+def test_a_full_output_is_one_line_and_an_exit_code(code, words, expected, unbuffered):
+    with Path("/dev/full").open("w") as full:
+        ended = run(code, words, unbuffered, stdout=full)
+    program = "neucad" if code == NEUCAD else "neuca"
+    assert (ended.returncode, ended.stderr) == (expected or 1, FULL.replace("neuca", program))
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+@pytest.mark.parametrize(("code", "words", "expected"), COMMANDS)
+def test_a_reader_that_has_ended_changes_nothing(code, words, expected, unbuffered):
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = run(code, words, unbuffered, stdout=writer)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize("descriptors", [(1,), (1, 2)])
+@pytest.mark.parametrize(("code", "words", "expected"), COMMANDS)
+def test_closed_streams_change_nothing(code, words, expected, descriptors):
+    closing = (
+        f"import os; [os.close(fd) for fd in {descriptors}]; os.execvp(sys.argv[1], sys.argv[1:])"
+    )
+    start = [sys.executable, "-c", f"import sys; {closing}", sys.executable, "-c", code]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [*start, *words.split()], capture_output=True, text=True, check=False, env=environment
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (expected, "", "")
