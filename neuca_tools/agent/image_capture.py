@@ -18,9 +18,8 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Union
+from typing import IO, NamedTuple, Union
 
 from neuca_tools.agent import image_clean
 from neuca_tools.agent.image_clean import Findings, Trace
@@ -43,16 +42,14 @@ ENTER = 'mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90; shi
 FORMAT = ("--format=posix", "--numeric-owner", "--sparse", "--acls", "--xattrs")
 
 
-@dataclass(frozen=True)
-class Replacement:
+class Replacement(NamedTuple):
     """The content that a file has in the copy; all else is as in the original."""
 
     path: Path
     content: bytes
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(NamedTuple):
     """A finished capture: sizes in bytes, and whether files changed while they were read."""
 
     size: int
