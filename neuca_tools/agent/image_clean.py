@@ -16,10 +16,9 @@ import select
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Union
+from typing import NamedTuple, Union
 
 from neuca_tools.agent import first_boot, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
@@ -69,8 +68,7 @@ KEY_MAKERS = (
 )
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """A file to remove or, if an empty one has to stay, to truncate."""
 
     path: Path
@@ -89,8 +87,7 @@ class Trace:
             write_files({self.path: None})
 
 
-@dataclass(frozen=True)
-class Findings:
+class Findings(NamedTuple):
     """The files to remove; `kept` are SSH host keys that nothing would replace."""
 
     traces: tuple[Union[Trace, Leaving], ...]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.config import Config
@@ -53,7 +52,7 @@ def decide(config: Config, found: Intake, *, own: bool, anew: bool) -> Intake:
     stays, unless it is applied `anew`.
     """
     before = seen(config)
-    intake = replace(found, seen=(own and found.sha256) or before)
+    intake = found._replace(seen=(own and found.sha256) or before)
     if found.stored is None or found.other or (found.sha256 and (anew or found.sha256 != before)):
         return intake
     active = last_good(config.state)
@@ -65,7 +64,7 @@ def decide(config: Config, found: Intake, *, own: bool, anew: bool) -> Intake:
             f"{found.stored.source} has another document, which is not applied until it changes"
             " or neucad starts: neuca apply applies it"
         )
-    return replace(intake, document=active.document, stored=active.stored, reason=reason)
+    return intake._replace(document=active.document, stored=active.stored, reason=reason)
 
 
 def seen(config: Config) -> str:

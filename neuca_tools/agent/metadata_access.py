@@ -40,13 +40,13 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         machine = load_machine(config.state)
     except RecordError as error:
         # Which NIC is for management, or which service has answered, must not be guessed.
-        return replace(around, blocked=UNREADABLE.format(error.text))
+        return around._replace(blocked=UNREADABLE.format(error.text))
     world = outlook.look()
     if config.managers == "auto" and udev.here(interfaces()):
         world = replace(world, age=hostid.age())
     around = _through(world, config, _origin(config, specs, machine), around, record)
     is_local = around.origin is not None and not around.origin.mac
-    return replace(around, own=frozenset(_own(world, around.outlets, is_local)))
+    return around._replace(own=frozenset(_own(world, around.outlets, is_local)))
 
 
 def _through(
@@ -58,17 +58,17 @@ def _through(
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}
-    around = replace(around, nics=frozenset(nics))
+    around = around._replace(nics=frozenset(nics))
     if origin is None:
-        return replace(around, outlets=_candidates(config, world, record))
-    around = replace(around, origin=origin, outlets=pinned(origin, world, record))
+        return around._replace(outlets=_candidates(config, world, record))
+    around = around._replace(origin=origin, outlets=pinned(origin, world, record))
     if around.outlets or not origin.mac:
         return around
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
     if not strangers(origin, world):
-        return replace(around, blocked=blocked)
+        return around._replace(blocked=blocked)
     others = _candidates(config, world, record, origin)
-    return replace(around, origin=None, outlets=others, blocked=blocked)
+    return around._replace(origin=None, outlets=others, blocked=blocked)
 
 
 def _own(world: World, outlets: Sequence[Outlet], is_local: bool) -> Iterator[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple, Optional
 
@@ -67,7 +66,7 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     for one in waiting:
         result = text(found[one.target.key.mac])
         log.info("probed the path of %s to %s: %s", one.target.name, one.neighbour, result)
-    save_record(config.state, replace(record, probed={**record.probed, **found}))
+    save_record(config.state, record._replace(probed={**record.probed, **found}))
     return any(mtu > 0 for mtu in found.values())
 
 

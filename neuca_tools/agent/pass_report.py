@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import about, log_result
@@ -54,7 +53,7 @@ def log_change(config: Config, outcome: Outcome) -> Result:
     undone = outcome.undone
     if undone.failures:
         report = read_report(config.run_directory) or now(0.0, (), (), bool(undone.done))
-        write_report(config.state, replace(report, stuck=_stuck(outcome)))
+        write_report(config.state, report._replace(stuck=_stuck(outcome)))
     return outcome.result + Result(failures=undone.failures)
 
 
@@ -90,7 +89,7 @@ def report_of(
     known = before.removed if before else ()
     told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
-    report = replace(report, stuck=stuck)
+    report = report._replace(stuck=stuck)
     write_report(config.state, report)
     return report
 

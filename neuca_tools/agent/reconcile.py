@@ -11,7 +11,6 @@ import gc
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import (
@@ -90,7 +89,7 @@ def _one_pass(
     first_boot.record_machine(config, handles.intake)
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
-    decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
+    decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     waiting = _waiting(decision, left_out)
     is_whole = start or (config.drift == "enforce" and not waiting)
     scope = None if is_whole else decision.changed() - waiting
@@ -103,7 +102,7 @@ def _one_pass(
     tried = tried_parts(outcome) - waiting
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
-    return replace(report, failed=failed), outcome.decision
+    return report._replace(failed=failed), outcome.decision
 
 
 def _waiting(decision: Decision, left_out: Mapping[str, int]) -> frozenset[str]:

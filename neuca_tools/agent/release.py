@@ -81,7 +81,7 @@ class Restore(Purpose):
         """The original values as the desired state."""
         want = _originals(decision, self.sysctl_file)
         difference = replace(decision.difference, want=want, owned=Owned())
-        return replace(decision, difference=difference)
+        return decision._replace(difference=difference)
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
@@ -91,7 +91,7 @@ class Restore(Purpose):
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record
-        return replace(decision.record, originals={}, original_sysctls={}, declined={}, written={})
+        return decision.record._replace(originals={}, original_sysctls={}, declined={}, written={})
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -122,7 +122,7 @@ def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
     links = tuple(link for link in bound if link.key.mac not in gone)
     document = bindings.bound_document(intake.document or Document(), ports)
     document = _without(document, gone)
-    without = handles.asking(replace(config, links=links), replace(intake, document=document))
+    without = handles.asking(config._replace(links=links), intake._replace(document=document))
     decision = without.survey()
     if decision.resolution.roles.role(mac) == "management":
         raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
@@ -157,8 +157,8 @@ def _without(document: Document, macs: Collection[str]) -> Document:
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)
-        platform = replace(platform, links=others)
-    return replace(document, links=links, rules=rules, faults=(), platform=platform)
+        platform = platform._replace(links=others)
+    return document._replace(links=links, rules=rules, faults=(), platform=platform)
 
 
 def undo_release(config: Config, mac: str) -> None:
@@ -169,7 +169,7 @@ def undo_release(config: Config, mac: str) -> None:
         if not record.nics.get(mac, NicRecord()).released:
             raise NeucaError(f'take back "{mac}": it was not released')
         nics = {known: nic for known, nic in record.nics.items() if known != mac}
-        records.save_record(config.state, replace(record, nics=nics))
+        records.save_record(config.state, record._replace(nics=nics))
 
 
 def revert(config: Config, intake: Intake) -> Result:

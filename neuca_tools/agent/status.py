@@ -68,7 +68,7 @@ def status_of(
     if audited:
         data = {**data, "tuning": audit.to_json(resolution, have)}
     unheard = any(nic.unheard for nic in decision.record.nics.values())
-    status = replace(status, data=data, unheard=unheard)
+    status = status._replace(data=data, unheard=unheard)
     return with_unsaved(status, reason, held)
 
 
@@ -80,7 +80,7 @@ def expected(config: Config, intake: Intake, decision: Decision) -> Status:
         key: replace(link, managers=wanted[key].managers if key in wanted else link.managers)
         for key, link in decision.have.links.items()
     }
-    have = replace(decision.have, links=links)
+    have = decision.have._replace(links=links)
     status = judge(__version__, _document(config, intake), decision.resolution, have, ())
     return with_unsaved(status, reason, held)
 

@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from neuca_tools.agent import trial_file
@@ -63,7 +62,7 @@ def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell
     """Make the pass; unless it is confirmed, roll it back, whatever else happens."""
     config, intake = handles.config, handles.intake
     decision = handles.survey()
-    decision = replace(decision, record=updates.remember_nics(decision.record, decision.resolution))
+    decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
     transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
     trial_file.save(config, intake, seconds, earlier, decision)
     began, end = time.monotonic(), STUCK

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -85,15 +84,14 @@ def _disown(config: Config, interrupted: Mapping[str, Any]) -> None:
         earlier = (interrupted.get("record") or {}).get("nics", {})
         names, changed = interrupted.get("names", {}), interrupted.get("changed", ())
         nics = {
-            mac: replace(
-                nic,
+            mac: nic._replace(
                 name=earlier.get(mac, {}).get("name") or names.get(mac, nic.name),
                 applied=TAKEN_BACK if mac in changed else nic.applied,
             )
             for mac, nic in record.nics.items()
         }
         applied = TAKEN_BACK if "" in changed else record.applied
-        save_record(config.state, replace(record, nics=nics, applied=applied))
+        save_record(config.state, record._replace(nics=nics, applied=applied))
 
 
 def found(config: Config) -> dict[str, Any]:

@@ -19,9 +19,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn, Optional
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.agent.backoff import WHOLE
@@ -49,8 +48,7 @@ DHCP = "dhcp"  # the directory of DHCP clients (`backends.dhcpclients`)
 IN_PASS = b"pass\n"  # is sent by a child before it changes anything
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
@@ -63,8 +61,8 @@ class Job:
     run: bool = False
     start: bool = False
     sha256: str = ""
-    session: Session = field(default_factory=Session)
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    session: Session = Session()
+    left_out: Mapping[str, int] = {}
     gone: Sequence[int] = ()
 
     def has_last_good(self) -> bool:
@@ -72,8 +70,7 @@ class Job:
         return has_document(self.config.state)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The report of a job. `ran`: there was a pass; `passed`: it came to its end.
 
     `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
@@ -86,10 +83,10 @@ class Outcome:
     """
 
     ran: bool = False
-    failed: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = {}
     left_out: Sequence[str] = ()
     sha256: str = ""
-    session: Session = field(default_factory=Session)
+    session: Session = Session()
     attentive: bool = False
     text: str = ""
     passed: bool = False
@@ -128,7 +125,7 @@ class Worker:
         self._said, self.started, self.job = b"", job.start, job
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        data = {name: value for name, value in vars(job).items() if name != "config"}
+        data = {name: value for name, value in job._asdict().items() if name != "config"}
         self._socket.sendall(_line({**data, "session": job.session.to_json()}))
 
     def read(self) -> bool:
@@ -206,7 +203,7 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
             outcome = work(Job(config, **data), lambda: jobs.sendall(IN_PASS))
-            jobs.sendall(_line({**outcome.__dict__, "session": outcome.session.to_json()}))
+            jobs.sendall(_line({**outcome._asdict(), "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
         log.error("%s", error.text)
@@ -243,7 +240,7 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
         has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
         if job.run or has_news or processes.has_ended(config.run_directory / DHCP):
             begin_pass()
-            return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
+            return _pass(job._replace(left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
         keep(intake, config.state, config.run_directory)
         outcome = Outcome(
@@ -253,7 +250,7 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
             return outcome
         from neuca_tools.agent.status import status_now
 
-        return replace(outcome, text=_text(intake, status_now(config, intake)))
+        return outcome._replace(text=_text(intake, status_now(config, intake)))
 
 
 def _await_coldplug(config: Config) -> None:
@@ -281,14 +278,13 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         report, status = run_pass(job.config, intake, job.start, job.left_out)
     except NeucaError as error:
         log.error("%s", error.text)
-        return replace(outcome, failed={WHOLE: 0}, text=error.text)
+        return outcome._replace(failed={WHOLE: 0}, text=error.text)
     failed = dict(report.failed)
     if status.unheard or (report.problems and not (failed or job.left_out)):
         failed[WHOLE] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)
-    return replace(
-        outcome,
+    return outcome._replace(
         failed=failed,
         attentive=bool(_codes(status) & {"absent", "contested"}),
         text=_text(intake, status),
@@ -368,7 +364,7 @@ class _Reader:
     def __call__(self) -> Intake:
         config, session = self._job.config, self._job.session
         if not self._job.fetch:
-            return replace(confirmed(config.state, config.run_directory), session=session)
+            return confirmed(config.state, config.run_directory)._replace(session=session)
         from neuca_tools.agent.metadata_access import surroundings
 
         began = time.monotonic()

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
@@ -25,13 +25,12 @@ from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import layer
 
 
-@dataclass(frozen=True)
-class Policies:
+class Policies(NamedTuple):
     """The parts of the configuration that a decision depends on."""
 
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = Settings()
     places: Optional[Places] = None
-    choice: Choice = field(default_factory=Choice)
+    choice: Choice = Choice()
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,7 @@ class Difference:
         return plan(self.have, self.want, self.owned, scope=scope, rename_while_up=live)
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The observed state (`have`), the desired state (`want`), and the record without stale parts.
 
     `managers` maps each running network manager to the state that it reports for each interface.
@@ -142,11 +140,11 @@ def decide(
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
     clients = dhcp_requests.requests(resolution, record, world)
-    want = replace(
-        resolution.want, links=links, files=marks.files, tell=marks.tell, clients=clients
+    want = resolution.want._replace(
+        links=links, files=marks.files, tell=marks.tell, clients=clients
     )
     notes = (*resolution.notes, *dhcp_requests.notes(resolution))
-    resolution = replace(resolution, want=want, notes=notes)
+    resolution = resolution._replace(want=want, notes=notes)
     managed = resolution.roles.handed(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
     record = leftovers.leave(
@@ -159,7 +157,7 @@ def decide(
     have = found(resolution, world, record)
     bypasses = default_routes.problems(resolution.roles, world, have)
     problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
-    resolution = replace(resolution, problems=problems)
+    resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.
     quiet = {key for key in resolution.quiet if key not in managed}
     made = router_advertisements.removable(resolution.removable, have, world, quiet)
@@ -182,9 +180,9 @@ def _settings(observation: Observation, policies: Policies, record: Record) -> S
     """The settings, with what the profiles mean on this host."""
     inputs = observation.tuning
     probed = {mac: mtu for mac, mtu in record.probed.items() if mtu > 0}
-    facts = replace(inputs.facts, probed=probed)
+    facts = inputs.facts._replace(probed=probed)
     tuning = layer(policies.choice, inputs.profiles, facts, record, inputs.missing)
-    return replace(policies.settings, tuning=tuning)
+    return policies.settings._replace(tuning=tuning)
 
 
 def _marks(

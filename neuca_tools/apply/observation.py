@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import forwarding
@@ -26,8 +25,7 @@ ANY_LINK = Nic("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
 
 
-@dataclass(frozen=True)
-class Interest:
+class Interest(NamedTuple):
     """What has to be read for one decision.
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
@@ -38,11 +36,11 @@ class Interest:
 
     hosts: tuple[Host, ...] = METADATA_HOSTS
     sysctls: frozenset[str] = frozenset()
-    templates: Mapping[LinkKey, frozenset[str]] = field(default_factory=dict)
-    groups: Mapping[LinkKey, frozenset[str]] = field(default_factory=dict)
+    templates: Mapping[LinkKey, frozenset[str]] = {}
+    groups: Mapping[LinkKey, frozenset[str]] = {}
     queued: frozenset[LinkKey] = frozenset()
     advertised: bool = False
-    choice: Choice = field(default_factory=Choice)
+    choice: Choice = Choice()
 
     @staticmethod
     def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
@@ -99,12 +97,11 @@ class Earlier(NamedTuple):
         return (above(world, found) | below(world, found)) & world.devices.keys()
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(NamedTuple):
     """One complete look at the host. `tuning` is what the profiles are judged by."""
 
     world: World
-    tuning: TuningInputs = field(default_factory=TuningInputs)
+    tuning: TuningInputs = TuningInputs()
 
 
 def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:

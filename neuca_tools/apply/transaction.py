@@ -162,7 +162,7 @@ class Transaction:
         """
         self.decision = self._decide(self.decision.record)
         tell = self.decision.want.tell
-        want = replace(self.before, files=have.files, sysctls=have.sysctls, tell=tell)
+        want = self.before._replace(files=have.files, sysctls=have.sysctls, tell=tell)
         with self.host.watch() as watch:
             self._return_to(want, None, watch)
         return Outcome(Result(), self.undone, self.decision)
@@ -195,8 +195,7 @@ class Transaction:
         world, have = self.decision.world, self.decision.have
         died = self.store.load_journal(world.boot_id)
         links = {**have.links, **(died.links if died else {})}
-        self.before = replace(
-            have,
+        self.before = have._replace(
             links={key: as_it_was(link, world) for key, link in links.items()},
             files={},
             sysctls={},
@@ -250,7 +249,7 @@ class Transaction:
                 return
             created = [step for step in steps if isinstance(step, (CreateLink, AddAddress))]
             record = intentions.record_intentions(self.decision.record, created)
-            self.decision = replace(self.decision, record=record)
+            self.decision = self.decision._replace(record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
                 self.store.save_record(record)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
@@ -267,11 +266,11 @@ class Transaction:
         """The plan with its arguments swapped; with `scope` only what concerns a link."""
         self._look_again()
         now = self.decision
-        everything = replace(now.record.owned, routes=True)
+        everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
         have = found(now.resolution, now.world, now.record, want.links)
-        have = replace(have, hops=tuple(hop for hop in have.hops if hop.ours))
-        self.decision = replace(now, difference=replace(now.difference, have=have))
+        have = have._replace(hops=tuple(hop for hop in have.hops if hop.ours))
+        self.decision = now._replace(difference=replace(now.difference, have=have))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
@@ -297,11 +296,11 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.store.unsaved():
             held = waiting(self.purpose.operations(self.decision))
-        self.decision = replace(self.decision, record=self._with_done())
+        self.decision = self.decision._replace(record=self._with_done())
         record = self.purpose.remember(self.decision, self.result, held)
         self.store.save_record(record)
         self.store.remove_journal()
-        self.decision = replace(self.decision, record=record)
+        self.decision = self.decision._replace(record=record)
         self.recorded = ()  # it is free to forget what was done
 
     # --- shared by the steps ---

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends.dhcplease import (
     EVERYTHING,
@@ -25,8 +24,7 @@ from neuca_tools.model.routing import Traits
 MOST_ROUTES = 64
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """A lease. `seconds`: its length. `mtu`: 0 if there is none."""
 
     address: IPv4Interface

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -59,8 +58,7 @@ class Timed(NamedTuple):
     preferred: int
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """What a client wants to set. `server`: who gave it; `mtu`: in bytes, 0 if there is none.
 
     `family`: of the routes, 0 if this client sets none, as they share a table.
@@ -147,7 +145,7 @@ def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
             left = {"index": index, "refused": refused, **nothing}
             write_files({place: json.dumps(left).encode()})
             return
-        lease = _lease(replace(found, addresses=good), request, world, before)
+        lease = _lease(found._replace(addresses=good), request, world, before)
         if refused:
             lease["refused"] = refused
         # First of all, so that all that follows is known to be ours.

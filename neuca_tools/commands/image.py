@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from neuca_tools.agent import image_capture, image_clean
 from neuca_tools.agent.image_clean import Findings
@@ -41,8 +43,16 @@ def capture(config: Config, root: Path, destination: Path, dry_run: bool = False
 
 def _write(config: Config, root: Path, found: Findings, destination: Path) -> bool:
     """Write the archive; returns whether files changed while they were read."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)  # the partial archive, which has secrets, is removed
     captured = image_capture.capture(config, root, found, destination)
+    for name in captured.flagged:
+        print(f'not captured: the attributes of "{name}" that chattr sets')
     print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')
     if captured.changed:
         print("neuca: some files changed while they were read, see above", file=sys.stderr)
     return captured.changed
+
+
+def _end(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

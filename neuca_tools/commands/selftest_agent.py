@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
@@ -29,13 +28,12 @@ MOST = 50  # differences in a report
 REPORTED_PROBLEMS = ("absent", "contested", "name", "mtu")
 
 
-@dataclass(frozen=True)
-class Outlook:
+class Outlook(NamedTuple):
     """An `AgentPlan`; by default that of a host or network namespace without an agent."""
 
-    reserved: Mapping[int, str] = field(default_factory=dict)
+    reserved: Mapping[int, str] = {}
     networks: tuple[tuple[str, tuple[Address, ...]], ...] = ()
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = {}
     drift: Optional[tuple[str, ...]] = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Optional
 
@@ -40,8 +40,7 @@ LABEL = re.compile(r"[^=,\s]{1,40}")
 _rounds = whole("a number of rounds", 1, MOST_ROUNDS)
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """One path of the command line; see `compare-paths --help`."""
 
     label: str

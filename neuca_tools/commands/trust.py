@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 from neuca_tools.apply.host import host
 from neuca_tools.commands.common import LISTED, require_root
@@ -48,5 +47,5 @@ def _record(config: Config, mac: str) -> None:
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         record = records.load_record(config.state)
-        nic = replace(record.nics.get(mac, NicRecord()), role="management", doubtful=())
-        records.save_record(config.state, replace(record, nics={**record.nics, mac: nic}))
+        nic = record.nics.get(mac, NicRecord())._replace(role="management", doubtful=())
+        records.save_record(config.state, record._replace(nics={**record.nics, mac: nic}))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     given = [entry for entry in entries if entry.option]
     fields = _fields([entry for entry in given if not link_kind(entry.section)], faults)
     requests = _links([entry for entry in entries if link_kind(entry.section)], faults)
-    return replace(Config(), links=requests, faults=tuple(faults), **fields)
+    return Config()._replace(links=requests, faults=tuple(faults), **fields)
 
 
 def _is_suspect(entry: Entry) -> bool:
@@ -109,7 +108,7 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         return {name: read(entry.value)}
     except UnusableError as reason:
         fault = entry.fault(f"{reason}, using the default")
-        faults.append(replace(fault, stops=where in PROTECTIVE))
+        faults.append(fault._replace(stops=where in PROTECTIVE))
         return {}
 
 
@@ -121,7 +120,7 @@ def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFaul
             found.append(read(text))
         except (UnusableError, UsageError) as reason:
             # Only lists that protect are read by this function.
-            faults.append(replace(entry.fault(f"{reason}, ignoring this one"), stops=True))
+            faults.append(entry.fault(f"{reason}, ignoring this one")._replace(stops=True))
     return found
 
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -26,8 +25,7 @@ _LOOPBACK = IPv4Address("127.255.255.1")
 Severity = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True)
-class ConfigFault:
+class ConfigFault(NamedTuple):
     """Something in a configuration file that cannot be used.
 
     With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code. A
@@ -55,8 +53,7 @@ class ConfigFault:
         return ": ".join(filter(None, (self.file, what, self.reason)))
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """Every option with its default. Times are in seconds, `rate` is in bit/s.
 
     MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
@@ -108,7 +105,7 @@ class Config:
     guest_storage: bool = True
     guest_scripts: bool = True
     script_timeout: float = 3600.0
-    selftest: Mapping[str, str] = field(default_factory=dict)
+    selftest: Mapping[str, str] = {}
     faults: tuple[ConfigFault, ...] = ()
 
     @property

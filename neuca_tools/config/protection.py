@@ -8,7 +8,6 @@ Without such an option, the agent would change or believe more than the administ
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.config.files import Entry
@@ -26,10 +25,10 @@ def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
         meant = meant_to_protect(entry)
         if meant:
             reason = f"{_place(entry)}unknown option; did you mean {meant}?"
-            yield replace(entry.fault(reason), stops=True)
+            yield entry.fault(reason)._replace(stops=True)
         elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
             reason = f"{_place(entry)}it is set more than once in this file"
-            yield replace(entry.fault(reason), stops=True)
+            yield entry.fault(reason)._replace(stops=True)
 
 
 def _place(entry: Entry) -> str:

@@ -53,8 +53,7 @@ def bound(
 def _bound_platform(
     platform: PlatformDocument, found: Mapping[str, Collection[str]]
 ) -> PlatformDocument:
-    return replace(
-        platform,
+    return platform._replace(
         links=bound_links(platform.links, found),
         routes=tuple(_bound(platform.routes, found)),
         rules=tuple(_bound(platform.rules, found)),
@@ -73,7 +72,7 @@ def _bound(requests: Iterable[_OnLink], found: Mapping[str, Collection[str]]) ->
             yield request
             continue
         for mac in found.get(link.mac, (link.mac,)):
-            yield replace(request, link=LinkKey(mac, link.vlan_id))
+            yield request._replace(link=LinkKey(mac, link.vlan_id))
 
 
 def bound_links(
@@ -107,7 +106,7 @@ def _with_macs(
     if parent is not None:
         macs = [*found.get(parent.mac, ()), parent.mac]
         parent = LinkKey(macs[0], parent.vlan_id)
-    return replace(virtual, members=members, parent=parent)
+    return virtual._replace(members=members, parent=parent)
 
 
 def _macs(platform: PlatformDocument) -> Iterable[str]:
@@ -172,8 +171,7 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
     platform = document.platform
     if platform is not None:
         platform = _bound_platform(platform, found)
-    return replace(
-        document,
+    return document._replace(
         links=bound_links(document.links, found),
         routes=tuple(_bound(document.routes, found)),
         rules=tuple(_bound(document.rules, found)),
@@ -186,8 +184,7 @@ def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     ports = list(_ports(world, record))
     ignored = {guid for guid, also in ports if also & policy.ignored}
     management = {guid for guid, also in ports if also & policy.management}
-    return replace(
-        policy,
+    return policy._replace(
         ignored=policy.ignored | ignored,
         management=policy.management | management,
     )

@@ -11,9 +11,9 @@ routing. A default route is never copied, nor a public network, not even that of
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
@@ -38,11 +38,10 @@ SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
 
 
-@dataclass(frozen=True)
-class Learned:
+class Learned(NamedTuple):
     """What the client has learned on each NIC: addresses, and allowed routes."""
 
-    addresses: Mapping[LinkKey, tuple[Address, ...]] = field(default_factory=dict)
+    addresses: Mapping[LinkKey, tuple[Address, ...]] = {}
     hops: tuple[Hop, ...] = ()
     notes: tuple[Note, ...] = ()
     problems: tuple[Problem, ...] = ()

@@ -12,8 +12,8 @@ the platform describes is a dataplane NIC, even if its subnet has a gateway or D
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, Policy, Said
@@ -40,8 +40,7 @@ TUNNEL = "it is the first NIC, and a tunnel carries the default route"
 FIRST = "it is the first of the NICs with a gateway or DHCP in the platform's document"
 
 
-@dataclass(frozen=True)
-class Management:
+class Management(NamedTuple):
     """The management NICs, each with the reason.
 
     `doubtful` maps NICs that are management NICs only because of automatic default routes to the
@@ -58,7 +57,7 @@ class Management:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
-    belief: first_nic.Belief = field(default_factory=first_nic.Belief)
+    belief: first_nic.Belief = first_nic.Belief()
 
 
 def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:

@@ -9,9 +9,8 @@ longer lists it; its name stays pinned after that.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_files, dhcp_profiles, marks
 from neuca_tools.desired.resolve import Resolution
@@ -29,8 +28,7 @@ from neuca_tools.model.ports import is_guid
 from neuca_tools.model.topology import VIRTUAL_NICS
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """Where the files go, and what the rule files are called."""
 
     udev: Path
@@ -43,8 +41,7 @@ class Places:
     profiles: Path = Path("/etc/NetworkManager/system-connections")
 
 
-@dataclass(frozen=True)
-class Marks:
+class Marks(NamedTuple):
     """Every file of ours with its content, None if it must not exist.
 
     `tell` maps the path of a file to the network manager that has to read it again; `profiles`
@@ -53,7 +50,7 @@ class Marks:
 
     files: Mapping[str, Optional[bytes]]
     tell: Mapping[str, str]
-    profiles: Mapping[LinkKey, str] = field(default_factory=dict)
+    profiles: Mapping[LinkKey, str] = {}
 
 
 def wanted(

@@ -10,9 +10,9 @@ are used.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
 from neuca_tools.desired.bindings import bound
@@ -50,8 +50,7 @@ HELD = f"it is not known yet which NIC is for management: {_UNTIL.format('it is'
 WAITS = f"no NIC carries the default route of this host yet: {_UNTIL.format('one does')}"
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(NamedTuple):
     """The merged requests, the role of each NIC, and problems with requests that match no NIC."""
 
     requests: Mapping[LinkKey, LinkRequest]
@@ -83,8 +82,8 @@ def stack(
     requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
-    found = replace(layers, roles=roles, requests=requests, problems=problems)
-    return replace(found, routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
+    found = layers._replace(roles=roles, requests=requests, problems=problems)
+    return found._replace(routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
 
 
 def _held_back(
@@ -108,8 +107,7 @@ def _held_back(
         # Managers must be able to try the NICs between which nothing has decided yet.
         ahead=held if _may_be_marked(roles, world) else frozenset(),
     )
-    return replace(
-        layers,
+    return layers._replace(
         roles=roles,
         problems=(*layers.problems, *problems),
     )

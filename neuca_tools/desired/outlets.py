@@ -10,7 +10,6 @@ is believed (`first_nic`). What a DHCP server or a router has caused is no sign.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple, Optional
 
@@ -29,8 +28,7 @@ SERVICE = ip_address("169.254.169.254")
 NAMED, RECORDED, DEFAULT_ROUTE, HOST_ROUTE, FIRST, UNVOUCHED, ROUTED = range(7)
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """An interface with the NICs below it; the lowest rank is most likely for management."""
 
     device: Device

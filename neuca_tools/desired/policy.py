@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """The administrator's settings on roles: MACs to ignore, and MACs that are always management.
 
     `origin` is the NIC through which a metadata service has answered for this instance, if one has.
@@ -20,8 +19,7 @@ class Policy:
     origin: str = ""
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """What the platform's document says about management, unless the configuration overrides it.
 
     `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
@@ -30,7 +28,7 @@ class Said:
     """
 
     described: frozenset[str] = frozenset()
-    named: Mapping[str, str] = field(default_factory=dict)
+    named: Mapping[str, str] = {}
     gateways: tuple[Mapping[str, str], ...] = ()
 
 

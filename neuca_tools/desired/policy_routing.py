@@ -16,10 +16,9 @@ packets with the address of another NIC as spoofed), and a default route.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from itertools import chain
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import ROUTE_METRIC
@@ -60,13 +59,12 @@ EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("
 MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
-@dataclass(frozen=True)
-class PolicyRouting:
+class PolicyRouting(NamedTuple):
     """The routes and rules of every routed link, and the table of each (`tables`, by link)."""
 
     hops: tuple[Hop, ...] = ()
-    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
-    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    rules: Mapping[Rule, LinkKey] = {}
+    tables: Mapping[LinkKey, int] = {}
     notes: tuple[Note, ...] = ()
 
 

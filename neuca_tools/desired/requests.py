@@ -94,7 +94,7 @@ def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
     `sure` links.
     """
     if complete:
-        return replace(owned, routes=True)
+        return owned._replace(routes=True)
     return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
@@ -142,7 +142,7 @@ def digests(
     paths: dict[str, list[str]] = {mac: [] for mac in parts}
     for route in routes:
         mac = _mac_of(route, networks)
-        paths[mac if mac in paths else ""].append(repr(replace(route, where="")))
+        paths[mac if mac in paths else ""].append(repr(route._replace(where="")))
     return {mac: f"{_digest(texts)}.{_digest(paths[mac])}" for mac, texts in parts.items()}
 
 

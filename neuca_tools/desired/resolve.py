@@ -9,8 +9,7 @@ lists every link, for display.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
@@ -45,22 +44,20 @@ from neuca_tools.tuning.layer import Layer
 from neuca_tools.tuning.links import tune
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The settings of the configuration file that the desired state depends on."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = Policy()
     links: tuple[LinkRequest, ...] = ()
     metadata_hosts: tuple[Host, ...] = ()
     allow_default_route: bool = False
-    tuning: Layer = field(default_factory=Layer)
+    tuning: Layer = Layer()
     router: bool = True
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
 
 
-@dataclass(frozen=True)
-class Resolution:
+class Resolution(NamedTuple):
     """The desired state (`want`), and what it was derived from.
 
     `removable` is what may be removed. `digests` maps each NIC to the digests of its request; the
@@ -76,7 +73,7 @@ class Resolution:
     names: Mapping[LinkKey, str]
     shown: tuple[Link, ...] = ()
     problems: tuple[Problem, ...] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = {}
     hostname: Optional[str] = None
     router: Router = "user"
     complete: bool = False
@@ -84,9 +81,9 @@ class Resolution:
     loose: frozenset[Network] = frozenset()
     ground: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
-    tuning: Layer = field(default_factory=Layer)
+    tuning: Layer = Layer()
     quiet: frozenset[LinkKey] = frozenset()
-    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    tables: Mapping[LinkKey, int] = {}
 
     @property
     def is_routed(self) -> bool:
@@ -130,7 +127,7 @@ def resolve(
         loose=routing.loose,
         ground=ground(world, roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
-        tuning=replace(settings.tuning, values=(*settings.tuning.values, *tuned.values)),
+        tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
@@ -144,7 +141,7 @@ def _left_as_they_are(
     """
     kept = {key for key in removable.vlans if key not in deletable and key not in links}
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
-    return replace(removable, vlans=deletable, addresses=addresses)
+    return removable._replace(vlans=deletable, addresses=addresses)
 
 
 def _bound(
@@ -154,8 +151,7 @@ def _bound(
     found = bindings.aliases(world, record)
     return (
         document and bindings.bound_document(document, found),
-        replace(
-            settings,
+        settings._replace(
             links=bindings.bound_links(settings.links, found),
             policy=bindings.bound_policy(settings.policy, world, record),
         ),

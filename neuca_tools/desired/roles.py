@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Optional
 
@@ -318,10 +318,10 @@ def _without_false_management(record: Record, world: World, ours: Collection[int
         identity(device) for device in world.devices.values() if device.master in ours
     } & record.nics.keys()
     false = {mac for mac in members if record.nics[mac].role == "management"}
-    nics = {mac: replace(record.nics[mac], role="dataplane", doubtful=()) for mac in false}
+    nics = {mac: record.nics[mac]._replace(role="dataplane", doubtful=()) for mac in false}
     if not false:
         return record
-    return replace(record, nics={**record.nics, **nics})
+    return record._replace(nics={**record.nics, **nics})
 
 
 def _indexes(

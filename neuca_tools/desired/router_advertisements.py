@@ -9,7 +9,6 @@ routes as `model.provenance` describes, addresses by the flags of address autoco
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.desired.dhcp_files import MANAGERS, takes_advertisements, wants_ipv6
@@ -36,7 +35,7 @@ def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[
     for key in have.links.keys() & quiet:
         link = have.links[key]
         made |= {(key, one) for one in link.addresses if (link.index, one) in world.autoconf}
-    return replace(owned, addresses=owned.addresses | made)
+    return owned._replace(addresses=owned.addresses | made)
 
 
 def quiet(

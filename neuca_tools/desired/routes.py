@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_network
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
 from neuca_tools.desired.safety import Fence
@@ -33,8 +32,7 @@ ROUTE_METRIC = 20
 NO_VRFS: Mapping[int, str] = {}
 
 
-@dataclass(frozen=True)
-class Hops:
+class Hops(NamedTuple):
     """The routes to set, and the prefixes that must have no route (`banned`).
 
     `loose` are the prefixes with a next hop in no requested address's network: those routes depend
@@ -132,7 +130,7 @@ class _Finder:
         vias = (route.via, *route.others) if route.traits.kind == "unicast" else ()
         for via in vias:
             if reason is None:
-                key, reason = self._link(replace(route, via=via), own)
+                key, reason = self._link(route._replace(via=via), own)
                 links += [key] if key else []
         if reason is not None or len(links) < len(vias):
             # Without a reason, the address that leads to the next hop was refused and reported.
@@ -306,7 +304,7 @@ def _normal(route: RouteRequest) -> Traits:
     traits = route.traits
     usual = "link" if traits.kind == "unicast" and route.via is None else "global"
     if route.to.version == 6 or traits.scope == usual:
-        return replace(traits, scope="")
+        return traits._replace(scope="")
     return traits
 
 

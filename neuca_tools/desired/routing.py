@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import dhcp, policy_routing, shadowed_rules, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
@@ -19,14 +18,13 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
 
 
-@dataclass(frozen=True)
-class Routing:
+class Routing(NamedTuple):
     """Routes, rules and tables; `banned` and `loose` as in `routes.Hops`."""
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
-    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
-    tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    rules: Mapping[Rule, LinkKey] = {}
+    tables: Mapping[LinkKey, int] = {}
     loose: frozenset[Network] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Any, Optional
@@ -96,7 +95,7 @@ def _wider(rule: Rule) -> Iterator[Rule]:
     for count in range(1, len(selectors) + 1):
         for left_out in combinations(selectors, count):
             fields: dict[str, Any] = dict(ChainMap(*left_out))
-            yield replace(rule, **fields)
+            yield rule._replace(**fields)
 
 
 def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Roles, find_links
@@ -23,17 +22,16 @@ from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Recor
 from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
-@dataclass(frozen=True)
-class Stacks:
+class Stacks(NamedTuple):
     """The virtual links that can be created, with their lower devices; and the master of each
     member or port.
 
     `barred` has the members of those that cannot be created.
     """
 
-    links: Mapping[LinkKey, Virtual] = field(default_factory=dict)
-    masters: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
-    barred: Mapping[LinkKey, LinkKey] = field(default_factory=dict)
+    links: Mapping[LinkKey, Virtual] = {}
+    masters: Mapping[LinkKey, LinkKey] = {}
+    barred: Mapping[LinkKey, LinkKey] = {}
     problems: tuple[Problem, ...] = ()
 
 
@@ -103,7 +101,7 @@ class _Judge:
         if key.kind == "vxlan" and parent is None:
             ends = (values.host(options[end]) for end in ("local", "remote") if end in options)
             parent = next(filter(None, map(self.networks.link, ends)), None)
-        return replace(virtual, parent=parent, options=tuple(sorted(options.items())))
+        return virtual._replace(parent=parent, options=tuple(sorted(options.items())))
 
     def _mac(self, key: LinkKey, virtual: Virtual) -> dict[str, str]:
         """The MAC that it has, for a new one that of the first member, the kernel's default.

@@ -100,7 +100,7 @@ def _placed(
     table = routed.get(link, 0) if link else 0
     if not table or route.traits.table != MAIN_TABLE:
         return route
-    return replace(route, traits=replace(route.traits, table=table))
+    return route._replace(traits=route.traits._replace(table=table))
 
 
 def _through_member(
@@ -112,7 +112,7 @@ def _through_member(
         return route
     virtual = requests[key].virtual or Virtual()
     members = {one: requests[one].addresses for one in virtual.members if one in requests}
-    return replace(route, link=Networks(members).link(route.via) or key)
+    return route._replace(link=Networks(members).link(route.via) or key)
 
 
 def foreign(world: World, roles: Roles) -> dict[int, str]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from neuca_tools.documents import check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
@@ -35,8 +34,7 @@ _LINE = re.compile(r"\bline (\d+)")
 _HEADER = re.compile(r"\s*\[([^]]*)\]")
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """The kind of a document, empty if it could not be told, and its faults by line."""
 
     kind: Kind
@@ -104,10 +102,10 @@ def _of_line(fault: Fault, compared: bool) -> Finding:
     meant, severity = meant_by(fault), fault.severity
     if compared and not fault.key and not is_known_section(fault.section):
         meant = section_meant(fault.section)
-        fault = replace(fault, reason=suggested(fault.reason, meant))
+        fault = fault._replace(reason=suggested(fault.reason, meant))
     if meant:
         severity = "error"
-    fault = replace(fault, severity=severity)
+    fault = fault._replace(severity=severity)
     text = fault.text.partition(": ")[2] if fault.line else fault.text
     return Finding(fault.line, severity, text, meant)
 

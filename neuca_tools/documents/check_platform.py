@@ -9,7 +9,6 @@ finding, and the value of a misspelt key is checked too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -146,7 +145,7 @@ def _spelt(fault: Fault, kind: str, meant: str) -> Fault:
         meant = closest_name(fault.value, foreign_keys.WORDS[kind])
     if not meant:
         return fault
-    return replace(fault, reason=suggested(fault.reason, meant), severity="error")
+    return fault._replace(reason=suggested(fault.reason, meant), severity="error")
 
 
 def _without_document(fault: Fault, kind: str) -> str:

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
 MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One fault. `line` is 0 if it has no line; `meant` is the probable spelling, if any."""
 
     line: int

@@ -7,7 +7,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
@@ -70,7 +69,7 @@ def spelt(fault: Fault) -> Fault:
         meant = closest_name(found[1], re.findall('"([^"]*)"', found[2]))
     if not meant:
         return fault
-    return replace(fault, reason=f'{said}; did you mean "{meant}"?')
+    return fault._replace(reason=f'{said}; did you mean "{meant}"?')
 
 
 def meant_by(fault: Fault) -> str:

@@ -35,7 +35,7 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
         vrf = every.get(key, LinkRequest(key, state="up"))
         virtual = vrf.virtual or Virtual()
         members = tuple(dict.fromkeys((*virtual.members, request.key)))
-        every[key] = replace(vrf, virtual=replace(virtual, members=members))
+        every[key] = replace(vrf, virtual=virtual._replace(members=members))
     return tuple(every.values())
 
 

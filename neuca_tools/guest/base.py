@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Callable, Literal, NamedTuple
 
 from neuca_tools.config import Config
@@ -19,8 +18,7 @@ STATES: tuple[State, ...] = ("failed", "refused", "pending", "ok")
 INSIDE = "NEUCA_SCRIPT"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that a feature did, or failed to do. The text is public and contains no secret.
 
     A later finding about the same `subject` replaces an earlier one. `again`: try again later.
@@ -32,8 +30,7 @@ class Finding:
     again: bool = False
 
 
-@dataclass(frozen=True)
-class Guest:
+class Guest(NamedTuple):
     """The input of a feature: the configuration and the last good document.
 
     Nothing is removed for a document with faults (`document.complete`).

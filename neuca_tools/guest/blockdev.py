@@ -115,14 +115,18 @@ def number(name: str) -> str:
         return (SYSFS / name / "dev").read_text().strip()
 
 
-def mounts() -> list[Mount]:
-    """Every mount of this mount namespace; proc(5) writes a space in a path as `\\040`."""
+def mounts(source: str = "") -> list[Mount]:
+    """Every mount of this mount namespace whose source begins with `source`.
+
+    proc(5) writes a space in a path as `\\040`.
+    """
     found = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
         raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
         place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
-        found.append(Mount(words[2], place))
+        if words[words.index("-") + 2].startswith(source):
+            found.append(Mount(words[2], place))
     return found
 
 

@@ -80,7 +80,7 @@ class Outcome:
             "feature": self.feature,
             "state": self.state,
             "finished": self.finished or None,
-            "findings": [dict(finding.__dict__) for finding in self.findings],
+            "findings": [finding._asdict() for finding in self.findings],
         }
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.config import Config
 from neuca_tools.documents import get
@@ -29,8 +28,7 @@ RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its
 INITIATOR = "iscsi_initiator_iqn"
 
 
-@dataclass(frozen=True)
-class Attached:
+class Attached(NamedTuple):
     """One disk. `ours`: the agent began its session. `mounted`: its mount point, if any."""
 
     target: str
@@ -107,7 +105,7 @@ class _Record:
         """Record this about a disk; None: it is detached. Raises ApplyError."""
         others = {name: one for name, one in self.known.items() if name != device}
         self.known = {**others, device: attached} if attached else others
-        disks = {name: asdict(one) for name, one in self.known.items()}
+        disks = {name: one._asdict() for name, one in self.known.items()}
         if disks:
             save(self.path.parent, self.path.name, {"disks": disks}, 0o600)
         else:
@@ -246,7 +244,7 @@ def _detach(device: str, record: _Record) -> Iterator[Finding]:
         _log_out(attached.where)
     if attached.ours:
         for name, one in beside.items():  # the session is recorded with these disks from now on
-            record.keep(name, replace(one, ours=True))
+            record.keep(name, one._replace(ours=True))
     record.keep(device, None)
     yield Finding("ok", f"{device}: is no longer attached", device)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from neuca_tools.config import Config
 from neuca_tools.config.options import LOGIN
@@ -149,8 +149,7 @@ def _login(value: object) -> str:
     raise ValueError
 
 
-@dataclass(frozen=True)
-class Leaving:
+class Leaving(NamedTuple):
     """A user whose keys must not give access to the clones of an image."""
 
     login: str

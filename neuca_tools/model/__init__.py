@@ -119,8 +119,7 @@ class ManagementHint(NamedTuple):
     firm: bool = False
 
 
-@dataclass(frozen=True)
-class PlatformDocument:
+class PlatformDocument(NamedTuple):
     """The content of the platform's own documents.
 
     The MAC of a key is `name PATTERN` if a document identifies the NIC only by its name.
@@ -135,8 +134,7 @@ class PlatformDocument:
     rules: tuple[RuleRequest, ...] = ()
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """The content of a document, and of the platform's own documents (`platform`).
 
     A fault of severity `error` makes it incomplete: the agent does not remove anything then.
@@ -304,8 +302,7 @@ class Link:
     unmarked: bool = False
 
 
-@dataclass(frozen=True)
-class NetworkState:
+class NetworkState(NamedTuple):
     """The desired state, the observed state, or what a journal recorded.
 
     `files` maps a path to its content, None for a file that should not exist, or does not.
@@ -316,14 +313,14 @@ class NetworkState:
     that other programs have set, as they were `seen` (see `World`).
     """
 
-    links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    links: Mapping[LinkKey, Link] = {}
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, Optional[bytes]] = field(default_factory=dict)
-    tell: Mapping[str, str] = field(default_factory=dict)
-    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
-    clients: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = {}
+    files: Mapping[str, Optional[bytes]] = {}
+    tell: Mapping[str, str] = {}
+    rules: Mapping[Rule, LinkKey] = {}
+    clients: Mapping[str, str] = {}
     theirs: tuple[Route, ...] = ()
     seen: float = 0.0
 
@@ -331,18 +328,16 @@ class NetworkState:
 # --- Records --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Original:
+class Original(NamedTuple):
     """The values of a link before the agent first changed them; None for those not changed."""
 
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    device: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = {}
+    device: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class NicRecord:
+class NicRecord(NamedTuple):
     """What is recorded of one NIC.
 
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
@@ -364,8 +359,7 @@ class NicRecord:
 UNCHANGED, UNRECORDED = Original(), NicRecord()
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """Everything that the agent recorded in earlier passes.
 
     `boot_id` is the boot that `owned` and all originals belong to. `ground` are the networks of the
@@ -376,21 +370,20 @@ class Record:
     """
 
     boot_id: str = ""
-    nics: Mapping[str, NicRecord] = field(default_factory=dict)
-    owned: Owned = field(default_factory=Owned)
-    originals: Mapping[LinkKey, Original] = field(default_factory=dict)
-    original_sysctls: Mapping[str, str] = field(default_factory=dict)
+    nics: Mapping[str, NicRecord] = {}
+    owned: Owned = Owned()
+    originals: Mapping[LinkKey, Original] = {}
+    original_sysctls: Mapping[str, str] = {}
     applied: str = ""
     ground: tuple[str, ...] = ()
-    declined: Mapping[LinkKey, Mapping[str, Declined]] = field(default_factory=dict)
-    written: Mapping[Written, str] = field(default_factory=dict)
-    probed: Mapping[str, int] = field(default_factory=dict)
+    declined: Mapping[LinkKey, Mapping[str, Declined]] = {}
+    written: Mapping[Written, str] = {}
+    probed: Mapping[str, int] = {}
     retry: tuple[str, ...] = ()
-    tables: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A problem for status; `link` is None if it concerns the whole host."""
 
     code: ProblemCode

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class OwnClients:
+class OwnClients(NamedTuple):
     """The DHCP clients that the agent starts, one process for each link and protocol.
 
     `program` is the path of dhcpcd, empty if it may not be used or is not installed;
@@ -23,6 +22,6 @@ class OwnClients:
     helper: str = ""
     forced: bool = False
     expected: bool = False
-    requests: Mapping[str, str] = field(default_factory=dict)
+    requests: Mapping[str, str] = {}
     alive: frozenset[str] = frozenset()
     refused: tuple[tuple[int, str], ...] = ()

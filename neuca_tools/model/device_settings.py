@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 Refusal = Literal["not applicable", "unsupported"]
 
 
-@dataclass(frozen=True)
-class DeviceSettings:
+class DeviceSettings(NamedTuple):
     """The observed settings of a device, by names such as `rings.rx`; only requested ones are read.
 
     `most` has the driver's maximum, or what `all` and `numa` stand for on this host. `missing` says
@@ -20,9 +18,9 @@ class DeviceSettings:
     the kernel lacks, rather than the device.
     """
 
-    values: Mapping[str, str] = field(default_factory=dict)
-    most: Mapping[str, str] = field(default_factory=dict)
-    missing: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
+    most: Mapping[str, str] = {}
+    missing: Mapping[str, str] = {}
     unsupported: frozenset[str] = frozenset()
 
     def effect_of(self, group: str) -> Refusal:

@@ -9,16 +9,14 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey
 
 Effect = Literal["effective", "not applicable", "unsupported", "overridden"]
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """One setting by its requested name (`rings.rx`, `txqueuelen`).
 
     `link` is None for a host-wide setting.

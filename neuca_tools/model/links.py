@@ -7,7 +7,6 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Optional
@@ -253,8 +252,7 @@ class Written(NamedTuple):
         return f"{self.link} {self.setting}"
 
 
-@dataclass(frozen=True)
-class Owned:
+class Owned(NamedTuple):
     """What the agent added since the boot, and may remove.
 
     `routes`: whether it may remove routes, which it knows by its own rtm_protocol. `vlans` contains
@@ -266,8 +264,7 @@ class Owned:
     routes: bool = False
 
 
-@dataclass(frozen=True)
-class Virtual:
+class Virtual(NamedTuple):
     """The composition of a virtual link, and the options of its kind.
 
     `members` are the members of a bond or VRF or the ports of a bridge, `parent` is the lower
@@ -296,8 +293,7 @@ class Virtual:
         return Virtual(self.members or below.members, self.parent or below.parent, options)
 
 
-@dataclass(frozen=True)
-class Automatic:
+class Automatic(NamedTuple):
     """The addresses that a link gets from DHCP and router advertisements, by a platform's document.
 
     The fields have the names and meanings of netplan-yaml(5); None: the document does not say.

@@ -32,8 +32,7 @@ Choice = Literal["auto", "yes", "no"]
 CHOICES: tuple[Choice, ...] = ("auto", "yes", "no")
 
 
-@dataclass(frozen=True)
-class Traits:
+class Traits(NamedTuple):
     """What a route may have besides prefix, next hop and metric (ip-route(8)).
 
     `scope` is `global`, `link` or `host`, empty for the usual one: `link` without a next hop, else
@@ -54,8 +53,7 @@ class Traits:
 PLAIN = Traits()
 
 
-@dataclass(frozen=True)
-class RouteRequest:
+class RouteRequest(NamedTuple):
     """A requested route; `via` is None without a next hop, or unless the state is `present`.
 
     `link` is None if the document does not name the link. `metric` is None if none is requested.
@@ -91,8 +89,7 @@ class Route:
     message: bytes = field(default=b"", repr=False, compare=False)
 
 
-@dataclass(frozen=True)
-class Hop:
+class Hop(NamedTuple):
     """A route through a link, or through none (NOWHERE). `others` are further next hops.
 
     `left_over`: added by a network manager that has to release the NIC. `shadow`: the kernel's own,
@@ -124,8 +121,7 @@ class Hop:
 NOWHERE = LinkKey("")
 
 
-@dataclass(frozen=True, order=True)
-class Rule:
+class Rule(NamedTuple):
     """One routing rule with the action `lookup` (ip-rule(8)).
 
     `family` is 4 or 6. `source` and `to` are networks as text, empty for all. `mark` and `mask` are
@@ -173,8 +169,7 @@ class SeenRule(NamedTuple):
     inverted: bool = False
 
 
-@dataclass(frozen=True)
-class RuleRequest:
+class RuleRequest(NamedTuple):
     """A rule that a document requests. `link` is None if the document does not name the link."""
 
     rule: Rule
@@ -182,8 +177,7 @@ class RuleRequest:
     link: Optional[LinkKey] = None
 
 
-@dataclass(frozen=True)
-class NicRouting:
+class NicRouting(NamedTuple):
     """What a text says of the policy routing of one link; everything is empty if it says nothing.
 
     `gateways` has at most one address of each family. `implied`: the text is a platform's, or the

@@ -12,8 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar, Literal, NamedTuple, Union
 
 
-@dataclass(frozen=True)
-class User:
+class User(NamedTuple):
     """One line of `[users]`."""
 
     login: str
@@ -64,8 +63,7 @@ class Item(NamedTuple):
         return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """Something in a text that is unusable (`error`) or questionable (`warning`).
 
     `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
@@ -93,8 +91,7 @@ class Fault:
         return f"{where}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a setting of a link comes from (`line 12, [routes]`), and what it overrides."""
 
     setting: str

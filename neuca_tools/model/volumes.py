@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SOURCES = ("configdrive", "nocloud")  # that read a volume
 # Directories that the kernel adds to a device in the path of a remote disk: scsi_transport_iscsi,
@@ -34,8 +35,7 @@ REFUSED_BUSES = {
 TRUSTED_BUSES = frozenset({"virtio", "pci", "xen", "vmbus", "vio", "ccw", "platform"})
 
 
-@dataclass(frozen=True)
-class BlockDevice:
+class BlockDevice(NamedTuple):
     """What sysfs shows of a block device.
 
     `path`: the components of its path below /sys/devices; of an NVMe namespace that several

@@ -14,7 +14,6 @@ after it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
@@ -89,7 +88,7 @@ def restored(sides: Sides) -> Iterator[Operation]:
     if not cut and not sides.want.theirs:
         return
     present, earlier = _theirs(sides.have), _theirs(sides.want)
-    deleted = {replace(hop, left_over=False) for hop in sides.have.hops if not hop.ours}
+    deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
     lost = {
         hop: (routes, sides.want)
         for hop, routes in earlier.items()
@@ -117,7 +116,7 @@ def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:
         more = [*first.others, *((route.index, route.via) for route in routes[1:])]
         others = tuple((keys[index], via) for index, via in more)
         hop = Hop(first.to, keys[first.index], first.via, first.metric, ours=False, others=others)
-        hops[replace(hop, traits=first.traits)] = routes
+        hops[hop._replace(traits=first.traits)] = routes
     return hops
 
 

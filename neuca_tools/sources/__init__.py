@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Optional
 
@@ -78,8 +77,7 @@ _AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones fi
 _LOCAL = frozenset({"file", "configdrive", "nocloud", "lxd"})
 
 
-@dataclass(frozen=True)
-class SourceSpec:
+class SourceSpec(NamedTuple):
     """One SOURCE of a command line or of `[metadata] sources`; `argument` may be empty."""
 
     kind: str
@@ -158,7 +156,7 @@ def fetch_path(
         )
     around = surroundings or Surroundings()
     vouched = tuple(outlet for outlet in around.outlets if outlet.vouched)
-    sources = _made([spec], replace(around, outlets=vouched))
+    sources = _made([spec], around._replace(outlets=vouched))
     answer = first(
         sources, path, budget, session, lambda source, *rest: source.metadata(path, *rest)
     )

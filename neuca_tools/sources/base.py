@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Optional, Protocol, Union
+from typing import NamedTuple, Optional, Protocol, Union
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin, Outlet
@@ -29,8 +29,7 @@ class SourceTimeoutError(SourceError):
     """A source did not answer, or not completely, before the deadline."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(NamedTuple):
     """What the sources need to know about the host and its configuration.
 
     check_platform: `auto` asks only the services of the cloud that the firmware names
@@ -54,8 +53,7 @@ class Surroundings:
     blocked: str = "no NIC that may be for management has a route to it"
 
 
-@dataclass(frozen=True)
-class Deadline:
+class Deadline(NamedTuple):
     """A point in time on the monotonic clock, and the budget in seconds for error messages.
 
     `stop`, if not None, is a descriptor that becomes readable when no response is needed any more.
@@ -76,7 +74,7 @@ class Deadline:
     def share(self, parts: int) -> Deadline:
         """A deadline after the first of `parts` equal parts of the remaining time."""
         now = time.monotonic()
-        return replace(self, end=now + (self.end - now) / parts)
+        return self._replace(end=now + (self.end - now) / parts)
 
 
 @dataclass(frozen=True)
@@ -90,11 +88,10 @@ class Token:
     expires: float
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """What is cached from one look to the next: tokens by the base URL of the service."""
 
-    tokens: Mapping[str, Token] = field(default_factory=dict)
+    tokens: Mapping[str, Token] = {}
 
     def token(self, service: str) -> Optional[Token]:
         """The token of a service; None if there is none or if it has expired."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -49,8 +49,7 @@ from neuca_tools.state.store import NO_ROOM, Where
 LOOK = ("none_for_us", "reason", "refused", "doubted", "platform", "disputed", "seen")
 
 
-@dataclass(frozen=True)
-class Intake:
+class Intake(NamedTuple):
     """The active document, and what the sources answered.
 
     `stale`: no source has confirmed the document this time. `none_for_us`: a source has answered
@@ -73,7 +72,7 @@ class Intake:
     doubted: str = ""
     platform: str = ""
     unanswered: bool = False
-    session: Session = field(default_factory=Session)
+    session: Session = Session()
     instance: str = ""
     other: str = ""
     origin: Optional[Origin] = None
@@ -123,8 +122,7 @@ def _opened(stored: StoredDocument, parsed: Optional[Document] = None) -> Docume
     if not stored.platform:
         return document
     beside = platform.parse(stored.platform)
-    return replace(
-        document,
+    return document._replace(
         hostname=document.hostname or beside.hostname,
         items=document.items + beside.items,
         faults=document.faults + beside.faults,
@@ -153,7 +151,7 @@ def fetch(
         from neuca_tools.state.rival_services import contradiction
 
         disputed = contradiction(specs, budget, around, intake.origin, intake.said)
-    return replace(intake, platform=cloud(specs, around), disputed=disputed)
+    return intake._replace(platform=cloud(specs, around), disputed=disputed)
 
 
 def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundings:
@@ -164,7 +162,7 @@ def _without_volumes(surroundings: Surroundings, directory: Where) -> Surroundin
     before = _machine(directory)
     if before.origin is None or machine.elsewhere(before, hostid.look()):
         return surroundings
-    return replace(surroundings, volumes=False)
+    return surroundings._replace(volumes=False)
 
 
 def _fetched(
@@ -181,10 +179,11 @@ def _fetched(
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
         is_silent = not isinstance(error, IncompleteError)
-        return replace(last_good(directory, error.text), session=session, unanswered=is_silent)
+        return last_good(directory, error.text)._replace(session=session, unanswered=is_silent)
     if (again.sha256, again.other) != (intake.sha256, intake.other):
-        return replace(
-            last_good(directory, f"{answer.source} gave two different documents in a row"),
+        return last_good(
+            directory, f"{answer.source} gave two different documents in a row"
+        )._replace(
             session=again.session,
         )
     if is_file:
@@ -212,7 +211,7 @@ def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:
         f"the document of {intake.stored.source if intake.stored else ''} no longer has any NIC:"
         " it is used if the next query confirms it"
     )
-    return replace(before, reason=reason, doubted=intake.sha256, session=intake.session)
+    return before._replace(reason=reason, doubted=intake.sha256, session=intake.session)
 
 
 def _links(intake: Intake) -> bool:
@@ -229,7 +228,7 @@ def _taken(answer: Answer, directory: Where) -> Intake:
     """
     speaks = bool(answer.instance) or not answer.empty
     origin = answer.origin if speaks else None
-    return replace(_document_of(answer, directory), origin=origin, said=answer.digest)
+    return _document_of(answer, directory)._replace(origin=origin, said=answer.digest)
 
 
 def _document_of(answer: Answer, directory: Where) -> Intake:
@@ -245,8 +244,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
         intake = _merged(answer, usable, before or StoredDocument("", "", "", ""))
         if intake.document is None:
             return intake
-    return replace(
-        intake,
+    return intake._replace(
         refused=usable.refused,
         session=answer.session,
         instance=instance,
@@ -273,7 +271,7 @@ def _without_document(answer: Answer, directory: Where, refused: str, other: boo
     intake = Intake(reason=reason)
     if not other:
         intake = last_good(directory, reason)
-    return replace(intake, none_for_us=not refused)
+    return intake._replace(none_for_us=not refused)
 
 
 def _merged(answer: Answer, usable: _Usable, before: StoredDocument) -> Intake:
@@ -378,8 +376,7 @@ def confirmed(state_directory: Where, run_directory: Path) -> Intake:
         intake = last_good(run_directory)
     said = load_look(run_directory)
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
-    return replace(
-        intake,
+    return intake._replace(
         stale=intake.document is not None and not fresh,
         none_for_us=bool(said.get("none_for_us")),
         reason=str(said.get("reason", "no source has responded since the boot")),

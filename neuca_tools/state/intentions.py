@@ -54,15 +54,14 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
             # Those of a previous link say nothing of this one; nor does its incarnation.
             originals.pop(key, None)
             if key.vlan_id is None:
-                nics[key.mac] = replace(nics.get(key.mac, UNRECORDED), incarnation=None)
+                nics[key.mac] = nics.get(key.mac, UNRECORDED)._replace(incarnation=None)
         elif not (isinstance(operation, SetMtu) and key in owned.vlans):
             # The default MTU of a link of ours is that of its lower devices: see `desired.mtu`.
             before = originals.get(key, UNCHANGED)
             after = _first_change(before, operation)
             if after is not before:
                 originals[key] = after
-    return replace(
-        record,
+    return record._replace(
         owned=owned,
         originals=originals,
         original_sysctls=sysctls,
@@ -132,7 +131,7 @@ def _first_change(original: Original, operation: Operation) -> Original:
         if value is None or getattr(original, operation.setting) is not None:
             return original
         changes: dict[str, Any] = {operation.setting: value}
-        return replace(original, **changes)
+        return original._replace(**changes)
     if isinstance(operation, SetDevice):
         before = restorable(operation.before)
         if operation.group == "mac":
@@ -140,13 +139,13 @@ def _first_change(original: Original, operation: Operation) -> Original:
             before = {"mac": operation.on.key.mac}
         if before.keys() <= original.device.keys():
             return original
-        return replace(original, device={**before, **original.device})
+        return original._replace(device={**before, **original.device})
     if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
         return original
     template = _template(operation)
     if template in original.sysctls:
         return original
-    return replace(original, sysctls={template: operation.before, **original.sysctls})
+    return original._replace(sysctls={template: operation.before, **original.sysctls})
 
 
 def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:
@@ -163,4 +162,4 @@ def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int
             effect = "unsupported"
         new = {name: Declined(value, effect, reason) for name, value in operation.after.items()}
         settings[operation.on.key] = {**settings.get(operation.on.key, {}), **new}
-    return replace(record, declined=settings)
+    return record._replace(declined=settings)

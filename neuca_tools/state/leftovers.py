@@ -10,7 +10,6 @@ router has assigned is removed: addresses with a lifetime, and routes with the p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
@@ -50,14 +49,14 @@ def leave(
         ]
         holders += sorted(silent) if device else []
         if holders and nic.role != "dataplane" and not nic.leaving:
-            known[mac] = replace(nic, leaving=holders[0], unheard=bool(silent))
-    return replace(record, nics=known)
+            known[mac] = nic._replace(leaving=holders[0], unheard=bool(silent))
+    return record._replace(nics=known)
 
 
 def stay(record: Record, leased: Collection[str]) -> Record:
     """The record, in which no manager has to release these NICs: one does DHCP there for us."""
-    nics = {mac: replace(nic, leaving="") for mac, nic in record.nics.items() if mac in leased}
-    return replace(record, nics={**record.nics, **nics}) if nics else record
+    nics = {mac: nic._replace(leaving="") for mac, nic in record.nics.items() if mac in leased}
+    return record._replace(nics={**record.nics, **nics}) if nics else record
 
 
 def removable(
@@ -74,7 +73,7 @@ def removable(
         for key, address in _leased(record, have, world)
         if (have.links[key].index, address.version) not in kept
     }
-    return replace(owned, addresses=owned.addresses | leased)
+    return owned._replace(addresses=owned.addresses | leased)
 
 
 def untold(record: Record) -> Record:
@@ -87,8 +86,8 @@ def unserved(record: Record, macs: Collection[str]) -> Record:
 
     It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
     """
-    nics = {mac: replace(nic, unheard=True) for mac, nic in record.nics.items() if mac in macs}
-    return replace(record, nics={**record.nics, **nics})
+    nics = {mac: nic._replace(unheard=True) for mac, nic in record.nics.items() if mac in macs}
+    return record._replace(nics={**record.nics, **nics})
 
 
 def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
@@ -112,10 +111,10 @@ def settled(
     nics = dict(record.nics)
     for mac, nic in record.nics.items():
         if nic.unheard:
-            nics[mac] = replace(nic, unheard=bool({*silent} - {*heard}))
+            nics[mac] = nic._replace(unheard=bool({*silent} - {*heard}))
         if nic.leaving and not (nic.unheard and silent) and mac not in held:
-            nics[mac] = replace(nics[mac], leaving="")
-    return replace(record, nics=nics)
+            nics[mac] = nics[mac]._replace(leaving="")
+    return record._replace(nics=nics)
 
 
 def _held(record: Record, have: NetworkState, world: World) -> set[str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin
@@ -27,7 +26,7 @@ def contradiction(
     for outlet in around.outlets:
         if outlet.identity == origin.mac or not outlet.likely:
             continue
-        other = _said(specs, min(budget, _SECONDS), replace(around, outlets=(outlet,)))
+        other = _said(specs, min(budget, _SECONDS), around._replace(outlets=(outlet,)))
         if other not in ("", said):
             names.append(outlet.name)
     if not names:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.model import (
@@ -30,8 +29,7 @@ def after_boot(record: Record, boot_id: str) -> Record:
     """
     if record.boot_id == boot_id:
         return record
-    return replace(
-        record,
+    return record._replace(
         boot_id=boot_id,
         owned=Owned(),
         originals=_sysctls_only(record, {key.mac for key in record.originals}),
@@ -46,7 +44,7 @@ def of_this_boot(record: Record, boot_id: str) -> Record:
     """What still holds of another machine's record: what we did in this boot and can undo."""
     if record.boot_id != boot_id:
         return Record()
-    return replace(record, nics={}, applied="", ground=())
+    return record._replace(nics={}, applied="", ground=())
 
 
 def forget_stale(record: Record, world: World) -> Record:
@@ -62,18 +60,17 @@ def forget_stale(record: Record, world: World) -> Record:
     own = {(key_of(devices[at], world), address) for at, address in world.own if at in devices}
     owned = Owned(record.owned.addresses | own, record.owned.vlans | marked)
     if owned != record.owned:
-        record = replace(record, owned=owned)
+        record = record._replace(owned=owned)
     record = without_indexes(record, lambda index: index not in devices)
     replugged = _replugged(record, world)
     if not replugged:
         return record
     nics = {
-        mac: replace(record.nics[mac], applied="", incarnation=present)
+        mac: record.nics[mac]._replace(applied="", incarnation=present)
         for mac, present in replugged.items()
     }
     kept = without_links(record, replugged)
-    return replace(
-        kept,
+    return kept._replace(
         nics={**record.nics, **nics},
         originals={**kept.originals, **_sysctls_only(record, replugged)},
         probed={mac: mtu for mac, mtu in record.probed.items() if mac not in replugged},
@@ -91,8 +88,8 @@ def without_indexes(record: Record, is_gone: Callable[[int], bool]) -> Record:
         if before is not None and any(map(is_gone, (before.ifindex, *dict(before.vlans).values()))):
             vlans = tuple(pair for pair in before.vlans if not is_gone(pair[1]))
             ifindex = 0 if is_gone(before.ifindex) else before.ifindex
-            nics[mac] = replace(nic, incarnation=before._replace(ifindex=ifindex, vlans=vlans))
-    return replace(record, nics=nics) if nics != record.nics else record
+            nics[mac] = nic._replace(incarnation=before._replace(ifindex=ifindex, vlans=vlans))
+    return record._replace(nics=nics) if nics != record.nics else record
 
 
 def _replugged(record: Record, world: World) -> dict[str, Incarnation]:
@@ -133,8 +130,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
         return key is None or key.mac not in macs
 
     addresses = (pair for pair in record.owned.addresses if is_kept(pair[0]))
-    return replace(
-        record,
+    return record._replace(
         owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
         originals={key: one for key, one in record.originals.items() if is_kept(key)},
         declined={key: one for key, one in record.declined.items() if is_kept(key)},

@@ -14,10 +14,9 @@ import json
 import math
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NoReturn, Optional, Union
+from typing import Any, NamedTuple, NoReturn, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import NEW, names_in, read_bytes, write_files
@@ -36,8 +35,7 @@ BLOCK = 65536  # bytes that `demand_room` requests
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The state directory, and the run directory, which takes its place until it can be written."""
 
     directory: Path

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
@@ -45,8 +44,8 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
         name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
         doubtful = resolution.roles.doubtful.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
-            nics[mac] = replace(nic, name=name, role=lasting, doubtful=doubtful)
-    return replace(record, nics=nics, ground=resolution.ground or record.ground)
+            nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
+    return record._replace(nics=nics, ground=resolution.ground or record.ground)
 
 
 def remember_tables(record: Record, resolution: Resolution) -> Record:
@@ -54,7 +53,7 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
     tables = {str(key): table for key, table in resolution.tables.items()}
     given = set(tables.values())
     kept = {text: table for text, table in record.tables.items() if table not in given}
-    return replace(record, tables={**kept, **tables})
+    return record._replace(tables={**kept, **tables})
 
 
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
@@ -106,8 +105,7 @@ def forget_restored(
         unseen = set(appearances(world)) - {key.mac for key in have.links}
     sysctls = _host_originals(record, resolution, have)
     settings = {*sysctls, *(value.setting for value in resolution.tuning.values)}
-    return replace(
-        record,
+    return record._replace(
         owned=_owned_still(record.owned, have, unseen),
         originals=_link_originals(record, resolution, have),
         original_sysctls=sysctls,
@@ -170,7 +168,7 @@ def _still_changed(
     }
     if sysctls != original.sysctls or device != original.device:
         changes.update(sysctls=sysctls, device=device)
-    return replace(original, **changes) if changes else original
+    return original._replace(**changes) if changes else original
 
 
 def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str, None]:
@@ -228,14 +226,14 @@ def record_applied(
         digest = resolution.digests.get(mac, "")
         if digest and _is_withheld(mac, resolution):
             # The request is still to be carried out once the NIC can be configured.
-            nics[mac] = replace(nic, applied="")
+            nics[mac] = nic._replace(applied="")
         elif mac in failed:
             continue
         elif _is_in(scope, mac, nic, digest) and _is_decided(nic, digest, resolution):
             nics[mac] = _with_request(nic, digest, present.get(mac))
         elif _has_vlan_in(scope, mac):
-            nics[mac] = replace(nic, incarnation=present.get(mac, nic.incarnation))
-    return replace(record, nics=nics, applied=resolution.digests.get("", ""), retry=retry)
+            nics[mac] = nic._replace(incarnation=present.get(mac, nic.incarnation))
+    return record._replace(nics=nics, applied=resolution.digests.get("", ""), retry=retry)
 
 
 def _is_in(scope: Optional[Collection[str]], mac: str, nic: NicRecord, digest: str) -> bool:
@@ -269,11 +267,11 @@ def _is_decided(nic: NicRecord, digest: str, resolution: Resolution) -> bool:
 def _with_request(nic: NicRecord, digest: str, present: Optional[Incarnation]) -> NicRecord:
     """The NIC with this request in force; an empty digest is no request."""
     if not digest:
-        return replace(nic, applied="", incarnation=None)
+        return nic._replace(applied="", incarnation=None)
     incarnation = present or nic.incarnation
     if (nic.applied, nic.incarnation) == (digest, incarnation):
         return nic
-    return replace(nic, applied=digest, incarnation=incarnation)
+    return nic._replace(applied=digest, incarnation=incarnation)
 
 
 def _has_vlan_in(scope: Optional[Collection[str]], mac: str) -> bool:
@@ -287,4 +285,4 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
     links = [text for text in record.tables if text.partition(".")[0] not in gone]
     tables = {text: record.tables[text] for text in links}
-    return replace(without_links(record, gone), nics=nics, tables=tables)
+    return without_links(record, gone)._replace(nics=nics, tables=tables)

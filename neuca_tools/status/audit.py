@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.model import OWN, LinkKey, LinkRequest, NetworkState
@@ -22,8 +21,7 @@ EFFECTIVE, NOT_YET, OVERRIDDEN = "effective", "not yet", "overridden"  # effects
 SYSCTL = "sysctl."  # prefix of the name of a setting that is a sysctl
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One setting: its current value, its wanted value, and the source of that.
 
     `effect` is `effective`, `not yet` (a pass at start or `neuca tune apply` sets it), or why the
@@ -115,7 +113,7 @@ def _link_scalars(
             yield _of_profile(values[setting], current, name)
         elif setting in sources and wanted is not None:
             row = _requested(setting, current, wanted, sources[setting])
-            yield replace(row, link=key, name=name)
+            yield row._replace(link=key, name=name)
 
 
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
@@ -124,7 +122,7 @@ def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> I
     for path, where in _sysctl_origins(resolution.requests[key]):
         if OWN in path and path in wanted:
             row = _requested(path.replace(OWN, name), current.get(path), wanted[path], where)
-            yield replace(row, link=key, name=name)
+            yield row._replace(link=key, name=name)
 
 
 def _name(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
@@ -149,7 +147,7 @@ def _of_profile(value: Value, found: Optional[str], name: str = "") -> Row:
     if value.effect or wanted is None:
         wanted = value.asked
     row = Row(value.setting, found, wanted, value.source, effect)
-    return replace(row, reason=value.reason, link=value.link, name=name)
+    return row._replace(reason=value.reason, link=value.link, name=name)
 
 
 def _effect(found: Optional[str], wanted: Optional[str]) -> str:

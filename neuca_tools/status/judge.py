@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.values import UnusableError
@@ -34,8 +33,7 @@ _PENDING: tuple[ProblemCode, str] = ("pending", "written yet")
 INFORMATION = frozenset({"ignored"})
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """The outcome of a pass.
 
     `finished` is a time in UTC (RFC 3339), `seconds` the duration of the pass, `changed` the texts
@@ -53,11 +51,10 @@ class Report:
     undone: bool = False
     removed: tuple[str, ...] = ()
     stuck: tuple[Problem, ...] = ()
-    failed: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True)
-class DocumentStatus:
+class DocumentStatus(NamedTuple):
     """The active document as status shows it; `source` is empty if there is none.
 
     `disputed`: another metadata service has a different document.
@@ -75,8 +72,7 @@ class DocumentStatus:
     disputed: str = ""
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
     `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, routes from
@@ -90,7 +86,7 @@ class Status:
     held: bool = False
     routed: bool = False
     problems: tuple[Problem, ...] = ()
-    names: Mapping[LinkKey, str] = field(default_factory=dict)
+    names: Mapping[LinkKey, str] = {}
     unheard: bool = False
 
 
@@ -185,8 +181,8 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
     waits = [problem_json(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
     data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
     if why is None or data["state"] != "ok":
-        return replace(status, data=data)
-    return replace(status, data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
+        return status._replace(data=data)
+    return status._replace(data={**data, "state": "degraded"}, exit_code=EXIT_DEGRADED)
 
 
 def _exit_code(state: str, codes: Collection[str]) -> int:

@@ -192,7 +192,7 @@ def _request_json(link: LinkRequest) -> dict[str, Any]:
         "members": members(link),
         "parent": virtual.parent and str(virtual.parent),
         "options": dict(virtual.options),
-        "automatic": link.automatic and link.automatic.__dict__,
+        "automatic": link.automatic and link.automatic._asdict(),
     }
 
 

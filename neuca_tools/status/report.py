@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -34,7 +33,7 @@ def now(
 
 def write_report(place: Place, report: Report) -> None:
     """Replace the report of the previous pass. Raises ApplyError."""
-    data: dict[str, Any] = {**report.__dict__}
+    data: dict[str, Any] = report._asdict()
     for name in ("problems", "stuck"):
         data[name] = [_problem_data(problem) for problem in data[name]]
     del data["failed"]
@@ -51,7 +50,7 @@ def read_report(directory: Path) -> Optional[Report]:
         stuck = tuple(map(_problem, data.get("stuck", ())))
         plain = ("finished", "seconds", "changed", "undone", "removed")
         report = made(Report, {name: data[name] for name in plain})
-        return replace(report, problems=problems, stuck=stuck)
+        return report._replace(problems=problems, stuck=stuck)
     return None
 
 
@@ -65,4 +64,4 @@ def _problem(data: Mapping[str, Any]) -> Problem:
     if data["mac"] is None:
         return problem
     link = LinkKey(fit(data["mac"], str, "mac"), fit(data["vlan_id"], Optional[int], "vlan_id"))
-    return replace(problem, link=link)
+    return problem._replace(link=link)

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Optional
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.model.messages import PASS
 from neuca_tools.status.render import table
@@ -23,15 +23,14 @@ STARTED = "39f53479d3a045ac8e11786248231fbf"
 UNIT_FAILED = "be02cf6855d2428ba40df7e9d022f03d"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One message of the journal. `at` is in seconds since the kernel started."""
 
     at: float
     unit: str
     text: str
     message_id: str = ""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)

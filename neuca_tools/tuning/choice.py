@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional
 
 AUTO = "auto"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The selected profiles by name, and the path that `bdp` is computed for (bit/s, seconds)."""
 
     profiles: tuple[str, ...] = ()

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Literal, Optional
+from typing import Literal, NamedTuple, Optional
 
 # The files to read, those of systemd-detect-virt(1). An empty file counts as present.
 DMI = tuple(
@@ -44,8 +43,7 @@ _CONTAINER_MANAGER = re.compile(r"(?:^|\0)container=([^\0]+)")
 Kind = Literal["vm", "bare metal", "container"]
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(NamedTuple):
     """What kind of host this is. `detail` names the hypervisor or container manager, if known."""
 
     kind: Kind = "bare metal"

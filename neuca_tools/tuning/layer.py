@@ -10,7 +10,6 @@ the present value if something else has changed it since.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
@@ -36,8 +35,7 @@ class Obstacle(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """What is observed on the host.
 
     `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
@@ -46,23 +44,22 @@ class Facts:
     network namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
-    environment: Environment = field(default_factory=Environment)
-    found: Mapping[str, str] = field(default_factory=dict)
-    obstacles: Mapping[str, Obstacle] = field(default_factory=dict)
-    words: Settings = field(default_factory=Settings)
+    environment: Environment = Environment()
+    found: Mapping[str, str] = {}
+    obstacles: Mapping[str, Obstacle] = {}
+    words: Settings = Settings()
     memory: int = 0
     modules: Optional[frozenset[str]] = None
     own_namespace: bool = False
-    probed: Mapping[str, int] = field(default_factory=dict)
+    probed: Mapping[str, int] = {}
 
 
-@dataclass(frozen=True)
-class TuningInputs:
+class TuningInputs(NamedTuple):
     """The profiles and what they are judged by. `missing`: why other profiles cannot be read."""
 
     profiles: tuple[Profile, ...] = ()
     missing: tuple[str, ...] = ()
-    facts: Facts = field(default_factory=Facts)
+    facts: Facts = Facts()
 
 
 class Asked(NamedTuple):
@@ -73,8 +70,7 @@ class Asked(NamedTuple):
     source: str
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """One judged value.
 
     `setting` is a path below /proc/sys, `mtu` or `txqueuelen`. `wanted` is None if the setting is
@@ -91,21 +87,20 @@ class Value:
     found: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """What the profiles request for the host (`values`) and for every link (`mtu`, `txqueuelen`).
 
     `values` gets those of single links once the links are known. `before` maps each sysctl to the
     value to restore when nothing requests it any more. `notes` are for users.
     """
 
-    choice: Choice = field(default_factory=Choice)
-    environment: Environment = field(default_factory=Environment)
+    choice: Choice = Choice()
+    environment: Environment = Environment()
     values: tuple[Value, ...] = ()
     mtu: Optional[Asked] = None
     txqueuelen: Optional[Asked] = None
-    probed: Mapping[str, int] = field(default_factory=dict)
-    before: Mapping[str, str] = field(default_factory=dict)
+    probed: Mapping[str, int] = {}
+    before: Mapping[str, str] = {}
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -208,11 +203,11 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     if obstacle is None and path == CONGESTION:
         obstacle = _congestion_obstacle(asked.value, facts, record)
     if obstacle:
-        return replace(value, effect=obstacle.effect, reason=obstacle.reason)
+        return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
     if override and not same(override.value, raised(override.value, asked.value, asked.exact)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
-        return replace(value, effect="overridden", reason=reason)
+        return value._replace(effect="overridden", reason=reason)
     base = value.found
     if path in record.original_sysctls and same(base, record.written.get(Written(path))):
         # The present value is our own.
@@ -220,8 +215,8 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     wanted = raised(base, asked.value, asked.exact)
     if KEEP in wanted.split():
         reason = f'its current value "{value.found}" has a different number of words'
-        return replace(value, effect="not applicable", reason=reason)
-    return replace(value, wanted=wanted)
+        return value._replace(effect="not applicable", reason=reason)
+    return value._replace(wanted=wanted)
 
 
 def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Obstacle]:

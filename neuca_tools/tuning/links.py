@@ -116,14 +116,14 @@ def _judge(value: Value, exact: bool, present: _Present, limit: _Limit) -> tuple
     if not exact:
         wanted = max(present.base, wanted)
     kept = wanted == present.found and not present.changed
-    judged = replace(value, wanted=str(wanted))
+    judged = value._replace(wanted=str(wanted))
     if limit.most >= asked:
         return judged, kept
     if wanted > present.base:
-        return replace(judged, reason=limit.reason), kept
+        return judged._replace(reason=limit.reason), kept
     if present.ours or kept:
         judged = value
-    return replace(judged, effect="not applicable", reason=limit.reason), kept
+    return judged._replace(effect="not applicable", reason=limit.reason), kept
 
 
 def _highest_mtu(

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -19,8 +18,7 @@ LARGEST = 64 * 1024  # size limit of a profile in bytes
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """A profile. `mtu` is in bytes, `txqueuelen` in packets, both None if not set.
 
     `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Numbers are minimums
@@ -28,7 +26,7 @@ class Profile:
     """
 
     name: str
-    sysctls: Mapping[str, str] = field(default_factory=dict)
+    sysctls: Mapping[str, str] = {}
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
     exact: bool = False

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePosixPath
@@ -44,8 +43,7 @@ class _Line(NamedTuple):
     file: str
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The lines of all files, in the order in which they are applied."""
 
     lines: tuple[_Line, ...] = ()

@@ -19,7 +19,6 @@ HOSTS = b"127.0.0.1\tlocalhost\n\n# mine, with a trailing blank \n::1 ip6-localh
 # What hostnamed would do is done by the agent itself: there is no bus at that address.
 PROGRAM = """
 import os, sys
-from dataclasses import replace
 from pathlib import Path
 from neuca_tools.config import Config
 from neuca_tools.documents import parse
@@ -31,7 +30,7 @@ os.environ["DBUS_SYSTEM_BUS_ADDRESS"] = f"unix:path={folder}/no-bus"
 config = Config(hosts_file=folder / "hosts", set_loopback_hostname=sys.argv[3] == "yes")
 document = parse(sys.argv[2])
 if sys.argv[4]:
-    document = replace(document, hostname=sys.argv[4], platform=PlatformDocument(hostname=sys.argv[4]))
+    document = document._replace(hostname=sys.argv[4], platform=PlatformDocument(hostname=sys.argv[4]))
 for finding in run(Guest(config, document), folder / "hostname"):
     print(finding.state, finding.text)
 print(os.uname().nodename)

@@ -156,6 +156,28 @@ def test_the_copy_has_every_attribute_and_is_clean_and_the_host_is_as_before(
     assert "system.posix_acl_default" in after["srv"][2]
 
 
+def test_a_hard_link_to_a_symbolic_link_is_copied(root, tmp_path):
+    os.link(root / "srv/link", root / "bin/link", follow_symlinks=False)
+    before = contents(root / "bin")
+    code, _, err = captured(root, tmp_path / "image.tar")
+    assert (code, err) == (0, "")
+    assert contents(unpacked(tmp_path / "image.tar", tmp_path / "copy") / "bin") == before
+
+
+def test_attributes_that_tar_does_not_keep_are_named(root, tmp_path):
+    _run("chattr", "+i", root / "srv/one")
+    _run("chattr", "+d", root / "home/a b")
+    try:
+        code, out, err = captured(root, tmp_path / "image.tar")
+    finally:
+        _run("chattr", "-i", root / "srv/one")
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if "chattr" in line] == [
+        'not captured: the attributes of "/home/a b" that chattr sets',
+        'not captured: the attributes of "/srv/one" that chattr sets',
+    ]
+
+
 def test_sha256sum_accepts_the_manifest_and_notices_a_change(root, tmp_path):
     destination = tmp_path / "image.tar"
     captured(root, destination)
@@ -200,18 +222,22 @@ def test_a_full_destination_is_an_error_that_leaves_nothing(root, tmp_path):
         _run("umount", place)
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_interrupted_capture_is_no_image_and_the_next_one_is_whole(root, tmp_path, signal_):
     (root / "srv/large").write_bytes(os.urandom(24 << 20))  # takes xz many seconds
     destination = tmp_path / "image.tar.xz"
     process = _start(root, destination)
     while process.poll() is None and not list(tmp_path.glob("image*")):
         os.sched_yield()
-    os.killpg(process.pid, signal_)
-    process.communicate(timeout=600)
-    assert process.returncode == (130 if signal_ == signal.SIGINT else -signal.SIGKILL)
+    if signal_ == signal.SIGINT:  # as from a terminal
+        os.killpg(process.pid, signal_)
+    else:
+        process.send_signal(signal_)
+    process.communicate(timeout=600)  # also tar and xz, which write to the same pipes
+    is_killed = signal_ == signal.SIGKILL
+    assert process.returncode == (-signal_ if is_killed else 128 + signal_)
     assert not destination.exists()
-    if signal_ == signal.SIGINT:
+    if not is_killed:
         assert list(tmp_path.glob("image*")) == []
     (root / "srv/large").unlink()
     before = contents(root)

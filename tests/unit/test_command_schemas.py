@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from command_schemas import SCHEMAS, path, published, validated
@@ -57,7 +56,7 @@ def test_a_status_is_described(text, applied):
     found = status(agent, report=PASS if applied else None)
     survey = agent.survey()
     data = {**found.data, "tuning": audit.to_json(survey.resolution, survey.have)}
-    found = with_unsaved(replace(found, data=data), "no room", survey.plan()[:1])
+    found = with_unsaved(found._replace(data=data), "no room", survey.plan()[:1])
     validated("status", again(found.data))
     validated("plan", again(render_json.plan_json(survey.plan(), found)))
     failed = Report("2026-11-20T19:00:00Z", 0.1, ("x",), (Problem("failed", "boom"),), undone=True)
@@ -66,7 +65,7 @@ def test_a_status_is_described(text, applied):
 
 def test_a_status_without_a_document_is_described():
     found = status(
-        small(""), document=replace(GOOD, source="", fetched="", stale=False), report=None
+        small(""), document=GOOD._replace(source="", fetched="", stale=False), report=None
     )
     validated("status", again(found.data))
 
@@ -83,7 +82,7 @@ def test_user_data_is_described(name):
 def test_a_platforms_document_is_described(name, text):
     platform = combined.parse(combined.reduced({name: text.encode()}))
     assert isinstance(platform, PlatformDocument)
-    document = replace(parse(TWO), platform=platform)
+    document = parse(TWO)._replace(platform=platform)
     validated("user-data", again(render_json.document_json(document, STORED)))
 
 

@@ -9,7 +9,6 @@ import pty
 import subprocess
 import sys
 from argparse import Namespace
-from dataclasses import fields, replace
 from ipaddress import IPv4Address, ip_interface
 from pathlib import Path
 
@@ -150,12 +149,12 @@ def test_an_option(config, section, option, value, expected):
         f"[{section}]\n{option} = {value}",
         f"[{section}]\n{option.upper()}={value} ; comment\n# comment",
     ):
-        assert config(written) == replace(Config(), **{name: expected})
+        assert config(written) == Config()._replace(**{name: expected})
 
 
 def test_every_option_is_tried_above():
     assert {(section, option) for section, option, _, _ in GOOD} == set(OPTIONS)
-    assert {name for name, _ in OPTIONS.values()} <= {field.name for field in fields(Config)}
+    assert {name for name, _ in OPTIONS.values()} <= {*Config._fields}
 
 
 @pytest.mark.parametrize("option", sorted(OPTIONS))
@@ -250,7 +249,7 @@ def test_a_value_that_cannot_be_used_is_named_and_the_default_is_used(
     assert texts(found, tmp_path) == [
         f'error: config: [{section}] "{option}" = "{shown}": {reason}, using the default'
     ]
-    assert replace(found, faults=()) == Config()
+    assert found._replace(faults=()) == Config()
     assert not found.complete
 
 
@@ -310,7 +309,7 @@ def test_an_obsolete_option_is_accepted_with_any_value_and_a_note(
     assert texts(found, tmp_path) == [
         f'note: config: [{section}] "{option}" = "anything": obsolete, it has no effect'
     ]
-    assert (replace(found, faults=()), found.complete) == (Config(), True)
+    assert (found._replace(faults=()), found.complete) == (Config(), True)
 
 
 OLD = "[logging]\nlog-retain = 7\n"

@@ -84,7 +84,7 @@ def leftover(kind, document=NIC2, **record):
     kernel.devices[device.index] = replace(device, mac=mac(1), options=options)
     for member in kernel.members(device.index) if kind == "bond" else ():
         kernel.devices[member.index] = replace(member, mac=mac(1))
-    found.record = replace(found.record, **{"ground": ("10.66.0.0/24", "192.0.2.0/24"), **record})
+    found.record = found.record._replace(**{"ground": ("10.66.0.0/24", "192.0.2.0/24"), **record})
     found.ask(document)
     return found
 
@@ -123,7 +123,7 @@ def test_such_a_link_is_deleted_while_a_document_still_asks_for_it(kind, fault):
 
 def test_a_vlan_that_an_earlier_version_forgot_is_deleted_too():
     found = leftover("vlan", f"{KINDS['vlan']}mac = {mac(1)}\n")
-    found.record = replace(found.record, owned=Owned())
+    found.record = found.record._replace(owned=Owned())
     found.run()
     assert found.kernel.named("eth2.7") is None
 
@@ -131,7 +131,7 @@ def test_a_vlan_that_an_earlier_version_forgot_is_deleted_too():
 def test_a_member_that_was_taken_for_a_management_nic_is_a_dataplane_nic_again():
     found = leftover("bond")
     nics = {**found.record.nics, mac(2): NicRecord("eth2", "management")}
-    found.record = replace(found.record, nics=nics)
+    found.record = found.record._replace(nics=nics)
     found.run()
     assert found.survey().resolution.roles.role(mac(2)) == "dataplane"
     assert (found.kernel.named("bond0"), found.record.nics[mac(2)].role) == (None, "dataplane")
@@ -151,7 +151,7 @@ def test_a_vlan_of_ours_on_the_management_nic_stays_protected():
     """What is stacked on a management NIC is not touched, whoever made it."""
     found = agent(KINDS["vlan"])
     found.run()
-    found.settings = replace(found.settings, policy=Policy(management=frozenset({mac(1), mac(2)})))
+    found.settings = found.settings._replace(policy=Policy(management=frozenset({mac(1), mac(2)})))
     index = found.kernel.named("eth2.7").index
     assert key(2, 7) in found.record.owned.vlans
     assert index in found.survey().resolution.roles.protected

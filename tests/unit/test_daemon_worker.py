@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,8 +20,7 @@ from neuca_tools.config import Config
 
 @pytest.fixture
 def daemon(tmp_path):
-    config = replace(
-        Config(),
+    config = Config()._replace(
         state_directory=tmp_path / "state",
         run_directory=tmp_path / "run",
         managers="none",
@@ -116,7 +114,7 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
     monkeypatch.setattr("neuca_tools.backends.udev.is_busy", lambda: busy)
     monkeypatch.setattr("neuca_tools.backends.udev.here", lambda _: True)
     monkeypatch.setattr("neuca_tools.backends.udev.settle", waited.append)
-    work(Job(replace(daemon.config, managers=managers), start=start))
+    work(Job(daemon.config._replace(managers=managers), start=start))
     assert waited == ([COLDPLUG] if waits else [])
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -87,7 +86,7 @@ class Host:
     def die(self):
         """A pass that is killed after so many of its operations."""
         survey = self.agent.survey()
-        survey = replace(survey, record=updates.remember_nics(survey.record, survey.resolution))
+        survey = survey._replace(record=updates.remember_nics(survey.record, survey.resolution))
         operations = survey.plan()
         if self.chance.random() < 0.3:
             self.agent.run()
@@ -95,7 +94,7 @@ class Host:
             return
         self.agent.record = intentions.record_intentions(survey.record, operations)
         self.save()
-        before = replace(survey.have, files={}, sysctls={})
+        before = survey.have._replace(files={}, sysctls={})
         records.save_journal(self.place, before, survey.world.boot_id)
         self.agent.carry_out(survey, operations[: self.chance.randint(0, len(operations))])
 
@@ -128,8 +127,8 @@ class Host:
         died = records.load_journal(self.place, self.kernel.boot_id)
         if died:  # what an undo would do
             survey = self.agent.survey()
-            before = replace(survey.have, links={**survey.have.links, **died.links}, files={})
-            everything = replace(self.agent.record.owned, routes=True)
+            before = survey.have._replace(links={**survey.have.links, **died.links}, files={})
+            everything = self.agent.record.owned._replace(routes=True)
             for operation in plan(survey.have, before, everything, scope={mac(2), mac(3)}):
                 assert operation.text
         _, result, _ = self.agent.run()

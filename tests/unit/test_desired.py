@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
 import pytest
@@ -492,7 +491,7 @@ def test_what_may_be_taken_away_by_how_sure_the_document_is(text, macs, vlans, r
     ],
 )
 def test_a_fault_casts_doubt_on_the_nic_that_it_names_in_any_notation(fault):
-    doubtful = replace(document(NIC2 + NIC3), faults=(fault,))
+    doubtful = document(NIC2 + NIC3)._replace(faults=(fault,))
     resolution = resolve(doubtful, Settings(), world(nic(2), nic(3)), Record(owned=OWNED))
     assert {one.mac for one, _ in resolution.removable.addresses} == {mac(3)}
 

@@ -51,7 +51,7 @@ def changed(document, **changes):
     """The document with another request for NIC 2."""
     platform = document.platform
     links = tuple(replace(one, **changes) if one.key == key(2) else one for one in platform.links)
-    return replace(document, platform=replace(platform, links=links))
+    return document._replace(platform=platform._replace(links=links))
 
 
 LINK = offered("10.9.0.0/24")
@@ -270,7 +270,7 @@ def test_a_networkmanager_that_read_the_profile_and_says_no_more_is_asked_again(
     assert "make networkmanager do DHCP on eth2" in [one.text for one in last.plan(last.changed())]
     record = Pass().remember(last, Result((Tell("networkmanager"),)), ())
     assert mac(2) in last.unapplied()
-    assert mac(2) not in replace(last, record=record).unapplied()
+    assert mac(2) not in last._replace(record=record).unapplied()
 
 
 def test_before_any_manager_runs_the_client_is_the_one_that_has_the_file():
@@ -485,5 +485,5 @@ def test_the_network_and_gateway_of_router_advertisements():
 
 def test_a_nic_that_a_neuca_document_names_gets_no_client():
     text = f"[interface {mac(2)}]\naddresses = 172.16.0.1/24\n"
-    document = replace(parse(text), platform=netplan(dhcp4=True).platform)
+    document = parse(text)._replace(platform=netplan(dhcp4=True).platform)
     assert FILE not in decided(seen(), document).want.files

@@ -39,7 +39,7 @@ def plain(own=OWN, **more):
 def running(found, alive=True):
     """The same host after this decision: the clients have been started."""
     requests = dict(found.want.clients)
-    return replace(OWN, requests=requests, alive=frozenset(requests) if alive else frozenset())
+    return OWN._replace(requests=requests, alive=frozenset(requests) if alive else frozenset())
 
 
 def clients(found):
@@ -151,10 +151,10 @@ def test_a_host_without_managers_gets_a_client_of_its_own():
 @pytest.mark.parametrize(
     ("look", "expected"),
     [
-        ({"own_clients": replace(OWN, expected=True)}, {}),
-        ({"own_clients": replace(OWN, expected=True), "age": 400.0}, {key(2): "neucad"}),
+        ({"own_clients": OWN._replace(expected=True)}, {}),
+        ({"own_clients": OWN._replace(expected=True), "age": 400.0}, {key(2): "neucad"}),
         ({"managers": RUNS, "unmanaged": False}, {key(2): "networkd"}),
-        ({"managers": RUNS, "own_clients": replace(OWN, forced=True)}, {key(2): "neucad"}),
+        ({"managers": RUNS, "own_clients": OWN._replace(forced=True)}, {key(2): "neucad"}),
         ({"unmanaged": False}, {}),
         ({"own_clients": OwnClients()}, {}),
     ],
@@ -167,7 +167,7 @@ def test_a_nic_with_the_lease_of_another_program_is_left_to_it():
     look = seen(**PLAIN, own_clients=OWN)
     found = decided(look, document("dhcp4 = yes"))
     assert (clients(found), found.resolution.roles.left) == ({}, {mac(2)})
-    ours = replace(OWN, requests={NIC: "{}"}, alive=frozenset({NIC}))
+    ours = OWN._replace(requests={NIC: "{}"}, alive=frozenset({NIC}))
     assert clients(decided(replace(look, own_clients=ours), document("dhcp4 = yes"))) == {
         key(2): "neucad"
     }
@@ -222,7 +222,7 @@ def test_a_client_that_runs_with_its_request_is_left_alone():
 def test_a_client_that_has_ended_or_has_another_request_is_started():
     look = plain()
     first = decided(look, document("dhcp4 = yes"))
-    for own in (running(first, alive=False), replace(running(first), requests={NIC: "{}"})):
+    for own in (running(first, alive=False), running(first)._replace(requests={NIC: "{}"})):
         again = decided(replace(look, own_clients=own), document("dhcp4 = yes"))
         assert [one.kind for one in again.plan() if one.kind.endswith("-dhcp")] == ["start-dhcp"]
 

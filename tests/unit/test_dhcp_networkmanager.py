@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 import pytest
 from test_dhcp import TABLE, decided, netplan, seen
@@ -228,7 +227,7 @@ def test_before_networkmanager_runs_the_client_is_known_by_its_file():
 
 
 def test_without_a_document_the_profile_stays_and_nothing_is_activated():
-    record = replace(KNOWN)
+    record = KNOWN
     found = decided(look(OURS, files={FILE: b"as before"}), None, record)
     assert FILE not in found.want.files
     assert calls(found) == []
@@ -243,7 +242,7 @@ def test_a_management_nic_never_gets_a_profile():
 
 def test_an_mtu_that_is_restored_changes_the_profile_once():
     """The original value is restored by one pass; the next one must not touch the profile again."""
-    record = replace(KNOWN, originals={key(2): Original(mtu=1500)})
+    record = KNOWN._replace(originals={key(2): Original(mtu=1500)})
     during = files_of(decided(look(), netplan(dhcp4=True), record))[FILE]
     assert files_of(decided(look(), netplan(dhcp4=True), KNOWN))[FILE] == during
     assert b"mtu=" not in during

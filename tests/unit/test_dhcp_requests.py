@@ -56,7 +56,7 @@ def test_the_request_of_a_document_reaches_the_client_beside_its_addresses():
 def test_a_document_that_names_the_nic_decides_about_dhcp_for_the_platform():
     platform = netplan(dhcp4=True, dhcp6=True).platform
     for lines, asked in ((["dhcp4 = no"], b""), (["dhcp6 = yes"], b"DHCP=ipv6\n")):
-        found = decided(seen(), replace(document(*lines), platform=platform))
+        found = decided(seen(), document(*lines)._replace(platform=platform))
         content = found.want.files.get(FILE) or b""
         assert asked in content
         assert bool(content) == bool(asked)

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 from configparser import ConfigParser
-from dataclasses import fields, replace
 from ipaddress import ip_interface, ip_network
 from pathlib import Path
 from typing import get_args
@@ -143,7 +142,9 @@ BOUNDS = {
 
 
 def test_the_bounds_of_all_numbers_are_documented():
-    numbers = {field.name for field in fields(Config) if type(field.default) in (int, float)}
+    numbers = {
+        name for name, default in Config._field_defaults.items() if type(default) in (int, float)
+    }
     assert {where for where, name in FIELDS.items() if name in numbers} == set(BOUNDS)
 
 
@@ -346,7 +347,7 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
     files = manager_files.wanted(resolution, record, places, []).files
     names = {link.name: link.sysctls for link in resolution.want.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
-    resolution = replace(resolution, want=replace(resolution.want, files=files))
+    resolution = resolution._replace(want=resolution.want._replace(files=files))
     have = found(resolution, world, record)
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.documents import find_document, parse
+from neuca_tools.model import Item, ManagementHint
 
 GOLDEN = Path(__file__).parent / "golden"
+AS_LISTS = (Item, ManagementHint)
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.ini"))
 
 
@@ -25,17 +27,27 @@ def plain(value):
         return f"{value.severity}: {value.text}"
     if hasattr(value, "vlan_id"):
         return str(value)
-    if is_dataclass(value):
-        given = [
-            field
-            for field in fields(value)
-            if not (is_dataclass(field.default) and getattr(value, field.name) == field.default)
-        ]
-        pairs = {field.name: plain(getattr(value, field.name)) for field in given}
+    if is_dataclass(value) or (hasattr(value, "_fields") and not isinstance(value, AS_LISTS)):
+        default_by_name = _defaults(type(value))
+        pairs = {
+            name: plain(getattr(value, name))
+            for name, default in default_by_name.items()
+            if not (_is_record(default) and getattr(value, name) == default)
+        }
         return {name: content for name, content in pairs.items() if content not in (None, "", [])}
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     return value if isinstance(value, (str, int, bool, type(None))) else str(value)
+
+
+def _defaults(kind):
+    if is_dataclass(kind):
+        return {field.name: field.default for field in fields(kind)}
+    return {name: kind._field_defaults.get(name) for name in kind._fields}
+
+
+def _is_record(value):
+    return is_dataclass(value) or hasattr(value, "_fields")
 
 
 def found(name):

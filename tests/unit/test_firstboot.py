@@ -108,7 +108,7 @@ def test_what_the_agent_has_done_in_this_boot_is_its_own_to_take_back(config):
 
 def test_of_another_boot_nothing_stays(config):
     save_record(
-        config.state_directory, replace(load_record(config.state_directory), boot_id="another")
+        config.state_directory, load_record(config.state_directory)._replace(boot_id="another")
     )
     first_boot.record_machine(config, NEW)
     assert load_record(config.state_directory) == Record()
@@ -185,7 +185,7 @@ def test_a_machine_with_one_of_its_nics_or_its_own_ids_is_the_same(config):
     some = min(hostid.macs(), default=mac(9))
     record = load_record(config.state_directory)
     save_record(
-        config.state_directory, replace(record, nics={**record.nics, some: NicRecord("eth0")})
+        config.state_directory, record._replace(nics={**record.nics, some: NicRecord("eth0")})
     )
     assert not first_boot.check(config)
     save_record(config.state_directory, record)

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,7 +147,7 @@ def test_a_feature_at_work_is_pending(config):
 def test_a_feature_that_is_switched_off_does_nothing_and_says_nothing(config):
     store(config)
     run_guest(config, runs(lambda _: iter([Finding("failed", "no")])))
-    off = replace(config, guest_hostname=False)
+    off = config._replace(guest_hostname=False)
     assert run_guest(off, runs(lambda _: iter([Finding("failed", "no", again=True)])))
     assert outcome.load(config.run_directory, "hostname") is None
 
@@ -209,7 +208,7 @@ def test_a_run_that_is_due_already_is_not_asked_for_again(config):
 
 def test_a_document_that_asks_nothing_of_the_guest_costs_no_run(config):
     assert not ask(config, "[interfaces]\nfe163e006daf = up\n")
-    assert not ask(replace(config, guest_hostname=False))
+    assert not ask(config._replace(guest_hostname=False))
 
 
 def test_a_run_is_due_where_there_may_be_something_to_take_away(config):
@@ -225,7 +224,7 @@ def test_without_a_document_no_run_is_due(config):
 
 def test_a_mark_that_cannot_be_made_costs_nothing(config, tmp_path, caplog):
     (tmp_path / "file").touch()
-    assert not ask(replace(config, run_directory=tmp_path / "file"))
+    assert not ask(config._replace(run_directory=tmp_path / "file"))
     assert "ignoring" in caplog.text
 
 

@@ -11,7 +11,6 @@ import select
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,7 +149,7 @@ def test_one_that_cannot_be_run_says_why(host):
 
 
 def test_one_that_takes_too_long_is_ended_with_what_it_started(host):
-    patient, host.config = host.config, replace(host.config, script_timeout=5.0)
+    patient, host.config = host.config, host.config._replace(script_timeout=5.0)
     scripts = {
         "slow": "#!/bin/sh\nsleep 300 & echo $! > FOLDER/child; sleep 300",
         "next": says("next"),

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 
 import pytest
 
@@ -32,7 +31,7 @@ BEGIN, END = blocks.BEGIN.decode(), blocks.END.decode()
 
 
 def with_platform(text, name, content):
-    return replace(parse(text), platform=parse_platform(reduced({name: content})))
+    return parse(text)._replace(platform=parse_platform(reduced({name: content})))
 
 
 # --- Who is wanted --------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def test_what_is_no_login_gets_nothing(login, tmp_path):
         users.run(
             Guest(
                 config,
-                replace(parse("[global]\nrouter = user\n"), users=(User(login, True, (KEY,)),)),
+                parse("[global]\nrouter = user\n")._replace(users=(User(login, True, (KEY,)),)),
             )
         )
     )

@@ -72,10 +72,10 @@ def asking(data, text="", tags=None):
             {"type": "nic", "mac": mac(number), "tags": words} for number, words in tags.items()
         ]
         about = made("meta_data.json", json.dumps({"devices": devices}))
-        parts = replace(
-            parts, management=about.management + parts.management, links=about.links + parts.links
+        parts = parts._replace(
+            management=about.management + parts.management, links=about.links + parts.links
         )
-    return replace(parse(text) if text else Document(), platform=parts)
+    return (parse(text) if text else Document())._replace(platform=parts)
 
 
 def local(number, **settings):

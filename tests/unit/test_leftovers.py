@@ -179,7 +179,7 @@ def test_once_every_manager_has_answered_nothing_is_said_again():
         nic_record = leftovers.settled(record, have, empty).nics[mac(2)]
         assert (nic_record.leaving, nic_record.unheard) == after
         resolution, _, have, owned = survey(
-            empty, replace(record, nics={mac(2): nic_record}), words=words
+            empty, record._replace(nics={mac(2): nic_record}), words=words
         )
         assert TOLD not in texts(plan(have, resolution.want, owned))
 
@@ -205,7 +205,7 @@ def test_addresses_of_a_vlan_are_nobodys_leftovers():
 def found_nothing():
     _, _, have, _ = survey(seen(), Record(), words={})
     child = replace(have.links[key(2)], key=key(2, 7))
-    return replace(have, links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),))
+    return have._replace(links={key(2, 7): child}, hops=(Hop(ip_network("10.0.0.0/8"), key(2, 7)),))
 
 
 def test_nothing_is_removable_but_what_is_ours_where_nobody_leaves():

@@ -164,10 +164,10 @@ def test_the_configuration_a_tag_and_the_primary_flag_go_before_routes(kind):
     document = three_networks(kind)
     tags = json.dumps({"devices": [{"type": "nic", "mac": mac(2), "tags": ["mgmt"]}]})
     about = made("meta_data.json", tags)
-    platform = replace(
-        document.platform, management=about.management + document.platform.management
+    platform = document.platform._replace(
+        management=about.management + document.platform.management
     )
-    assert roles(solve(replace(document, platform=platform), seen)) == only(2)
+    assert roles(solve(document._replace(platform=platform), seen)) == only(2)
 
 
 def test_the_primary_nic_of_ec2_is_management_although_another_was_faster():
@@ -246,7 +246,7 @@ def test_while_nothing_shows_which_link_is_for_management_those_with_a_gateway_w
         "links": [{"id": "l3", "type": "phy", "ethernet_mac_address": mac(3)}],
         "networks": [{"id": "n3", "link": "l3", "type": "ipv4", "ip_address": "10.0.3.9", "netmask": "24"}],
     }))  # fmt: skip
-    platform = replace(document.platform, links=document.platform.links + more.links)
+    platform = document.platform._replace(links=document.platform.links + more.links)
     seen = slots((1, 2, 3, 4), age=20.0)
     found = solve(Document(platform=platform), seen)
     assert roles(found) == {1: "unlisted", 2: "unlisted", 3: "dataplane"}
@@ -284,7 +284,7 @@ def one_gateway(kind):
         "networks": [{"id": f"n{n}", "link": f"l{n}", "type": "ipv4", "ip_address": f"10.0.{n}.9", "netmask": "24"}
                      for n in (2, 3)],
     }))  # fmt: skip
-    return Document(platform=replace(with_gateway, links=with_gateway.links + plain.links))
+    return Document(platform=with_gateway._replace(links=with_gateway.links + plain.links))
 
 
 @pytest.mark.parametrize("kind", ["static", "dhcp"])
@@ -373,8 +373,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
 
 def test_a_neuca_document_that_names_such_a_nic_takes_it_from_the_network_manager():
     ways = [(number, 0, DHCP) for number in (1, 2, 3)]
-    document = replace(
-        parse(f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n"),
+    document = parse(f"[interface {mac(2)}]\naddresses = 172.16.2.1/24\n")._replace(
         platform=three_networks("dhcp").platform,
     )
     found = solve(document, slots((1, 2, 3, 4), ways, metadata=1))

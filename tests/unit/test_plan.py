@@ -383,12 +383,12 @@ def test_in_scope_keeps_what_touches_no_nic():
 
 
 def test_a_nic_is_taken_out_of_a_managers_hands_after_the_files_and_before_its_name():
-    have = replace(
-        state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None}),
+    have = state(there(2, managers={"networkmanager": "managed"}), files={"/nm": None})._replace(
         tell={"/nm": "networkmanager"},
     )
-    want = replace(
-        state(link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}),
+    want = state(
+        link(2, name="data", managers={"networkmanager": "unmanaged"}), files={"/nm": b"x"}
+    )._replace(
         tell={"/nm": "networkmanager"},
     )
     assert words(have, want) == [
@@ -411,9 +411,9 @@ def test_a_manager_that_does_not_hold_the_nic_is_not_asked(word):
 
 
 def test_a_manager_that_does_not_run_or_has_nothing_new_to_read_is_not_told():
-    want = replace(state(files={"/nm": b"x"}), tell={"/nm": "networkmanager"})
+    want = state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"})
     assert words(state(files={"/nm": None}), want) == ['write "/nm"']
-    assert words(replace(state(files={"/nm": b"x"}), tell={"/nm": "networkmanager"}), want) == []
+    assert words(state(files={"/nm": b"x"})._replace(tell={"/nm": "networkmanager"}), want) == []
 
 
 def test_a_file_that_should_not_be_there_is_removed_once():

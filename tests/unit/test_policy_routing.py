@@ -629,7 +629,7 @@ def test_of_two_links_with_one_table_only_the_first_gets_it():
 @pytest.mark.parametrize("numbers", [(31001, 31001), (31002, 31001)])
 def test_two_links_recorded_with_one_table_get_one_each(numbers):
     one = three_nics(ONE + TWO)
-    one.record = replace(one.record, tables=dict(zip((mac(2), mac(3)), numbers)))
+    one.record = one.record._replace(tables=dict(zip((mac(2), mac(3)), numbers)))
     assert settled(one) == DONE
     assert sorted(one.record.tables.values()) == [31001, 31002]
 
@@ -637,7 +637,7 @@ def test_two_links_recorded_with_one_table_get_one_each(numbers):
 def test_the_record_has_each_table_once():
     gone = {mac(100 + number % 100) + f".{number}": 31001 + number for number in range(999)}
     one = three_nics(TWO)
-    one.record = replace(one.record, tables=gone)
+    one.record = one.record._replace(tables=gone)
     one.run()
     assert (len(one.record.tables), one.record.tables[mac(3)]) == (999, 31001)
 

@@ -208,7 +208,7 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
 ):
     agent = Agent(kernel, text)
     before = agent.survey()
-    before = replace(before, record=updates.remember_nics(before.record, before.resolution))
+    before = before._replace(record=updates.remember_nics(before.record, before.resolution))
     operations = [one for one in before.plan() if one.domain]
     done = agent.carry_out(before, operations[:steps]).done
     now = agent.survey(before.record)
@@ -218,13 +218,13 @@ def test_from_any_point_of_a_pass_the_way_back_leads_to_the_state_before(
         True,
     )
     scope = None if all_nics else {one.domain for one in operations}
-    was = replace(before.have, files=now.have.files)
+    was = before.have._replace(files=now.have.files)
     for _ in range(2):  # the kernel's own side effects need a second round, as in a pass
-        now = agent.survey(replace(before.record, owned=owned))
+        now = agent.survey(before.record._replace(owned=owned))
         agent.carry_out(
             now, plan(now.have, was, owned, scope=scope, rename_while_up=now.world.rename_while_up)
         )
-    assert _own(agent.survey(replace(before.record, owned=owned)).have) == _own(before.have)
+    assert _own(agent.survey(before.record._replace(owned=owned)).have) == _own(before.have)
 
 
 def _own(state):
@@ -415,6 +415,7 @@ owned = st.builds(
         max_size=4,
     ),
     st.frozensets(link_keys, max_size=4),
+    st.just(False),
 )
 indexes = st.integers(1, 1 << 31)
 incarnations = st.builds(
@@ -438,6 +439,9 @@ records = st.builds(
             st.booleans(),
             names,
             st.none() | incarnations,
+            st.just(""),
+            st.just(()),
+            st.just(False),
         ),
         max_size=3,
     ),
@@ -455,6 +459,10 @@ records = st.builds(
         max_size=2,
     ),
     written=st.dictionaries(written, names, max_size=4),
+    ground=st.just(()),
+    tables=st.just({}),
+    probed=st.just({}),
+    retry=st.just(()),
 )
 
 

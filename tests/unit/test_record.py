@@ -97,8 +97,7 @@ def test_the_record_of_a_real_pass_comes_back(tmp_path):
 def test_an_unchanged_record_is_not_written_again(tmp_path):
     save_record(tmp_path, FULL)
     before = (tmp_path / "record.json").stat()
-    shuffled = replace(
-        FULL,
+    shuffled = FULL._replace(
         nics=dict(reversed(FULL.nics.items())),
         originals=dict(reversed(FULL.originals.items())),
     )

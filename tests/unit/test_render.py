@@ -424,8 +424,8 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     decision = agent.survey()
     want = decision.resolution.want
     links = {key(2): replace(want.links[key(2)], name="dp.2", sysctls={path: "0"})}
-    resolution = replace(decision.resolution, want=replace(want, links=links))
-    data = render_json.explanation(key(2), resolution, replace(decision.have, links={}), Record())
+    resolution = decision.resolution._replace(want=want._replace(links=links))
+    data = render_json.explanation(key(2), resolution, decision.have._replace(links={}), Record())
     lines = [line.split() for line in render.explain(data).split("\n")]
     assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0", "-", "-", "-", "-"] in lines
 

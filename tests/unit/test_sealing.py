@@ -325,7 +325,7 @@ def test_what_cannot_be_removed_costs_only_itself(host, capsys):
 def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
     path = host.own / "udev-loop"
     path.symlink_to(path)
-    config = Config(**{**host.config.__dict__, "udev_directory": path})
+    config = host.config._replace(udev_directory=path)
     with pytest.raises(ObserveError) as caught:
         image_clean.find(config, host.root, True)
     assert caught.value.text == f'list "{path}": Too many levels of symbolic links'
@@ -334,7 +334,7 @@ def test_a_place_that_cannot_be_listed_is_not_an_empty_one(host):
 def test_a_wrong_configuration_is_named_by_the_exit_code(host, tmp_path):
     (tmp_path / "config").write_text("[runtime]\ncommand-timeout = soon\n")
     faults = load(tmp_path / "config").faults
-    host.config = Config(**{**host.config.__dict__, "faults": faults})
+    host.config = host.config._replace(faults=faults)
     assert host.clean() == 78
     assert host.left[0] == set(OTHERS)
 
@@ -419,7 +419,7 @@ def test_a_daemon_that_does_not_stop_costs_nothing(host, holder, monkeypatch):
 
 def test_a_pass_under_way_is_waited_for(host, holder):
     holder("lock")
-    host.config = Config(**{**host.config.__dict__, "command_timeout": 0.1})
+    host.config = host.config._replace(command_timeout=0.1)
     before = host.left
     with pytest.raises(ApplyError) as caught:
         host.clean()

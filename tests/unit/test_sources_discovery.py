@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
@@ -67,7 +66,7 @@ def asked(text, surroundings):
     """The sources that would ask the network; without any time none does."""
     return [
         part.split(":")[0]
-        for part in reason(text, replace(surroundings, outlets=(EC2,)), budget=0).split("; ")
+        for part in reason(text, surroundings._replace(outlets=(EC2,)), budget=0).split("; ")
         if " GET " in part
     ]
 
@@ -167,7 +166,7 @@ def ways(text, around):
 
 
 def test_a_service_is_asked_at_each_address_on_one_nic_before_the_next(around):
-    here = replace(around(), outlets=(MANAGEMENT, BOTH, UNLIKELY))
+    here = around()._replace(outlets=(MANAGEMENT, BOTH, UNLIKELY))
     assert ways("openstack", here) == [
         ("mgmt0", "http://169.254.169.254"),
         ("mgmt0", "http://[fe80::a9fe:a9fe%mgmt0]"),
@@ -182,32 +181,32 @@ def test_a_service_is_asked_at_each_address_on_one_nic_before_the_next(around):
 
 
 def test_an_administrators_url_may_be_behind_a_nic_that_merely_has_a_route_to_it(around):
-    here = replace(around(), outlets=(UNLIKELY, BOTH))
+    here = around()._replace(outlets=(UNLIKELY, BOTH))
     assert ways("ec2=http://192.0.2.1:8", here) == [
         ("eth9", "http://192.0.2.1:8"),
         ("mgmt1", "http://192.0.2.1:8"),
     ]
-    assert ways("ec2=http://[fe80::1%mgmt0]", replace(here, outlets=(BOTH, MANAGEMENT))) == [
+    assert ways("ec2=http://[fe80::1%mgmt0]", here._replace(outlets=(BOTH, MANAGEMENT))) == [
         ("mgmt0", "http://[fe80::1%mgmt0]")
     ]
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "[::1]", "192.0.2.10"])
 def test_an_address_of_the_host_itself_needs_no_nic(around, address):
-    here = replace(around(), own=frozenset({"192.0.2.10"}), outlets=(BOTH,))
+    here = around()._replace(own=frozenset({"192.0.2.10"}), outlets=(BOTH,))
     assert ways(f"ec2=http://{address}", here) == [("", f"http://{address}")]
 
 
 def test_the_service_that_has_answered_is_the_only_one(around):
     origin = Origin("ec2", "http://[fd00:ec2::254]", mac(2))
-    here = replace(around(), outlets=(BOTH,), origin=origin, check_platform=False)
+    here = around()._replace(outlets=(BOTH,), origin=origin, check_platform=False)
     assert ways("ec2", here) == [("mgmt1", "http://[fd00:ec2::254]")]
     assert ways("openstack", here) == []
 
 
 @pytest.mark.parametrize("text", ["ec2", "openstack", "ec2=http://[fe80::1%dp1]"])
 def test_without_a_nic_for_it_a_service_is_not_asked(around, text):
-    assert reason(text, replace(around(), blocked="there is none")).endswith(": there is none")
+    assert reason(text, around()._replace(blocked="there is none")).endswith(": there is none")
 
 
 # --- NoCloud --------------------------------------------------------------------------------------------------------

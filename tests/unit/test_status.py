@@ -267,8 +267,7 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
     agent.run()
     survey = agent.survey()
     words = {manager: {"eth2": "managed", "eth1": "managed"}}
-    have = replace(
-        survey.have,
+    have = survey.have._replace(
         links={
             one: replace(link, managers={manager: "managed"})
             for one, link in survey.have.links.items()
@@ -325,11 +324,11 @@ LINKLESS = Resolution(NetworkState(), Owned(), Roles(), {}, {})
 
 
 def verdict(invalid, failed, pending, degraded, stale):
-    resolution = replace(
-        LINKLESS, problems=(Problem("absent", "gone", key(3)),) if degraded else ()
+    resolution = LINKLESS._replace(
+        problems=(Problem("absent", "gone", key(3)),) if degraded else ()
     )
-    document = replace(
-        GOOD, invalid=("line 1",) if invalid else (), stale=stale, warnings=("line 2",)
+    document = GOOD._replace(
+        invalid=("line 1",) if invalid else (), stale=stale, warnings=("line 2",)
     )
     report = Report("x", 0, (), (Problem("failed", "boom"),)) if failed else PASS
     left = [WriteSysctl("net/core/rmem_max", "1", "2")] if failed else []
@@ -369,10 +368,10 @@ def test_state_and_exit_code_in_every_combination(invalid, failed, pending, degr
         (DocumentStatus(), "pending", 3),
         (DocumentStatus(reason="no response"), "pending", 3),
         (DocumentStatus(none_for_us=True), "ok", 0),
-        (replace(GOOD, none_for_us=True, stale=True), "degraded", 4),
-        (replace(GOOD, stale=True), "degraded", 4),
+        (GOOD._replace(none_for_us=True, stale=True), "degraded", 4),
+        (GOOD._replace(stale=True), "degraded", 4),
         (DocumentStatus(invalid=("line 1",)), "pending", 78),
-        (replace(GOOD, warnings=("line 1",)), "ok", 0),
+        (GOOD._replace(warnings=("line 1",)), "ok", 0),
     ],
 )
 def test_the_document_alone(document, state, code):
@@ -423,8 +422,8 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
     agent.run()
     survey = agent.survey()
     note = Note("txqueuelen", "not applicable", "the qdisc noqueue has no queue", key(2))
-    resolution = replace(
-        survey.resolution, notes=(note, Note("rings.rx", "unsupported", "x", key(3)))
+    resolution = survey.resolution._replace(
+        notes=(note, Note("rings.rx", "unsupported", "x", key(3)))
     )
     found = judge(
         "2.0.0",

@@ -56,7 +56,7 @@ class Tuned(Agent):
 
     def look(self, wanted):
         paths = {AVAILABLE, PERMITTED, *(path for one in self.profiles for path in one.sysctls)}
-        facts = replace(self.facts, found={path: self.kernel.read_sysctl(path) for path in paths})
+        facts = self.facts._replace(found={path: self.kernel.read_sysctl(path) for path in paths})
         seen = super().look(wanted)
         world = replace(seen.world, sysctls={**facts.found, **seen.world.sysctls})
         return Observation(world, TuningInputs(tuple(self.profiles), (), facts))
@@ -362,7 +362,7 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
     assert tuning_texts(agent.run()[0]) == []
     assert agent.rows()["eth2", "mtu"].reason == (
         "in a virtual machine (kvm) only an acknowledged probe of the path may raise it")  # fmt: skip
-    agent.record = replace(agent.record, probed={key(2).mac: 8000})
+    agent.record = agent.record._replace(probed={key(2).mac: 8000})
     agent.run()
     assert agent.rows()["eth2", "mtu"].reason == "the path carries 8000 (acknowledged probe)"
     assert agent.kernel.devices[2].mtu == 8000

@@ -141,8 +141,8 @@ class Agent:
     def run(self, start=True):
         """One pass; returns (operations, result, what it undid)."""
         decision = self.survey()
-        decision = replace(
-            decision, record=updates.remember_nics(decision.record, decision.resolution)
+        decision = decision._replace(
+            record=updates.remember_nics(decision.record, decision.resolution)
         )
         scope = None if start else decision.changed()
         operations = decision.plan(scope)

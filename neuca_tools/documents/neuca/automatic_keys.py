@@ -30,6 +30,6 @@ def over(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Aut
     if above is None or below is None:
         return above or below
     given: dict[str, Any] = {
-        name: value for name, value in above.__dict__.items() if value not in (None, ())
+        name: value for name, value in above._asdict().items() if value not in (None, ())
     }
-    return Automatic(**{**below.__dict__, **given})
+    return below._replace(**given)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from operator import eq
-from typing import Literal, Optional, Union
+from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
@@ -253,8 +252,7 @@ def _never(_: str) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One row.
 
     `limits` are the bounds of a single number, as neuca-user-data(5) has them. `through` names what

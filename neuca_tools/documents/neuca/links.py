@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
@@ -26,15 +26,14 @@ _SYSCTL = "sysctl."
 _SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A request with the line that each of its settings came from.
 
     `unsure`: a state was given that is unusable, so the default state must not be used.
     """
 
     request: LinkRequest
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    lines: Mapping[str, Line] = {}
     unsure: bool = False
 
 
@@ -287,7 +286,7 @@ def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[
     for origin in above:
         old = merged.get(origin.setting)
         if old:
-            origin = replace(origin, overrode=f"{old.value} from {old.where}")
+            origin = origin._replace(overrode=f"{old.value} from {old.where}")
         merged[origin.setting] = origin
     return tuple(merged.values())
 
@@ -327,7 +326,7 @@ def _hands_off(asked: Asked) -> Read:
         for setting, line in asked.lines.items()
         if setting not in ("state", "name")
     ]
-    return Read(replace(asked, request=hands_off(asked.request)), faults)
+    return Read(asked._replace(request=hands_off(asked.request)), faults)
 
 
 def _without_small_mtu(asked: Asked) -> Read:
@@ -342,7 +341,7 @@ def _without_small_mtu(asked: Asked) -> Read:
         return Read(asked, [])
     reason = f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
     request = replace(request, mtu=None, origins=_without(request.origins, "mtu"))
-    return Read(replace(asked, request=request), [asked.lines["mtu"].fault(reason)])
+    return Read(asked._replace(request=request), [asked.lines["mtu"].fault(reason)])
 
 
 def unique_names(links: Iterable[Asked]) -> tuple[tuple[Asked, ...], list[Fault]]:
@@ -373,7 +372,7 @@ def _without_name(asked: Asked, losers: Collection[LinkKey]) -> Asked:
     if request.key not in losers:
         return asked
     request = replace(request, name=None, origins=_without(request.origins, "name"))
-    return replace(asked, request=request)
+    return asked._replace(request=request)
 
 
 def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:

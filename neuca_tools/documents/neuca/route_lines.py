@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,11 +54,11 @@ def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
     hops, words = _split(line.value)
     request = _with_properties(RouteRequest(to, "present", where=line.where), iter(words))
     if len(hops) == 1 and hops[0] in _KINDS:
-        return replace(request, traits=replace(request.traits, kind=_KINDS[hops[0]])), []
+        return request._replace(traits=request.traits._replace(kind=_KINDS[hops[0]])), []
     if not hops and request.link is None:
         raise UnusableError("it has neither a next hop nor an interface")
     vias = [_next_hop(to, text) for text in hops]
-    return replace(request, via=next(iter(vias), None), others=tuple(vias[1:])), []
+    return request._replace(via=next(iter(vias), None), others=tuple(vias[1:])), []
 
 
 def identity(line: Line) -> Hashable:
@@ -96,14 +95,14 @@ _OTHERS = ("metric", "interface", "on-link", "type-of-service")
 def _with_properties(request: RouteRequest, words: Iterator[str]) -> RouteRequest:
     for word in words:
         if word == "on-link":
-            request = replace(request, traits=replace(request.traits, onlink=True))
+            request = request._replace(traits=request.traits._replace(onlink=True))
         elif word == "interface":
-            request = replace(request, link=_link(_value(word, words), words))
+            request = request._replace(link=_link(_value(word, words), words))
         elif word == "metric":
-            request = replace(request, metric=metric(_value(word, words)))
+            request = request._replace(metric=metric(_value(word, words)))
         else:
             traits = _trait(request, word, _value(word, words))
-            request = replace(request, traits=traits)
+            request = request._replace(traits=traits)
     return request
 
 
@@ -120,13 +119,13 @@ def _value(word: str, words: Iterator[str]) -> str:
 def _trait(request: RouteRequest, word: str, text: str) -> Traits:
     version = request.to.version
     if word == "type-of-service":
-        return replace(request.traits, tos=type_of_service(version, text))
+        return request.traits._replace(tos=type_of_service(version, text))
     value = _TRAITS[word](text)
     if word != "src":
-        return replace(request.traits, **{word: value})
+        return request.traits._replace(**{word: value})
     if value.version != version:
         raise UnusableError(f'the source "{value}" is not of the family of "{request.to}"')
-    return replace(request.traits, source=value)
+    return request.traits._replace(source=value)
 
 
 def _link(text: str, words: Iterator[str]) -> LinkKey:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Optional
 
@@ -100,13 +100,13 @@ class Draft:
         """Record that the link has DHCP of this family (4, 6)."""
         self.manage("the platform's document has DHCP on it")
         if family == 4:
-            self.automatic = replace(self.automatic, dhcp4=True)
+            self.automatic = self.automatic._replace(dhcp4=True)
         else:
-            self.automatic = replace(self.automatic, dhcp6=True)
+            self.automatic = self.automatic._replace(dhcp6=True)
 
     def listen(self) -> None:
         """Record that the link gets addresses or settings from router advertisements."""
-        self.automatic = replace(self.automatic, accept_ra=True)
+        self.automatic = self.automatic._replace(accept_ra=True)
 
     def leave_to_user(self) -> None:
         """Leave the link alone, but for its name and what it is made of."""
@@ -203,7 +203,7 @@ class Draft:
         elif len(self.routes) < MAX_ROUTES:
             request = RouteRequest(network, "present", hop, part.where, self.key)
             metric = part.read("metric", route_lines.metric)
-            self.routes.append(replace(request, metric=metric))
+            self.routes.append(request._replace(metric=metric))
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""

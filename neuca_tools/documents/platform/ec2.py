@@ -12,7 +12,6 @@ while after a NIC was attached, so only `mac` identifies the primary NIC if it i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from ipaddress import ip_network
 
 from neuca_tools.documents.neuca import values
@@ -78,7 +77,7 @@ def read(root: Part) -> PlatformDocument:
             _gateways(draft)
         drafts.append(draft)
         items += _prefixes(mac, nic)
-    return replace(finish(drafts, root), routes=(), items=tuple(items))
+    return finish(drafts, root)._replace(routes=(), items=tuple(items))
 
 
 def _prefixes(mac: str, nic: Part) -> Iterator[Item]:

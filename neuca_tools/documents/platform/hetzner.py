@@ -8,8 +8,6 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.parts import Part
@@ -50,4 +48,4 @@ def _route(draft: Draft) -> None:
     network, gateway = draft.part.text("network"), draft.part.text("gateway")
     if network and gateway:
         draft.add_route(draft.part, "network", network, None, gateway)
-        draft.routes = [replace(one, traits=Traits(onlink=True)) for one in draft.routes]
+        draft.routes = [one._replace(traits=Traits(onlink=True)) for one in draft.routes]

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Callable, Optional
@@ -106,7 +105,7 @@ def default(found: Draft, name: str, value: str) -> None:
     """Set an option to the default of the document's format if the document does not set it."""
     virtual = found.virtual or Virtual()
     if not virtual.option(name):
-        virtual = replace(virtual, options=(*virtual.options, (name, value)))
+        virtual = virtual._replace(options=(*virtual.options, (name, value)))
     found.virtual = virtual
 
 
@@ -126,8 +125,8 @@ def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collec
 def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
     """Set the members of a bond or the ports of a bridge; one that is not described is left out."""
     members = (_by_name(name, link, key, drafts) for name in link.texts(key))
-    found.virtual = replace(
-        found.virtual or Virtual(), members=tuple(dict.fromkeys(filter(None, members)))
+    found.virtual = (found.virtual or Virtual())._replace(
+        members=tuple(dict.fromkeys(filter(None, members)))
     )
 
 
@@ -191,7 +190,7 @@ def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) 
     parent = None
     if name:
         parent = _by_name(name, link, key, drafts)
-    found.virtual = replace(found.virtual or Virtual(), parent=parent)
+    found.virtual = (found.virtual or Virtual())._replace(parent=parent)
 
 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Optional
 
 from neuca_tools.documents.neuca import route_lines, rule_sections, values
@@ -101,7 +100,7 @@ def _with_traits(
         route.read("mtu", values.mtu) or 0,
         source=source if source and source.version == request.to.version else None,
     )
-    return replace(request, traits=traits, metric=route.read("metric", route_lines.metric))
+    return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
 
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:

@@ -9,7 +9,6 @@ config/schemas/schema-network-config-v1.json.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from operator import itemgetter
 from typing import Optional, Union
 
@@ -192,7 +191,7 @@ def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> O
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
     if link.text("accept-ra") is not None:
-        draft.automatic = replace(draft.automatic, accept_ra=link.true("accept-ra"))
+        draft.automatic = draft.automatic._replace(accept_ra=link.true("accept-ra"))
         draft.sysctls[ACCEPT_RA] = str(int(link.true("accept-ra")))
     if draft.key.kind == "physical" and link.true("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
