@@ -8,7 +8,7 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple, Optional, Protocol, Union
@@ -57,6 +57,16 @@ def was(before: Value) -> str:
     if isinstance(before, int):
         return f" from {before}"
     return f' from "{before}"'
+
+
+def joined(domains: Collection[str], fates: Iterable[frozenset[str]]) -> frozenset[str]:
+    """These failure domains, with those that share a fate with one of them."""
+    lost, shared = {*domains}, [fate for fate in fates if len(fate) > 1]
+    reached = -1
+    while reached != len(lost):
+        reached = len(lost)
+        lost.update(*(fate for fate in shared if fate & lost))
+    return frozenset(lost)
 
 
 class Writer(Protocol):
