@@ -202,24 +202,6 @@ class LinkOperation(Operation):
 
     on: Target
 
-    # As for any operation on a link, but a pass asks for these several times for each of thousands.
-
     @property
     def link(self) -> Target:
         return self.on
-
-    @property
-    def target(self) -> str:
-        return self.on.name
-
-    @property
-    def domain(self) -> str:
-        return self.on.key.mac
-
-    @property
-    def domains(self) -> frozenset[str]:
-        return frozenset((self.on.key.mac,))
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return frozenset((self.on.key.mac,))
