@@ -48,6 +48,14 @@ def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
         os.close(descriptor)
 
 
+def observed(path: Union[Path, str]) -> Optional[bytes]:
+    """The content of a file; None if it does not exist. Raises ObserveError."""
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise ObserveError(f'read "{path}": {error.strerror}') from error
+
+
 def names_in(directory: Path) -> list[str]:
     """The sorted names in a directory; none if it does not exist. Raises ObserveError."""
     try:

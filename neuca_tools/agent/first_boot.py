@@ -12,13 +12,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
 
 from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
-from neuca_tools.errors import ObserveError, RecordError
-from neuca_tools.files import locked, names_in, read_bytes, write_files
+from neuca_tools.errors import RecordError
+from neuca_tools.files import locked, names_in, observed, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
@@ -146,9 +145,9 @@ def _copy(paths: Sequence[Path], place: Path) -> None:
     If it already has the same record of a machine, an earlier copy was interrupted: every file
     there is whole, and only the others are copied.
     """
-    contents = {path: _content(path) for path in paths}
+    contents = {path: observed(path) for path in paths}
     there = names_in(place)
-    if _content(place / records.MACHINE) != _content(place.parent / records.MACHINE):
+    if observed(place / records.MACHINE) != observed(place.parent / records.MACHINE):
         write_files({place / name: None for name in there})
         there = []
     missing = {
@@ -157,10 +156,3 @@ def _copy(paths: Sequence[Path], place: Path) -> None:
         if content is not None and path.name not in there
     }
     write_files(missing, 0o600)
-
-
-def _content(path: Path) -> Optional[bytes]:
-    try:
-        return read_bytes(path)
-    except OSError as error:
-        raise ObserveError(f'read "{path}": {error.strerror}') from error

@@ -24,8 +24,8 @@ from neuca_tools.agent import first_boot, trial
 from neuca_tools.backends.dhcpclients import PLACE as CLIENTS
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
-from neuca_tools.errors import ApplyError, NeucaError, ObserveError
-from neuca_tools.files import NEW, lock_holder, locked, names_in, read_bytes, write_files
+from neuca_tools.errors import ApplyError, NeucaError
+from neuca_tools.files import NEW, lock_holder, locked, names_in, observed, write_files
 from neuca_tools.guest import iscsi, outcome, storage, users, version1
 from neuca_tools.guest.users import Leaving
 from neuca_tools.selftest import ARCHIVE, ARCHIVE_LOCK, OLD_ARCHIVE, REPORTS
@@ -189,10 +189,7 @@ def identity(root: Path) -> list[Trace]:
         paths.append(initiator)
     found = [Trace(path) for path in paths]
     machine_id = root / MACHINE_ID
-    try:
-        content = read_bytes(machine_id)
-    except OSError as error:
-        raise ObserveError(f'read "{machine_id}": {error.strerror}') from error
+    content = observed(machine_id)
     if content is None or content.strip() in NO_IDENTITY:
         return found
     return [Trace(machine_id, emptied=True), *found]
@@ -264,11 +261,9 @@ def _empty(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        why = (
-            "it is a symbolic link, which is not followed"
-            if error.errno == errno.ELOOP
-            else error.strerror
-        )
+        why = error.strerror
+        if error.errno == errno.ELOOP:
+            why = "it is a symbolic link, which is not followed"
         raise ApplyError(f'empty "{path}": {why}', error.errno or 0) from error
 
 

@@ -11,14 +11,13 @@ undone or applied by the next poll.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Optional
 
 from neuca_tools.config import Config
-from neuca_tools.errors import RecordError
 from neuca_tools.files import locked
-from neuca_tools.state.active_document import Intake, last_good
-from neuca_tools.state.records import load_document, load_look, save_look
+from neuca_tools.state.active_document import Intake, last_good, stored_document
+from neuca_tools.state.records import load_look, save_look
 
 
 @contextmanager
@@ -81,7 +80,5 @@ def note_seen(config: Config, sha256: str) -> None:
 
 
 def _active_digest(config: Config) -> str:
-    with suppress(RecordError):
-        stored = load_document(config.state)
-        return stored.sha256 if stored else ""
-    return ""
+    stored = stored_document(config.state)
+    return stored.sha256 if stored else ""

@@ -25,10 +25,8 @@ MOST_REMOVED = 1000  # lines that status keeps until the next boot
 
 def removed(before: Decision, after: Decision) -> list[str]:
     """What managers or the kernel had left behind before the pass, and is gone after it."""
-    gone = leftovers.left(before.record, before.have, before.world) - leftovers.left(
-        after.record, after.have, after.world
-    )
-    return sorted(gone)
+    kept = {*leftovers.left(after.record, after.have, after.world)}
+    return sorted({*leftovers.left(before.record, before.have, before.world)} - kept)
 
 
 def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:

@@ -7,10 +7,9 @@ Read `run_pass` first.
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 
 from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import (
@@ -48,7 +47,7 @@ def run_pass(
     """
     try:
         config.demand_protection()
-        with _without_collection(), host(config, intake) as handles:
+        with host(config, intake) as handles:
             return _passes(handles, start, left_out)
     except ApplyError as error:
         if error.errno in NO_ROOM:
@@ -57,18 +56,6 @@ def run_pass(
         raise
     finally:  # a login must not wait for a network that cannot be configured
         guest.ask(config, intake)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Do not search for cyclic garbage: a pass makes next to none, among very many objects."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _passes(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Report, Status]:

@@ -13,7 +13,7 @@ from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.result import Result
-from neuca_tools.apply.transaction import Purpose, Transaction
+from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import SYSCTL_FILE
@@ -104,9 +104,9 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
         demand_room(config.state)
         with host(config, intake) as handles:
             without, purpose, decision = _releasing(handles, mac)
-            result = _run(without, purpose, decision)
+            result = run(without, purpose, decision).result
             if not result.failures:
-                result += _run(handles, Files())
+                result += run(handles, Files()).result
             return result
 
 
@@ -180,14 +180,14 @@ def revert(config: Config, intake: Intake) -> Result:
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         with host(config, intake) as handles:
-            return _run(handles, Restore(config.sysctl_directory / SYSCTL_FILE))
+            return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
 
 
-def _run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Result:
-    """Run one transaction for this decision; None: for a new one."""
+def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:
+    """Run one transaction for this decision, and log it; None: for a new one."""
     decision = decision or purpose.shape(handles.survey())
     outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
-    return log_change(handles.config, outcome)
+    return outcome._replace(result=log_change(handles.config, outcome))
 
 
 def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:

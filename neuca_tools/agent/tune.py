@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Optional
 
 from neuca_tools.agent import mtu_probe
-from neuca_tools.agent.pass_report import log_change
+from neuca_tools.agent.release import run
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
-from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
+from neuca_tools.apply.transaction import Purpose
 from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.model import LinkKey, Record
@@ -64,19 +64,11 @@ def tune(
         if choice is not None:
             records.save_choice(config.run_directory, choice)
         with host(config, intake) as handles:
-            outcome = _transaction(handles, link)
+            outcome = run(handles, Tuning(link))
             result = outcome.result
             if not result.failures and mtu_probe.explore(handles, outcome.decision, start=True):
-                result += _transaction(handles, link).result
+                result += run(handles, Tuning(link)).result
         return result
-
-
-def _transaction(
-    handles: Host, link: Optional[LinkKey], others: tuple[Operation, ...] = ()
-) -> Outcome:
-    store = StateFiles(handles.config)
-    outcome = Transaction(handles, store, Tuning(link, others), handles.survey()).run()
-    return outcome._replace(result=log_change(handles.config, outcome))
 
 
 def untune(config: Config, intake: Intake) -> Result:
@@ -89,7 +81,7 @@ def untune(config: Config, intake: Intake) -> Result:
             others = Tuning().operations(handles.survey())
         records.save_choice(config.run_directory, None)
         with host(config, intake) as handles:
-            return _transaction(handles, None, others).result
+            return run(handles, Tuning(others=others)).result
 
 
 def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:

@@ -14,7 +14,6 @@ from neuca_tools.apply.observe import found
 from neuca_tools.desired import default_routes, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
-from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
 from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Problem, Record, World
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
@@ -135,7 +134,9 @@ def decide(
     record = stale.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     record = updates.remember_tables(record, resolution)
-    marks = _marks(resolution, record, policies, world)
+    marks = manager_files.Marks({}, {})
+    if policies.places is not None:
+        marks = manager_files.wanted(resolution, record, policies.places, world.files)
     links = {**resolution.want.links}
     for key in links.keys() & marks.profiles.keys():
         links[key] = replace(links[key], profile=marks.profiles[key])
@@ -183,18 +184,3 @@ def _settings(observation: Observation, policies: Policies, record: Record) -> S
     facts = inputs.facts._replace(probed=probed)
     tuning = layer(policies.choice, inputs.profiles, facts, record, inputs.missing)
     return policies.settings._replace(tuning=tuning)
-
-
-def _marks(
-    resolution: Resolution, record: Record, policies: Policies, world: World
-) -> manager_files.Marks:
-    places = policies.places
-    if places is None:
-        return manager_files.Marks({}, {})
-    paths = [path.rpartition("/") for path, one in world.files.items() if one is not None]
-    present = [name for parent, _, name in paths if parent == str(places.udev)]
-    sysctls = world.files.get(str(places.sysctl / SYSCTL_FILE)) or b""
-    found = manager_files.wanted(resolution, record, places, present, sysctls)
-    clients = manager_files.dhcp_client(resolution, record, places, world.files)
-    files, told = {**found.files, **clients.files}, {**found.tell, **clients.tell}
-    return manager_files.Marks(files, told, clients.profiles)

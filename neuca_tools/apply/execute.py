@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.result import Failure, Result, joined
+from neuca_tools.apply.result import Failure, Result
 from neuca_tools.backends import raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
@@ -27,7 +27,7 @@ from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
 from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation, Target, Writer
+from neuca_tools.plan.operation import Operation, Target, Writer, joined
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
 
@@ -254,7 +254,8 @@ class _Progress:
             self.missing |= {operation.on.key for operation in created}
         else:
             self.missing |= failed.missing
-            self.stopped |= joined(failed.serious, self._shared)
+            fates = (operation.fate for operation in failed.serious)
+            self.stopped |= joined(frozenset().union(*fates), self._shared)
 
     def result(self) -> Result:
         return Result(

@@ -15,8 +15,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp_files, marks
 from neuca_tools.desired.manager_files import Places
-from neuca_tools.errors import ObserveError
-from neuca_tools.files import names_in, read_bytes
+from neuca_tools.files import names_in, observed
 from neuca_tools.model import ACCEPT_RA, ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.device_settings import DeviceSettings
 
@@ -135,12 +134,5 @@ def read_files(
     paths.append(f"{where.networkmanager}/{marks.NETWORKMANAGER_FILE}")
     paths.append(f"{where.sysctl}/{marks.SYSCTL_FILE}")
     unread = [path for path in paths if known.get(path) is None]
-    read = {path: _content(path) for path in unread}
+    read = {path: observed(path) for path in unread}
     return {path: read.get(path, known.get(path)) for path in paths}
-
-
-def _content(path: str) -> Optional[bytes]:
-    try:
-        return read_bytes(path)
-    except OSError as error:
-        raise ObserveError(f'read "{path}": {error.strerror}') from error

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ from neuca_tools.model import LinkKey
 from neuca_tools.plan.client_operations import ClientOperation
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule, RestoreRoute
 from neuca_tools.state.store import NO_ROOM
@@ -79,7 +78,7 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        lost = (*self.serious, *self.skipped)
+        lost = frozenset().union(*(one.fate for one in (*self.serious, *self.skipped)))
         return joined(lost, {one.fate for one in self.done} if lost else ())
 
     @property
@@ -124,18 +123,6 @@ class Result:
             if isinstance(failure.operation, WriteSysctl) and failure.errno
         }
         return tuple(sorted(refused))
-
-
-def joined(operations: Iterable[Operation], fates: Collection[frozenset[str]]) -> frozenset[str]:
-    """The failure domains of these operations, with those that share a fate with one of them."""
-    lost: set[str] = set()
-    lost.update(*(operation.fate for operation in operations))
-    shared = [fate for fate in fates if len(fate) > 1]
-    reached = -1
-    while reached != len(lost):
-        reached = len(lost)
-        lost.update(*(fate for fate in shared if fate & lost))
-    return frozenset(lost)
 
 
 def _is_harmless(operation: Operation) -> bool:

@@ -19,7 +19,7 @@ from neuca_tools.desired.router_advertisements import lasting
 from neuca_tools.model import ACCEPT_RA, OWN, Link, World
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import DeleteLink, SetMaster
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import (
     AddAddress,
     DeleteAddress,
@@ -91,20 +91,11 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     )
 
 
-def _held(operations: Sequence[Operation]) -> set[str]:
+def _held(operations: Sequence[Operation]) -> frozenset[str]:
     """The NICs for which nothing can be done now."""
     leaving = [one for one in operations if isinstance(one, DeleteAddress)]
-    held: set[str] = set()
-    for one in operations:
-        if _takes_apart(one, leaving):
-            held |= one.fate
-    reached = -1
-    while reached != len(held):
-        reached = len(held)
-        for one in operations:
-            if one.fate & held:
-                held |= one.fate
-    return held
+    apart = [one.fate for one in operations if _takes_apart(one, leaving)]
+    return joined(frozenset().union(*apart), {one.fate for one in operations})
 
 
 def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:

@@ -9,9 +9,9 @@ their purpose: which operations of a decision they carry out, and what the recor
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Optional, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import apply
@@ -23,7 +23,7 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
-from neuca_tools.plan.operation import Operation, Phase, Writer
+from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
@@ -39,6 +39,10 @@ from neuca_tools.plan.plan import plan
 from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
+if TYPE_CHECKING:
+    from neuca_tools.apply.host import Host, StateFiles
+    from neuca_tools.backends.linkwatch import Watch
+
 RELEASE_TIME = 0.5
 """Seconds that NetworkManager has to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3
@@ -50,51 +54,6 @@ PATIENCE_OF_ROLL_BACK = (0.0, 0.2, 1.0)
 LATE = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, because udev may have overwritten them."""
 NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
-
-
-class Watcher(Protocol):
-    """Waits for changes of the host."""
-
-    def wait(self, seconds: float) -> None:
-        """Wait until something changes, at most this many seconds."""
-
-
-class Host(Protocol):
-    """The host that a transaction changes."""
-
-    def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
-        """Observe the host, and decide with this record. Raises ObserveError.
-
-        What has not changed since an `earlier` look is taken from it.
-        """
-
-    def writer(self, decision: Decision) -> Writer:
-        """A writer for the links of this decision, and for no others."""
-
-    def watch(self) -> AbstractContextManager[Watcher]:
-        """A watch for changes from now on."""
-
-    def wait_for_renames(self) -> None:
-        """Wait until udev has processed the renames."""
-
-
-class Store(Protocol):
-    """Where the record and the journal are stored; its methods return once the data is on disk."""
-
-    def save_record(self, record: Record) -> None:
-        """Raises ApplyError."""
-
-    def load_journal(self, boot_id: str) -> Optional[NetworkState]:
-        """The links before a transaction that was interrupted; None if the last one completed."""
-
-    def save_journal(self, before: NetworkState, boot_id: str) -> None:
-        """Raises ApplyError."""
-
-    def remove_journal(self) -> None:
-        """Raises ApplyError."""
-
-    def unsaved(self) -> str:
-        """Why something could not be saved; empty if everything is saved."""
 
 
 class Purpose(Protocol):
@@ -132,7 +91,7 @@ class Transaction:
     """
 
     host: Host
-    store: Store
+    store: StateFiles
     purpose: Purpose
     decision: Decision
     result: Result = field(default_factory=Result)
@@ -211,7 +170,7 @@ class Transaction:
     def _apply(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))
 
-    def _verify(self, watch: Watcher) -> None:
+    def _verify(self, watch: Watch) -> None:
         """Look again, with growing delays, until nothing is left to do.
 
         An operation that was done and is planned again has failed. Sysctls, MTU and queue length,
@@ -235,7 +194,7 @@ class Transaction:
         self._fail(self._left())
 
     def _return_to(
-        self, want: NetworkState, scope: Optional[Collection[str]], watch: Watcher
+        self, want: NetworkState, scope: Optional[Collection[str]], watch: Watch
     ) -> None:
         """Roll back by the same steps: plan, record, apply, verify.
 

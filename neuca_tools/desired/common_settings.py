@@ -12,7 +12,7 @@ from neuca_tools.desired.device_settings import Wish, flat
 from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
-from neuca_tools.desired.router_advertisements import quieted, reset, restored
+from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
     OWN,
@@ -23,8 +23,6 @@ from neuca_tools.model import (
     LinkRequest,
     Original,
     Problem,
-    Record,
-    World,
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning import allowed_sysctls
@@ -36,23 +34,22 @@ class CommonSettings:
     """One resolution's common settings; `sysctls` collects those of the whole host.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
-    are the gateways of links with policy routing; a network manager does DHCP on links that
-    are `leased`. `places` decides about settings that depend on other links.
+    are the gateways of links with policy routing. `places` decides about settings that depend on
+    other links.
     """
 
     def __init__(
         self,
-        world: World,
-        record: Record,
+        places: Places,
         limits: Fence,
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
-        leased: Collection[LinkKey],
-        places: Places,
     ) -> None:
-        self.world, self.record, self.limits, self.leased = world, record, limits, leased
-        self.sure, self.rules, self.routed, self.places = sure, rules, routed, places
+        self.requests, self.world, roles, self.record, _ = places.scene
+        self.places, self.limits, self.sure = places, limits, sure
+        self.rules, self.routed = rules, routed
+        self.leased = ipv6_clients(self.requests, roles)
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}

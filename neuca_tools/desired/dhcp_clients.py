@@ -180,39 +180,30 @@ def unserved(
     requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
 ) -> Iterator[Problem]:
     """A problem for each link with DHCP that has neither a client nor a lease."""
-    yield from _without_leases(requests, roles, world)
-    is_missing = world.own_clients.forced and not world.own_clients.program
-    if not is_missing and (not world.unmanaged or world.age < ANSWERED):
-        return
-    reason = NOT_INSTALLED if is_missing else UNSERVED
+    is_late, reason = world.age >= ANSWERED, ""
+    if world.own_clients.forced and not world.own_clients.program:
+        reason = NOT_INSTALLED
+    elif world.unmanaged and is_late:
+        reason = UNSERVED
     for key, request in requests.items():
-        if _is_unserved(key, request, roles, world):
-            yield Problem("refused", reason, key)
+        text = reason
+        if is_ipoib(key):
+            text = NOT_ON_INFINIBAND if is_late else ""
+        if text and _is_unserved(key, request, roles, world):
+            yield Problem("refused", text, key)
 
 
 def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World) -> bool:
-    """Whether this is a dataplane NIC that is to have a lease, and has neither one nor a client."""
-    device = roles.nics.get(key.mac)
-    if device is None or key.rank or roles.role(key.mac) != "dataplane" or is_ipoib(key):
+    """Whether this is a dataplane link that is to have a lease, and has neither one nor a client.
+
+    Of Ethernet links, only NICs.
+    """
+    device = roles.device(key.mac)
+    is_counted = is_ipoib(key) or not key.rank
+    if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
-    has_lease = any(index == device.index for index, _ in world.leased)
-    is_served = key in roles.clients or has_lease
+    is_served = key in roles.clients or any(index == device.index for index, _ in world.leased)
     return not is_served and platform_roles.is_leased(request) and wants(request)
-
-
-def _without_leases(
-    requests: Mapping[LinkKey, LinkRequest], roles: Roles, world: World
-) -> Iterator[Problem]:
-    """A problem for each InfiniBand link that other programs should have leased an address for."""
-    if world.age < ANSWERED:
-        return
-    for key, request in requests.items():
-        device = roles.device(key.mac)
-        if device is None or roles.role_of(key) != "dataplane" or not is_ipoib(key):
-            continue
-        has_lease = any(index == device.index for index, _ in world.leased)
-        if platform_roles.is_leased(request) and wants(request) and not has_lease:
-            yield Problem("refused", NOT_ON_INFINIBAND, key)
 
 
 def without_kernel(

@@ -71,7 +71,7 @@ def profile(key: LinkKey, asked: Automatic, mtu: Optional[int]) -> bytes:
         *_ipv6(table(key), asked, ipv6),
         "",
         "[hostname]",
-        f"from-dhcp={_number(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
+        f"from-dhcp={int(is_true({**ipv6, **ipv4}.get('use-hostname')))}",
         "from-dns-lookup=0",
     ]
     digest = sha256("\n".join((key.mac, *lines)).encode()).digest()
@@ -135,7 +135,3 @@ def _uuid(digest: bytes) -> str:
 
 def _word(yes: bool) -> str:
     return "true" if yes else "false"
-
-
-def _number(yes: bool) -> int:
-    return int(yes)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import mac_reason
 from neuca_tools.documents.neuca.link_settings import row_of
-from neuca_tools.model import Device, LinkKey, LinkRequest, Record, World
+from neuca_tools.model import LinkKey
 from neuca_tools.model.topology import is_nic
 
 MAC, PRIMARY = "mac", "bond-primary"
@@ -21,16 +21,10 @@ MAC, PRIMARY = "mac", "bond-primary"
 
 @dataclass(frozen=True)
 class Places:
-    """The requests of all links, the bond or bridge that each is to be in (`masters`), and the
-    device of each present link (`found`).
-    """
+    """The places of all links: `masters` has the bond or bridge that each is to be in."""
 
-    requests: Mapping[LinkKey, LinkRequest]
+    scene: Scene
     masters: Mapping[LinkKey, LinkKey]
-    found: Mapping[LinkKey, Device]
-    world: World
-    roles: Roles
-    record: Record
 
     def master(self, key: LinkKey) -> str:
         """The kind of what the link is to be in; empty for none."""
@@ -42,7 +36,8 @@ class Places:
         """Whether the link is in the bond or bridge that it is to be in."""
         if key not in self.masters:
             return False
-        device, master = self.found.get(key), self.found.get(self.masters[key])
+        found = self.scene.found
+        device, master = found.get(key), found.get(self.masters[key])
         return device is not None and master is not None and device.master == master.index
 
     def refused(self, key: LinkKey, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -61,7 +56,7 @@ class Places:
 
         The bond sets the MAC of its members, and a port has its settings as long as it is one.
         """
-        device = self.found.get(key)
+        device = self.scene.found.get(key)
         in_bond = device is not None and device.slave
         return {
             name: value
@@ -73,7 +68,7 @@ class Places:
     def _by_requested_mac(self) -> Mapping[str, list[LinkKey]]:
         """The NICs that are requested to have each MAC."""
         found = defaultdict(list)
-        for key, request in self.requests.items():
+        for key, request in self.scene.requests.items():
             mac = dict(request.device).get(MAC)
             if mac and not key.rank:
                 found[mac].append(key)
@@ -84,13 +79,13 @@ class Places:
         """The links that are requested to be the primary member of each bond."""
         found = defaultdict(list)
         for key, master in self.masters.items():
-            if dict(self.requests[key].device).get(PRIMARY) == "yes":
+            if dict(self.scene.requests[key].device).get(PRIMARY) == "yes":
                 found[master].append(key)
         return found
 
     def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Why a NIC may not have this MAC."""
-        device = self.found.get(key)
+        device = self.scene.found.get(key)
         if self.master(key) == "bond" or (device is not None and device.slave):
             return "it is in a bond, which sets the MAC address of its members"
         if mac == key.mac:
@@ -98,15 +93,16 @@ class Places:
         for other in self._by_requested_mac.get(mac, ()):
             if other != key:
                 return f"it is requested for {other} too, so it is set on none of them"
-        reason = mac_reason(mac, (key.mac,), self.world, self.roles)
+        reason = mac_reason(mac, (key.mac,), self.scene.world, self.scene.roles)
         return reason or self._owner_reason(key, mac)
 
     def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
         """Whether it is that of a NIC that is absent, or the present one of another NIC."""
-        if mac in self.record.nics or LinkKey(mac) in self.requests:
+        requests, world, _, record, found = self.scene
+        if mac in record.nics or LinkKey(mac) in requests:
             return f"the MAC address {mac} is that of another NIC"
-        for device in self.world.devices.values():
-            if is_nic(device) and device.mac == mac and device != self.found.get(key):
+        for device in world.devices.values():
+            if is_nic(device) and device.mac == mac and device != found.get(key):
                 return f'the MAC address {mac} is that of "{device.name}"'
         return None
 

@@ -14,8 +14,7 @@ from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
-from neuca_tools.desired.roles import Roles, find_links
-from neuca_tools.desired.router_advertisements import ipv6_clients
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
 from neuca_tools.model import (
@@ -27,8 +26,6 @@ from neuca_tools.model import (
     LinkRequest,
     Problem,
     ProblemCode,
-    Record,
-    World,
 )
 from neuca_tools.tuning import allowed_sysctls
 
@@ -40,34 +37,29 @@ class LinkResolver:
 
     def __init__(
         self,
-        requests: Mapping[LinkKey, LinkRequest],
-        world: World,
-        roles: Roles,
-        record: Record,
+        scene: Scene,
         limits: Fence,
         names: Mapping[LinkKey, str],
         sure: Optional[Collection[LinkKey]],
         rules: allowed_sysctls.Judge,
         routed: Gateways,
     ) -> None:
-        self.requests, self.world, self.roles, self.record = requests, world, roles, record
-        self.names, self.limits, self.routed = names, limits, routed
-        taken = {**reserved(roles, record), **names}
-        self.stacks = judge(requests, world, roles, taken)
-        self.found_keys = find_links(world, roles)
-        places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
-        leased = ipv6_clients(requests, roles)
-        self.common = CommonSettings(world, record, limits, sure, rules, routed, leased, places)
+        self.requests, self.world, self.roles, self.record, self.found_keys = scene
+        self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
+        taken = {**reserved(scene.roles, scene.record), **names}
+        self.stacks = judge(scene, taken)
+        places = Places(scene, self.stacks.masters)
+        self.common = CommonSettings(places, limits, sure, rules, routed)
         self.problems = self.common.problems
         self.vlan_names: dict[LinkKey, str] = {}
         made = {key.given_name: key for key in self.stacks.links}
         self.given = {**{name: key for key, name in taken.items()}, **made}
         self.by_name = {
             name: device
-            for device in world.devices.values()
+            for device in self.world.devices.values()
             for name in (*device.altnames, device.name)
         }
-        self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)
+        self.sizes = Sizes(scene, self.refuse)
         self.problems += self.stacks.problems
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
@@ -204,26 +196,27 @@ class LinkResolver:
         managers = self._managers(request.key)
         link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
         if request.state == "user":
-            return self._hands_off(request.key, link, device)
+            return self._hands_off(link, device)
         mtu = self.sizes.nic(
             request.key, request.mtu or self.common.before(request.key).mtu, device
         )
         return self.common.add(request, link, mtu, mtu or device.mtu)
 
-    def _hands_off(self, key: LinkKey, link: Link, device: Optional[Device]) -> Optional[Link]:
+    def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
         """A link with `state = user`: our own earlier changes are reverted, nothing else is
         touched.
         """
-        if device is None:
-            return None
-        before = self.common.before(key)
+        return replace(self._reverted(link, device), state="user") if device else None
+
+    def _reverted(self, link: Link, device: Device) -> Link:
+        """The link with the original values of what we changed."""
+        before = self.common.before(link.key)
         return replace(
             link,
-            state="user",
-            mtu=self.sizes.nic(key, before.mtu, device),
+            mtu=self.sizes.nic(link.key, before.mtu, device),
             txqueuelen=before.txqueuelen,
             sysctls=before.sysctls,
-            device=self.common.places.restorable(key, before.device),
+            device=self.common.places.restorable(link.key, before.device),
         )
 
     def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
@@ -235,7 +228,7 @@ class LinkResolver:
         managers = self._managers(key)
         link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
         if virtual is None:
-            return self._hands_off(key, link, found)
+            return self._hands_off(link, found)
         if virtual.parent and virtual.parent not in links:
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
@@ -248,7 +241,7 @@ class LinkResolver:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
         key, found = request.key, self.found_keys.get(request.key)
         parent = links.get(key.nic) or self._carrier(key.nic)
-        refusal = vlan_reason(request, parent, self.requests, self.world, self.roles)
+        refusal = vlan_reason(request, parent, self.scene)
         if refusal:
             self.refuse(key, refusal)
             return None
@@ -260,7 +253,7 @@ class LinkResolver:
         if found is not None:
             link = replace(link, index=found.index)
         if request.state == "user":
-            return self._hands_off(key, link, found)
+            return self._hands_off(link, found)
         link = self._configured_vlan(request, link, parent, links)
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
@@ -335,28 +328,20 @@ class LinkResolver:
         """Links that are no longer requested, with the original values to restore."""
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
-            device, original = self.found_keys.get(key), self.common.before(key)
+            device = self.found_keys.get(key)
             if device is None or device.index in self.roles.protected:
                 continue
-            if key in self.requests or key in self.record.owned.vlans or original == UNCHANGED:
+            if key in self.requests or key in self.record.owned.vlans:
                 continue
-            left[key] = Link(
-                key,
-                key.kind,
-                "unlisted",
-                device.name,
-                device.index,
-                mtu=self.sizes.nic(key, original.mtu, device),
-                txqueuelen=original.txqueuelen,
-                sysctls=original.sysctls,
-                device=self.common.places.restorable(key, original.device),
-            )
+            if self.common.before(key) != UNCHANGED:
+                link = Link(key, key.kind, "unlisted", device.name, device.index)
+                left[key] = self._reverted(link, device)
         return left
 
     def deletable(self, complete: bool) -> frozenset[LinkKey]:
         """The links that we created and may delete; see `virtual_links.deletable`."""
         stacks = self.stacks if complete else None
-        free, problems = deletable(self.requests, self.world, self.roles, self.record, stacks)
+        free, problems = deletable(self.scene, stacks)
         self.problems += problems
         return free
 

@@ -54,70 +54,19 @@ class Marks(NamedTuple):
 
 
 def wanted(
-    resolution: Resolution,
-    record: Record,
-    places: Places,
-    present: Iterable[str],
-    sysctls_now: bytes = b"",
+    resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
 ) -> Marks:
-    """All files with their content. `present` are the file names in the udev rules directory.
+    """All files with their content. `files` are those of ours that are there, by path.
 
-    `sysctls_now` is the content of our file in sysctl.d. Without a complete document, a file is
-    removed only if its NIC is ignored or released, or if another file of ours replaces it.
+    Without a complete document, a file is removed only if its NIC is ignored or released, or if
+    another file of ours replaces it.
     """
-    dataplane = marked(resolution, record) | resolution.roles.ahead
-    known = _rule_macs(present, places)
-    spared: set[str] = set()
-    if not resolution.complete:
-        spared = set(known.values()) - dataplane - set(record.nics)
-    rules = _rules(resolution, record, places, dataplane, spared)
-    stale = _stale_rules(resolution, record, places, known, rules)
-    lists = _lists(resolution, record, places, dataplane, sysctls_now)
-    held = bool(resolution.roles.held)
-    files: dict[str, Optional[bytes]] = {}
-    told: dict[str, str] = {}
-    for path, (manager, content) in lists.items():
-        if content or resolution.complete or held:
-            files[path] = content or None
-        if manager and (held or _is_news(record, dataplane)):
-            told[path] = manager
-    return Marks({**rules, **dict.fromkeys(stale), **files}, told)
-
-
-def _rule_macs(names: Iterable[str], places: Places) -> dict[str, str]:
-    """The MAC of each of these files that is a rule of ours."""
-    macs = {name: marks.rule_mac(name, places.substring) for name in names}
-    return {name: mac for name, mac in macs.items() if mac}
-
-
-def _stale_rules(
-    resolution: Resolution,
-    record: Record,
-    places: Places,
-    known: Mapping[str, str],
-    rules: Mapping[str, Optional[bytes]],
-) -> set[str]:
-    """The paths of the rules to remove, out of those that are `known` by name and MAC."""
-    others = {name: mac for name, mac in known.items() if f"{places.udev}/{name}" not in rules}
-    if not others:
-        return set()
-    replaced = set(_rule_macs((path.rpartition("/")[2] for path in rules), places).values())
-    return {
-        f"{places.udev}/{name}"
-        for name, mac in others.items()
-        if resolution.complete or mac in replaced or _is_disowned(mac, resolution, record)
-    }
-
-
-def _is_disowned(mac: str, resolution: Resolution, record: Record) -> bool:
-    released = record.nics.get(mac, UNRECORDED).released
-    return released or resolution.roles.role(mac) == "ignored"
-
-
-def _is_news(record: Record, dataplane: frozenset[str]) -> bool:
-    """Whether a dataplane NIC is one that the network managers have not been told about."""
-    told = {mac for mac, nic in record.nics.items() if nic.role == "dataplane" and not nic.unheard}
-    return bool(dataplane - told)
+    work = _Files(resolution, record, places)
+    rules, lists = work.rules(files), work.lists(files)
+    clients = work.dhcp_client(files)
+    return Marks(
+        {**rules, **lists.files, **clients.files}, {**lists.tell, **clients.tell}, clients.profiles
+    )
 
 
 def marked(resolution: Resolution, record: Record) -> frozenset[str]:
@@ -138,15 +87,6 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     return frozenset(named | before)
 
 
-def pinned_name(mac: str, resolution: Resolution, record: Record) -> str:
-    """The name that the NIC should have at the next boot; empty if it is not known yet."""
-    key = LinkKey(mac)
-    request, granted = resolution.requests.get(key), resolution.names.get(key)
-    if request and request.name and granted in (request.name, None):
-        return request.name
-    return _recorded_name(mac, record) or granted or ""
-
-
 def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozenset[str]) -> bool:
     """Whether the NIC gets a udev rule: hardware, and a NIC that is recorded or has a role.
 
@@ -159,109 +99,6 @@ def has_rule(mac: str, resolution: Resolution, record: Record, dataplane: frozen
         return True
     device = resolution.roles.nics.get(mac)
     return device is not None and device.kind not in VIRTUAL_NICS
-
-
-def _rules(
-    resolution: Resolution,
-    record: Record,
-    places: Places,
-    dataplane: frozenset[str],
-    spared: Collection[str],
-) -> dict[str, Optional[bytes]]:
-    """A rule for each NIC.
-
-    A name goes into one rule only, that of a NIC that is present if there is one.
-    """
-    rules: dict[str, Optional[bytes]] = {}
-    used: set[str] = set()
-    nics = {*resolution.roles.by_mac, *(mac for mac in record.nics if not LinkKey(mac).made)}
-    for mac in sorted(nics, key=lambda mac: (mac not in resolution.roles.nics, mac)):
-        name = pinned_name(mac, resolution, record)
-        if name in used:
-            name = ""
-        if mac in spared or not has_rule(mac, resolution, record, dataplane):
-            continue
-        if not name and mac not in dataplane:
-            continue
-        used.add(name)
-        file = marks.udev_rule_name(
-            mac, mac in dataplane, places.substring, places.data_priority, places.mgmt_priority
-        )
-        client = resolution.roles.clients.get(LinkKey(mac), "")
-        rules[f"{places.udev}/{file}"] = marks.udev_rule(mac, name, mac in dataplane, client)
-    return rules
-
-
-def _lists(
-    resolution: Resolution,
-    record: Record,
-    places: Places,
-    dataplane: frozenset[str],
-    sysctls_now: bytes,
-) -> dict[str, tuple[str, bytes]]:
-    patterns = sorted(_patterns(resolution, record, dataplane))
-    networkd = marks.networkd_files(
-        dataplane - _clients(resolution, "networkd"),
-        patterns,
-        {key.kind for key in resolution.names if key.made} | _port_kinds(dataplane),
-    )
-    files = {
-        str(places.networkd / name): ("networkd", networkd.get(name, b""))
-        for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)
-    }
-    files[str(places.networkmanager / marks.NETWORKMANAGER_FILE)] = (
-        "networkmanager",
-        marks.networkmanager_conf(dataplane - _clients(resolution, "networkmanager"), patterns),
-    )
-    files[str(places.sysctl / marks.SYSCTL_FILE)] = ("", _sysctls(resolution, record, sysctls_now))
-    return files
-
-
-def _clients(resolution: Resolution, manager: str) -> frozenset[str]:
-    """The NICs on which this manager does DHCP."""
-    return frozenset(key.mac for key in resolution.roles.handed([manager]) if not key.rank)
-
-
-def dhcp_client(
-    resolution: Resolution, record: Record, places: Places, files: Mapping[str, Optional[bytes]]
-) -> Marks:
-    """The files that make a manager the DHCP client of NICs; `files` are those that are there.
-
-    A file is removed once the document no longer requests it, or its NIC is ignored.
-    """
-    roles = resolution.roles
-    found: dict[str, Optional[bytes]] = {}
-    there = dhcp_files.known(files)
-    for path, (_, key) in there.items():
-        is_known = key in resolution.requests or roles.role(key.mac) == "ignored"
-        if (resolution.complete or is_known) and key.mac not in roles.held:
-            found[path] = None
-    told = {path: manager for path, (manager, _) in there.items() if path in found}
-    profiles: dict[LinkKey, str] = {}
-    for key in sorted(roles.handed(dhcp_files.MANAGERS)):
-        path, content = _client_file(key, resolution, record, places)
-        found.pop(path, None)
-        if content:
-            found[path], told[path] = content, roles.clients[key]
-            profiles[key] = dhcp_profiles.uuid_of(content)
-    return Marks(found, {path: told[path] for path in found}, profiles)
-
-
-def _client_file(
-    key: LinkKey, resolution: Resolution, record: Record, places: Places
-) -> tuple[str, bytes]:
-    """The path of the file for the client of a link, and its content, empty if it is to stay."""
-    request = resolution.requests.get(key)
-    asked = request.automatic if request is not None else None
-    mtu = asked_mtu(key, resolution, record)
-    if resolution.roles.clients[key] == "networkmanager":
-        path = str(places.profiles / dhcp_files.profile_name(key))
-        return path, dhcp_profiles.profile(key, asked, mtu) if asked else b""
-    path = str(places.networkd / dhcp_files.networkd_name(key))
-    name = resolution.names.get(key, "")
-    if asked is None or (key.rank and not marks.is_plain(name)):
-        return path, b""
-    return path, dhcp_files.networkd(key, name, asked, mtu is not None)
 
 
 def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[int]:
@@ -278,53 +115,191 @@ def asked_mtu(key: LinkKey, resolution: Resolution, record: Record) -> Optional[
     return link.mtu
 
 
-def _patterns(resolution: Resolution, record: Record, dataplane: frozenset[str]) -> set[str]:
-    """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each dataplane
-    NIC and virtual link.
+class _Files:
+    """The files for one resolution; `dataplane` are the MACs of the NICs that are marked."""
 
-    A name that is requested and not granted is left out: the interface that has it now belongs to
-    another manager.
-    """
-    roles, names = resolution.roles, resolution.names
-    others = {device.name for mac, device in roles.nics.items() if mac not in dataplane}
-    bases = {names.get(LinkKey(mac)) or _recorded_name(mac, record) for mac in dataplane}
-    bases |= {key.given_name for key in names if key.made}
-    made = {pinned_name(mac, resolution, record) for mac in dataplane if is_guid(mac)}
-    made |= _virtual_names(resolution)
-    return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})
+    def __init__(self, resolution: Resolution, record: Record, places: Places) -> None:
+        self.resolution, self.record, self.places = resolution, record, places
+        self.roles, self.names = resolution.roles, resolution.names
+        self.dataplane = marked(resolution, record) | resolution.roles.ahead
 
+    # --- udev rules ---
 
-def _virtual_names(resolution: Resolution) -> set[str]:
-    left = resolution.roles.left
-    return {name for key, name in resolution.names.items() if key.rank and key.mac not in left}
+    def rules(self, files: Mapping[str, Optional[bytes]]) -> dict[str, Optional[bytes]]:
+        """A rule for each NIC; None for those of other NICs, and for those that are replaced.
 
+        A name goes into one rule only, that of a NIC that is present if there is one.
+        """
+        known = self._macs(path for path, content in files.items() if content is not None)
+        spared: set[str] = set()
+        if not self.resolution.complete:
+            spared = {*known.values()} - self.dataplane - {*self.record.nics}
+        rules: dict[str, Optional[bytes]] = {}
+        used: set[str] = set()
+        nics = {*self.roles.by_mac, *(mac for mac in self.record.nics if not LinkKey(mac).made)}
+        for mac in sorted(nics, key=lambda mac: (mac not in self.roles.nics, mac)):
+            name = self._pinned_name(mac)
+            if name in used:
+                name = ""
+            if mac not in spared and self._has_rule(mac, name):
+                used.add(name)
+                rules.update(self._rule(mac, name))
+        others = known.keys() - rules.keys()
+        replaced = {*self._macs(rules).values()} if others else set()
+        for path in others:
+            if self.resolution.complete or self._is_disowned(known[path], replaced):
+                rules[path] = None
+        return rules
 
-def _port_kinds(dataplane: Iterable[str]) -> set[str]:
-    """The kind of the InfiniBand ports among these NICs: the kernel has the same for children."""
-    return {"ipoib" for mac in dataplane if is_guid(mac)}
+    def _macs(self, paths: Iterable[str]) -> dict[str, str]:
+        """The MAC of each of these files that is a rule of ours."""
+        split = {path: path.rpartition("/") for path in paths}
+        found = {
+            path: marks.rule_mac(name, self.places.substring)
+            for path, (directory, _, name) in split.items()
+            if directory == str(self.places.udev)
+        }
+        return {path: mac for path, mac in found.items() if mac}
 
+    def _has_rule(self, mac: str, name: str) -> bool:
+        is_of_use = bool(name) or mac in self.dataplane
+        return is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane)
 
-def _recorded_name(mac: str, record: Record) -> str:
-    return record.nics.get(mac, UNRECORDED).name
+    def _rule(self, mac: str, name: str) -> dict[str, bytes]:
+        places, is_dataplane = self.places, mac in self.dataplane
+        file = marks.udev_rule_name(
+            mac, is_dataplane, places.substring, places.data_priority, places.mgmt_priority
+        )
+        client = self.roles.clients.get(LinkKey(mac), "")
+        return {f"{places.udev}/{file}": marks.udev_rule(mac, name, is_dataplane, client)}
 
+    def _is_disowned(self, mac: str, replaced: Collection[str]) -> bool:
+        is_released = self.record.nics.get(mac, UNRECORDED).released
+        return mac in replaced or is_released or self.roles.role(mac) == "ignored"
 
-def _sysctls(resolution: Resolution, record: Record, now: bytes) -> bytes:
-    """The requested and accepted sysctls of interfaces. Restored original values need no file.
+    def _pinned_name(self, mac: str) -> str:
+        """The name that the NIC should have at the next boot; empty if it is not known yet."""
+        key = LinkKey(mac)
+        request, granted = self.resolution.requests.get(key), self.names.get(key)
+        if request and request.name and granted in (request.name, None):
+            return request.name
+        return self._recorded_name(mac) or granted or ""
 
-    Router advertisements are off on a dataplane NIC from boot on, whether it is present now or not.
-    """
-    keys: dict[str, str] = {}
-    if not resolution.complete:
-        keys = marks.sysctls_of(now)
-    for key in resolution.quiet:
-        name = resolution.names.get(key)
-        if not name and not key.rank:
-            name = pinned_name(key.mac, resolution, record)
-        if name:
-            keys[ACCEPT_RA.replace(OWN, name)] = "0"
-    for key, link in resolution.want.links.items():
-        keys.update(_granted_sysctls(link, resolution.requests.get(key)))
-    return marks.sysctl_conf(keys)
+    def _recorded_name(self, mac: str) -> str:
+        return self.record.nics.get(mac, UNRECORDED).name
+
+    # --- lists ---
+
+    def lists(self, files: Mapping[str, Optional[bytes]]) -> Marks:
+        """The lists of NICs and links that managers leave alone, and our file in sysctl.d."""
+        places, patterns = self.places, sorted(self._patterns())
+        kinds = {key.kind for key in self.names if key.made}
+        # The kernel has the same kind for InfiniBand ports and their children.
+        kinds |= {"ipoib" for mac in self.dataplane if is_guid(mac)}
+        nics = self.dataplane - self._clients("networkd")
+        found = {
+            str(places.networkd / name): content
+            for name, content in marks.networkd_files(nics, patterns, kinds).items()
+        }
+        told = {
+            str(places.networkd / name): "networkd"
+            for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)
+        }
+        path = str(places.networkmanager / marks.NETWORKMANAGER_FILE)
+        nics = self.dataplane - self._clients("networkmanager")
+        found[path], told[path] = marks.networkmanager_conf(nics, patterns), "networkmanager"
+        sysctls = str(places.sysctl / marks.SYSCTL_FILE)
+        found[sysctls] = self._sysctls(files.get(sysctls) or b"")
+        is_held = bool(self.roles.held)
+        return Marks(
+            {
+                path: found.get(path) or None
+                for path in (*told, sysctls)
+                if found.get(path) or self.resolution.complete or is_held
+            },
+            told if is_held or self._is_news() else {},
+        )
+
+    def _is_news(self) -> bool:
+        """Whether a dataplane NIC is one that the network managers have not been told about."""
+        nics = self.record.nics.items()
+        told = {mac for mac, nic in nics if nic.role == "dataplane" and not nic.unheard}
+        return bool(self.dataplane - told)
+
+    def _clients(self, manager: str) -> frozenset[str]:
+        """The NICs on which this manager does DHCP."""
+        return frozenset(key.mac for key in self.roles.handed([manager]) if not key.rank)
+
+    def _patterns(self) -> set[str]:
+        """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each
+        dataplane NIC and virtual link.
+
+        A name that is requested and not granted is left out: the interface that has it now belongs
+        to another manager.
+        """
+        nics, names, left = self.roles.nics, self.names, self.roles.left
+        others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
+        bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
+        bases |= {key.given_name for key in names if key.made}
+        made = {self._pinned_name(mac) for mac in self.dataplane if is_guid(mac)}
+        made |= {name for key, name in names.items() if key.rank and key.mac not in left}
+        return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})
+
+    def _sysctls(self, now: bytes) -> bytes:
+        """The requested and accepted sysctls of interfaces. Restored original values need no file.
+
+        Router advertisements are off on a dataplane NIC from boot on, whether it is present now or
+        not. `now` is the file as it is.
+        """
+        keys: dict[str, str] = {}
+        if not self.resolution.complete:
+            keys = marks.sysctls_of(now)
+        for key in self.resolution.quiet:
+            name = self.names.get(key)
+            if not name and not key.rank:
+                name = self._pinned_name(key.mac)
+            if name:
+                keys[ACCEPT_RA.replace(OWN, name)] = "0"
+        for key, link in self.resolution.want.links.items():
+            keys.update(_granted_sysctls(link, self.resolution.requests.get(key)))
+        return marks.sysctl_conf(keys)
+
+    # --- DHCP ---
+
+    def dhcp_client(self, files: Mapping[str, Optional[bytes]]) -> Marks:
+        """The files that make a manager the DHCP client of NICs.
+
+        A file is removed once the document no longer requests it, or its NIC is ignored.
+        """
+        found: dict[str, Optional[bytes]] = {}
+        there = dhcp_files.known(files)
+        for path, (_, key) in there.items():
+            is_known = key in self.resolution.requests or self.roles.role(key.mac) == "ignored"
+            if (self.resolution.complete or is_known) and key.mac not in self.roles.held:
+                found[path] = None
+        told = {path: manager for path, (manager, _) in there.items() if path in found}
+        profiles: dict[LinkKey, str] = {}
+        for key in sorted(self.roles.handed(dhcp_files.MANAGERS)):
+            path, content = self._client_file(key)
+            found.pop(path, None)
+            if content:
+                found[path], told[path] = content, self.roles.clients[key]
+                profiles[key] = dhcp_profiles.uuid_of(content)
+        return Marks(found, {path: told[path] for path in found}, profiles)
+
+    def _client_file(self, key: LinkKey) -> tuple[str, bytes]:
+        """The path of the file for the client of a link, and its content, empty if it stays."""
+        request = self.resolution.requests.get(key)
+        asked = request.automatic if request is not None else None
+        mtu = asked_mtu(key, self.resolution, self.record)
+        if self.roles.clients[key] == "networkmanager":
+            path = str(self.places.profiles / dhcp_files.profile_name(key))
+            return path, dhcp_profiles.profile(key, asked, mtu) if asked else b""
+        path = str(self.places.networkd / dhcp_files.networkd_name(key))
+        name = self.names.get(key, "")
+        if asked is None or (key.rank and not marks.is_plain(name)):
+            return path, b""
+        return path, dhcp_files.networkd(key, name, asked, mtu is not None)
 
 
 def _granted_sysctls(link: Link, request: Optional[LinkRequest]) -> dict[str, str]:

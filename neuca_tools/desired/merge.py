@@ -74,7 +74,8 @@ def stack(
     record: Record,
 ) -> Layers:
     """Merge a document and the local configuration, and hold back possible management NICs."""
-    layers = _held_back(_stacked(document, local, policy, world, record), local, world, record)
+    side = _Side(local, policy, world, record)
+    layers = _held_back(_stacked(document or Document(), side), side)
     complete = document is not None and document.complete
     asked, notes = vrfs.without_dhcp(layers.requests)
     roles = dhcp_clients.assigned(asked, layers.roles, world, complete)
@@ -86,15 +87,25 @@ def stack(
     return found._replace(routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
 
 
-def _held_back(
-    layers: Layers, local: Sequence[LinkRequest], world: World, record: Record
-) -> Layers:
-    held = layers.roles.undecided
-    if not held:
-        held = _held(layers.roles, {request.key.mac for request in local}, world, record)
+class _Side(NamedTuple):
+    """What a document is merged with."""
+
+    local: Sequence[LinkRequest]
+    policy: Policy
+    world: World
+    record: Record
+
+    @property
+    def configured(self) -> set[str]:
+        """The NICs that the configuration names."""
+        return {request.key.mac for request in self.local}
+
+
+def _held_back(layers: Layers, side: _Side) -> Layers:
+    roles = layers.roles
+    held = roles.undecided or _held(roles, side)
     if not held:
         return layers
-    roles = layers.roles
     reason = WAITS if "management" in roles.by_mac.values() else HELD
     problems = [
         Problem("contested", reason, LinkKey(mac)) for mac in sorted(held & roles.nics.keys())
@@ -105,12 +116,9 @@ def _held_back(
         held=held,
         reasons={**roles.reasons, **dict.fromkeys(held, reason)},
         # Managers must be able to try the NICs between which nothing has decided yet.
-        ahead=held if _may_be_marked(roles, world) else frozenset(),
+        ahead=held if _may_be_marked(roles, side.world) else frozenset(),
     )
-    return layers._replace(
-        roles=roles,
-        problems=(*layers.problems, *problems),
-    )
+    return layers._replace(roles=roles, problems=(*layers.problems, *problems))
 
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
@@ -123,9 +131,7 @@ def _may_be_marked(roles: Roles, world: World) -> bool:
     )
 
 
-def _held(
-    roles: Roles, configured: Collection[str], world: World, record: Record
-) -> frozenset[str]:
+def _held(roles: Roles, side: _Side) -> frozenset[str]:
     """NICs that only a document names, while the management NIC of this host may still be unknown.
 
     A local document (a file, a config drive) is read before DHCP has completed, and may name the
@@ -133,17 +139,13 @@ def _held(
     manager takes them. If no management NIC shows up, the marks are removed and managers may try
     every NIC. A host without any management NIC is configured after that.
     """
-    if "management" in roles.by_mac.values() or _is_reached(world, roles):
+    if "management" in roles.by_mac.values() or _is_reached(side.world, roles):
         return frozenset()
-    if world.age >= ANSWERED:
+    if side.world.age >= ANSWERED:
         return frozenset()
-    return frozenset(
-        mac
-        for mac, role in roles.by_mac.items()
-        if role == "dataplane"
-        and mac not in configured
-        and record.nics.get(mac, UNRECORDED).role != "dataplane"
-    )
+    nics = side.record.nics
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - side.configured
+    return frozenset(mac for mac in named if nics.get(mac, UNRECORDED).role != "dataplane")
 
 
 def _is_reached(world: World, roles: Roles) -> bool:
@@ -154,42 +156,29 @@ def _is_reached(world: World, roles: Roles) -> bool:
     )
 
 
-def _stacked(
-    document: Optional[Document],
-    local: Sequence[LinkRequest],
-    policy: Policy,
-    world: World,
-    record: Record,
-) -> Layers:
-    document = document or Document()
+def _stacked(document: Document, side: _Side) -> Layers:
+    local, policy, world, record = side
     links, routes = document.links, document.routes
     own = merge(links, local)
     named = {key.mac for key in own}
     if document.platform is None:
         return Layers(own, stacked(assign(world, named, policy, record), own), routes)
     platform, problems = bound(document.platform, world, record)
-    roles = _roles(platform, own, local, policy, world, record)
+    roles = _roles(platform, own, side)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
     return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
 
 
-def _roles(
-    platform: PlatformDocument,
-    own: Mapping[LinkKey, LinkRequest],
-    local: Sequence[LinkRequest],
-    policy: Policy,
-    world: World,
-    record: Record,
-) -> Roles:
-    """The roles, with the platform's requests for NICs that neither `own` nor `local` names."""
+def _roles(platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], side: _Side) -> Roles:
+    """The roles, with the platform's requests for NICs that neither `own` nor `side` names."""
     named = {key.mac for key in own}
-    configured = {request.key.mac for request in local}
-    said = platform_roles.says(platform, configured, world)
+    said = platform_roles.says(platform, side.configured, side.world)
     left = frozenset[str]()
-    if not dhcp_clients.serves_virtual(world):
+    if not dhcp_clients.serves_virtual(side.world):
         left = platform_roles.left_alone(platform) - named
-    roles = assign(world, named | (said.described - left), policy, record, said)
+    known = named | (said.described - left)
+    roles = assign(side.world, known, side.policy, side.record, said)
     every = {request.key: request for request in (*platform.links, *own.values())}
     roles = stacked(roles, every, left)
     return replace(

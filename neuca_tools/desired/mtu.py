@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Optional, Protocol
 
+from neuca_tools.desired.roles import Scene
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.model import (
@@ -17,9 +18,7 @@ from neuca_tools.model import (
     LinkKey,
     LinkRequest,
     ProblemCode,
-    Record,
     Virtual,
-    World,
     Written,
 )
 from neuca_tools.tuning.layer import PROFILE
@@ -51,19 +50,12 @@ class Refuse(Protocol):
 class Sizes:
     """One resolution's judgement of MTUs; each refusal is handed to `refuse`."""
 
-    def __init__(
-        self,
-        requests: Mapping[LinkKey, LinkRequest],
-        world: World,
-        record: Record,
-        found: Mapping[LinkKey, Device],
-        refuse: Refuse,
-    ) -> None:
-        self.requests, self.world, self.record = requests, world, record
-        self.found, self.refuse = found, refuse
-        self.keys = {device.index: key for key, device in found.items()}
+    def __init__(self, scene: Scene, refuse: Refuse) -> None:
+        self.requests, self.world, _, self.record, self.found = scene
+        self.refuse = refuse
+        self.keys = {device.index: key for key, device in scene.found.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
-        for device in world.devices.values():
+        for device in scene.world.devices.values():
             self.children[device.lower].append(device)
 
     def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
@@ -90,25 +82,17 @@ class Sizes:
         if device.infiniband:
             mode = self._mode(key, device)
             least, most, why = LEAST_IPOIB_MTU, _most(mode, device), f" in {mode} mode"
+        asked = f'MTU {mtu} requested, but "{device.name}"'
         if most and mtu > most:
-            self.refuse(
-                key, f'MTU {mtu} requested, but "{device.name}" supports at most {most}{why}', "mtu"
-            )
+            self.refuse(key, f"{asked} supports at most {most}{why}", "mtu")
         elif mtu < least:
-            self.refuse(
-                key,
-                f'MTU {mtu} requested, but "{device.name}" requires at least {least}{why}',
-                "mtu",
-            )
+            self.refuse(key, f"{asked} requires at least {least}{why}", "mtu")
         else:
             foreign = self._foreign_above(device, mtu)
             if foreign is None:
                 return self.with_ipv6(key, mtu, device)
-            self.refuse(
-                key,
-                f'MTU {mtu} requested, but "{foreign.name}" on "{device.name}"'
-                f" was not created by neucad and has MTU {foreign.mtu}",
-            )
+            above = f'"{foreign.name}" on "{device.name}" was not created by neucad'
+            self.refuse(key, f"MTU {mtu} requested, but {above} and has MTU {foreign.mtu}")
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
@@ -117,11 +101,8 @@ class Sizes:
         """
         found = self.found.get(key)
         if mtu is not None and mtu > most:
-            self.refuse(
-                key,
-                f'MTU {mtu} requested, but its {key.made or "NIC"} "{parent.name}" has {most}',
-                "mtu",
-            )
+            lower = f'{key.made or "NIC"} "{parent.name}"'
+            self.refuse(key, f"MTU {mtu} requested, but its {lower} has {most}", "mtu")
             return None
         if mtu and found:
             return self.with_ipv6(key, mtu, found)
@@ -227,9 +208,8 @@ class Sizes:
         why = ""
         if taken:
             why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}"
-        self.refuse(
-            key, f'MTU {mtu} requested, but "{parent.name}" below it has {size}{why}', "mtu"
-        )
+        below = f'"{parent.name}" below it has {size}{why}'
+        self.refuse(key, f"MTU {mtu} requested, but {below}", "mtu")
         return most
 
     def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
@@ -244,11 +224,8 @@ class Sizes:
         address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
         if address is None:
             return mtu
-        self.refuse(
-            key,
-            f'MTU {mtu} requested, but "{device.name}" would lose its IPv6 address {address}',
-            "mtu",
-        )
+        loss = f'"{device.name}" would lose its IPv6 address {address}'
+        self.refuse(key, f"MTU {mtu} requested, but {loss}", "mtu")
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:

@@ -14,6 +14,7 @@ from ipaddress import ip_address, ip_network
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief, bus_order
+from neuca_tools.desired.management import nics_of
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
@@ -139,8 +140,7 @@ def name_of(world: World, device: Device) -> str:
 
 def _nics(world: World, device: Device) -> frozenset[str]:
     """The MACs of the NICs that the device is or is stacked on."""
-    carriers = (world.devices.get(index) for index in below(world, [device.index]))
-    return frozenset(identity(one) for one in carriers if one and is_nic(one))
+    return nics_of(world, [device.index])
 
 
 def _macs(world: World, device: Device) -> frozenset[str]:

@@ -20,14 +20,13 @@ from ipaddress import ip_address, ip_network
 from itertools import chain
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.siblings import Siblings
 from neuca_tools.model import (
     Address,
-    Device,
     Hop,
     Host,
     Link,
@@ -36,6 +35,7 @@ from neuca_tools.model import (
     Network,
     World,
 )
+from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.effects import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
@@ -72,27 +72,21 @@ Gateways = Mapping[LinkKey, Mapping[int, Host]]
 
 
 def gateways(
-    requests: Mapping[LinkKey, LinkRequest],
-    local: Iterable[LinkRequest],
-    choice: Choice,
-    world: World,
-    found: Mapping[LinkKey, Device],
-    learned: Gateways,
+    scene: Scene, local: Iterable[LinkRequest], choice: Choice, learned: Gateways
 ) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, of links whose addresses get rules; none for a link without one.
 
-    `choice` is that of the configuration, which also has the `local` requests. `found` are the
-    devices that are present. `learned` are the gateways from DHCP, which count unless a document
-    names one.
+    `choice` is that of the configuration, which also has the `local` requests. `learned` are the
+    gateways from DHCP, which count unless a document names one.
     """
     configured = {request.key: request for request in local}
-    announced = _announced(world)
+    announced = _announced(scene.world)
     routed: dict[LinkKey, dict[int, Host]] = {}
-    for key, request in requests.items():
+    for key, request in scene.requests.items():
         implied = request.routing.implied or key in learned
         own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
-            index = found[key].index if key in found else 0
+            index = scene.found[key].index if key in scene.found else 0
             asked: dict[int, Host] = {one.version: one for one in request.routing.gateways}
             routed[key] = {**learned.get(key, {}), **announced.get(index, {}), **asked}
     return routed
@@ -133,22 +127,15 @@ def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address
     )
 
 
-def build(
-    routed: Gateways,
-    links: Mapping[LinkKey, Link],
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-    recorded: Mapping[str, int],
-) -> PolicyRouting:
-    """The routes and rules of these links. `recorded` are the tables that links had before."""
+def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> PolicyRouting:
+    """The routes and rules of these links."""
     if not routed:
         return PolicyRouting()
-    work = _Work(links, world, roles)
-    usable = work.usable(routed, closed(requests, world, roles), requests)
-    tables = assigned(usable, requests, world, recorded)
+    work = _Work(links, scene)
+    usable = work.usable(routed)
+    tables = assigned(usable, scene)
     for key in sorted(usable, key=lambda key: key.order):
-        reason = _obstacle(requests[key].routing, key in tables, routed[key])
+        reason = _obstacle(scene.requests[key].routing, key in tables, routed[key])
         if reason is not None:
             work.note(key, reason)
         elif len(work.hops) <= MOST_ROUTES:
@@ -187,24 +174,18 @@ class _Sources:
                 network, priority = ip_network(seen.rule.source), seen.rule.priority
                 known = self._priorities.setdefault(network, priority)
                 self._priorities[network] = min(known, priority)
-        self._lengths = {(network.version, network.prefixlen) for network in self._priorities}
+        self._table = NetworkTable(self._priorities)
 
     def priority(self, host: Host) -> Optional[int]:
         """The priority of the first rule about this address, None if there is none."""
-        networks = (
-            ip_network((host, length), strict=False)
-            for version, length in self._lengths
-            if version == host.version
-        )
-        found = (self._priorities[one] for one in networks if one in self._priorities)
-        return min(found, default=None)
+        return min(map(self._priorities.__getitem__, self._table.covering(host)), default=None)
 
 
 class _Work:
     """The routes, rules and notes collected so far; `used` are the links that have some."""
 
-    def __init__(self, links: Mapping[LinkKey, Link], world: World, roles: Roles) -> None:
-        self.links = links
+    def __init__(self, links: Mapping[LinkKey, Link], scene: Scene) -> None:
+        self.links, self.scene, world, roles = links, scene, scene.world, scene.roles
         self.hops: list[Hop] = []
         self.rules: dict[Rule, LinkKey] = {}
         self.notes: list[Note] = []
@@ -226,16 +207,11 @@ class _Work:
         self.ours = {address.ip for address in chain(present, asked)}
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
-    def usable(
-        self,
-        routed: Gateways,
-        refused: Mapping[int, str],
-        requests: Mapping[LinkKey, LinkRequest],
-    ) -> dict[LinkKey, Link]:
+    def usable(self, routed: Gateways) -> dict[LinkKey, Link]:
         """The links with an address, but for those that request a table that is refused."""
-        found = {}
+        found, refused = {}, closed(self.scene)
         for key in routed:
-            reason = refused.get(requests[key].routing.table)
+            reason = refused.get(self.scene.requests[key].routing.table)
             if key not in self.links or not self.links[key].addresses:
                 continue
             if reason is None:

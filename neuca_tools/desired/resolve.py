@@ -18,7 +18,7 @@ from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.requests import removable as may_go
-from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import quiet
 from neuca_tools.desired.routing import Routing, resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
@@ -102,10 +102,11 @@ def resolve(
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
-    tuned = tune(requests, settings.tuning, find_links(world, roles), record)
+    present = find_links(world, roles)
+    tuned = tune(requests, settings.tuning, present, record)
+    scene = Scene(tuned.requests, world, roles, record, present)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    routed = _gateways(tuned.requests, settings, world, roles)
-    work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
+    work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
@@ -166,15 +167,11 @@ def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
     return (note for note in notes if note.setting != "gateway" or note.link not in used)
 
 
-def _gateways(
-    requests: Mapping[LinkKey, LinkRequest], settings: Settings, world: World, roles: Roles
-) -> dict[LinkKey, dict[int, Host]]:
-    found = find_links(world, roles)
-    learned = dhcp.gateways(roles, world)
-    routed = policy_routing.gateways(
-        requests, settings.links, settings.policy_routing, world, found, learned
-    )
-    return {key: routed[key] for key in routed.keys() - vrfs.tables(requests).keys()}
+def _gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
+    learned = dhcp.gateways(scene.roles, scene.world)
+    choice = settings.policy_routing
+    routed = policy_routing.gateways(scene, settings.links, choice, learned)
+    return {key: routed[key] for key in routed.keys() - vrfs.tables(scene.requests).keys()}
 
 
 def _router(document: Optional[Document], settings: Settings) -> Router:

@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import Management, choose
 from neuca_tools.desired.management_vlans import management_devices, tagged
 from neuca_tools.desired.policy import NOTHING, Policy, Said
-from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
+from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
 from neuca_tools.model.ports import short
 from neuca_tools.model.topology import (
     above,
@@ -114,6 +114,16 @@ class Roles:
         if mac in self.nics:
             return self.nics[mac].name
         return min((device.name for device in self.twins.get(mac, ())), default="")
+
+
+class Scene(NamedTuple):
+    """What links are resolved from. `found` has the device of each link that is present."""
+
+    requests: Mapping[LinkKey, LinkRequest]
+    world: World
+    roles: Roles
+    record: Record
+    found: Mapping[LinkKey, Device]
 
 
 def made(world: World, record: Record) -> dict[str, Device]:
@@ -233,7 +243,6 @@ def assign(
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     ours = made_indexes(world, record)
-    record = _without_false_management(record, world, ours)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
@@ -306,22 +315,6 @@ def _own_mac(device: Device, ours: Collection[int]) -> str:
     if device.master in ours:
         return identity(device)
     return device.mac
-
-
-def _without_false_management(record: Record, world: World, ours: Collection[int]) -> Record:
-    """The record, without the management role of NICs that are members of a link of ours.
-
-    Only dataplane NICs become members. Versions up to 2.0 recorded the role for members of a bond
-    that had the MAC address of the management NIC.
-    """
-    members = {
-        identity(device) for device in world.devices.values() if device.master in ours
-    } & record.nics.keys()
-    false = {mac for mac in members if record.nics[mac].role == "management"}
-    nics = {mac: record.nics[mac]._replace(role="dataplane", doubtful=()) for mac in false}
-    if not false:
-        return record
-    return record._replace(nics={**record.nics, **nics})
 
 
 def _indexes(

@@ -37,25 +37,14 @@ def resolve_routing(
     work: LinkResolver,
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
-    world, roles, limits = work.world, work.roles, work.limits
-    hops = resolve_routes(
-        layers.routes,
-        links,
-        layers.addresses,
-        world,
-        work.found_keys,
-        limits,
-        vrfs=vrfs.foreign(world, roles),
-    )
-    learned = dhcp.learned(roles, world, limits, {hop.identity for hop in hops.hops})
+    scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
+    hops = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
+    taken = {hop.identity for hop in hops.hops}
+    learned = dhcp.learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
-    policy = policy_routing.build(
-        work.routed, leased, work.requests, world, roles, work.record.tables
-    )
-    inside, vrf_notes = vrfs.default_routes(
-        links, work.requests, world, {hop.identity for hop in hops.hops}
-    )
+    policy = policy_routing.build(work.routed, leased, scene)
+    inside, vrf_notes = vrfs.default_routes(links, scene, taken)
     asked = (*hops.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)

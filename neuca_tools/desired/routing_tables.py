@@ -7,27 +7,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from neuca_tools.desired import vrfs
-from neuca_tools.desired.roles import Roles
-from neuca_tools.model import LinkKey, LinkRequest, World
+from neuca_tools.desired.roles import Scene
+from neuca_tools.desired.routes import foreign_vrfs
+from neuca_tools.model import LinkKey, World
 from neuca_tools.model.routing import KERNEL_TABLES, ROUTE_PROTOCOL, SeenRule
 
 TABLES = range(31001, 32000)
 
 
-def closed(requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> dict[int, str]:
+def closed(scene: Scene) -> dict[int, str]:
     """The tables that no document may give a default route, with the reasons.
 
     Whoever marks packets for a table means this table.
     """
     found = {
         seen.rule.table: f"rule {seen.rule.priority} of another program refers to its table"
-        for seen in world.rules
+        for seen in scene.world.rules
         if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
     }
-    found.update(dict.fromkeys(vrfs.tables(requests).values(), "its table is that of a VRF"))
+    found.update(dict.fromkeys(vrfs.tables(scene.requests).values(), "its table is that of a VRF"))
     found.update(
         (table, f'its table is that of the VRF "{name}", which neucad did not create')
-        for table, name in vrfs.foreign(world, roles).items()
+        for table, name in foreign_vrfs(scene.world, scene.roles).items()
     )
     return found
 
@@ -37,21 +38,16 @@ def _is_marked(seen: SeenRule) -> bool:
     return seen.plain and bool(seen.rule.mask)
 
 
-def assigned(
-    links: Collection[LinkKey],
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    recorded: Mapping[str, int],
-) -> dict[LinkKey, int]:
+def assigned(links: Collection[LinkKey], scene: Scene) -> dict[LinkKey, int]:
     """The table of each link: the requested one, its previous one, or the first unused one.
 
     No two links have the same: the routes of one would replace those of the other. Of links that
     request the same table, only the first gets it.
     """
-    foreign, ours = _used_tables(world)
-    taken = {*foreign, *ours, *(request.routing.table for request in requests.values())}
-    spare = iter(_spare_tables(taken, recorded, set(map(str, requests))))
+    requests, recorded = scene.requests, scene.record.tables
+    foreign, ours = _used_tables(scene.world)
     asked = {request.routing.table for request in requests.values()}
+    spare = iter(_spare_tables(foreign | ours | asked, recorded, set(map(str, requests))))
     usable = set(TABLES) - (foreign - ours) - asked
     found: dict[int, LinkKey] = {}
     for key in sorted(links, key=lambda key: key.order):

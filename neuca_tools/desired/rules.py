@@ -83,19 +83,12 @@ def without_included(rules: Mapping[Rule, LinkKey]) -> dict[Rule, LinkKey]:
 
 def _wider(rule: Rule) -> Iterator[Rule]:
     """The rules with some of its selectors."""
-    selectors: list[dict[str, object]] = []
-    if rule.source:
-        selectors.append({"source": ""})
-    if rule.to:
-        selectors.append({"to": ""})
-    if rule.mask:
-        selectors.append({"mark": 0, "mask": 0})
-    if rule.tos:
-        selectors.append({"tos": 0})
+    of_mark: dict[str, Any] = {"mark": 0, "mask": 0}
+    every: tuple[dict[str, Any], ...] = ({"source": ""}, {"to": ""}, of_mark, {"tos": 0})
+    selectors = [fields for fields in every if any(getattr(rule, name) for name in fields)]
     for count in range(1, len(selectors) + 1):
         for left_out in combinations(selectors, count):
-            fields: dict[str, Any] = dict(ChainMap(*left_out))
-            yield rule._replace(**fields)
+            yield rule._replace(**ChainMap(*left_out))
 
 
 def _first_in(network: Network, hosts: Collection[Host]) -> Optional[Host]:

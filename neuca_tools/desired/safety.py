@@ -17,6 +17,7 @@ from neuca_tools.desired import coverage
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, is_broad, is_inside
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Address, Host, Network, Route, World
+from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
@@ -56,9 +57,8 @@ class Fence:
         return False
 
     @cached_property
-    def routed_lengths(self) -> list[tuple[int, int]]:
-        """Family and prefix length of the `routed` ones."""
-        return sorted({(network.version, network.prefixlen) for network in self.routed})
+    def _table(self) -> NetworkTable:
+        return NetworkTable(self.routed)
 
     def bare_address(self, address: Address) -> Optional[str]:
         """Why this address is refused if its network gets no route in the main table."""
@@ -106,11 +106,8 @@ class Fence:
 
     def _overrides(self, to: Network) -> Optional[str]:
         """Inside a broad route, longer prefixes may lead elsewhere, as with a default route."""
-        for version, length in self.routed_lengths:
-            if version != to.version or length > to.prefixlen:
-                continue
-            wider: Network = to.supernet(new_prefix=length)
-            if wider in self.routed and (wider == to or not is_broad(wider)):
+        for wider in self._table.covering(to.network_address):
+            if is_inside(to, wider) and (wider == to or not is_broad(wider)):
                 return f"{_place(to, wider)} {wider}, which is routed through the management NIC"
         return None
 
@@ -152,7 +149,7 @@ def fence(
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
     defaults = best_default_routes(foreign)
-    before = _remembered(ground, world, roles)
+    before = [*map(ip_network, ground)]
     guarded = {*METADATA_HOSTS, *metadata_hosts, *_gateways(foreign, before)}
     routed = _routed(world, roles)
     prefixes = _connected(world, roles) | ({*before} - routed)
@@ -197,15 +194,6 @@ def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[H
     for network in before:
         if network.prefixlen == network.max_prefixlen:
             yield network.network_address
-
-
-def _remembered(ground: Iterable[str], world: World, roles: Roles) -> list[Network]:
-    """The ground of the last boot, without networks that a virtual link of ours is connected to.
-
-    Versions up to 2.0 took such a link for a management device if it had the MAC address of one.
-    """
-    ours = {address.network for index in roles.ours for address in world.addresses.get(index, ())}
-    return [network for network in map(ip_network, ground) if network not in ours]
 
 
 def _connected(world: World, roles: Roles) -> set[Network]:
@@ -262,19 +250,10 @@ def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, i
     """Length of the longest prefix that routes each host now; 0 where it is the default route or
     nothing.
     """
-    networks = {route.to for route in routes}
-    lengths = sorted({(one.version, one.prefixlen) for one in networks})
-    found = {}
-    for host in hosts:
-        found[host] = max(
-            length if version == host.version and _network_of(host, length) in networks else 0
-            for version, length in ((host.version, 0), *lengths)
-        )
-    return found
-
-
-def _network_of(host: Host, length: int) -> Network:
-    return ip_network((host, length), strict=False)
+    table = NetworkTable(route.to for route in routes)
+    return {
+        host: next((network.prefixlen for network in table.covering(host)), 0) for host in hosts
+    }
 
 
 # --- MAC addresses --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_network
 
+from neuca_tools.desired.coverage import is_inside
 from neuca_tools.model import LinkKey, Network, World
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import ROUTE_PROTOCOL, Rule, SeenRule
@@ -74,8 +75,7 @@ def _comes_first(seen: SeenRule, ours: Rule) -> bool:
 def _is_within(source: str, other: str) -> bool:
     if not (source and other):
         return not other
-    inner, outer = ip_network(source), ip_network(other)
-    return inner.prefixlen >= outer.prefixlen and inner.network_address in outer
+    return is_inside(ip_network(source), ip_network(other))
 
 
 def _text(seen: SeenRule) -> str:

@@ -9,10 +9,12 @@ here. It may have networks of the NIC itself in it, whose own routes are more sp
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from ipaddress import collapse_addresses, ip_network
+from ipaddress import collapse_addresses
 from typing import Any, Optional
 
+from neuca_tools.desired.coverage import is_inside
 from neuca_tools.model import Host, Network
+from neuca_tools.model.addresses import NetworkTable
 
 
 class Siblings:
@@ -20,6 +22,7 @@ class Siblings:
 
     def __init__(self, networks: Iterable[Network]) -> None:
         self._all = frozenset(networks)
+        self._table = NetworkTable(self._all)
         self._lengths = sorted({network.prefixlen for network in self._all})
         every: Any = sorted(self._all)
         self._joined: frozenset[Network] = frozenset(collapse_addresses(every))
@@ -30,18 +33,14 @@ class Siblings:
 
         No prefix is equal to one of `own`, or inside one unless another NIC has just this network.
         """
-        removed = self._covering(gateway) - {*own}
+        removed = {*self._table.covering(gateway)} - {*own}
         found = set(self._joined)
         for network in sorted(removed):
             _remove(found, network)
-        found = {one for one in found if not any(_is_in(one, network) for network in own)}
+        found = {one for one in found if not any(is_inside(one, network) for network in own)}
         hidden = {*own, *removed}
         found |= {one for one in self._nested if self._above(one) & hidden and one not in hidden}
         return sorted(found)
-
-    def _covering(self, host: Host) -> set[Network]:
-        networks = (ip_network((host, length), strict=False) for length in self._lengths)
-        return {network for network in networks if network in self._all}
 
     def _above(self, network: Network) -> set[Network]:
         """The other networks that this one is in."""
@@ -54,7 +53,7 @@ def _remove(networks: set[Network], gone: Network) -> None:
     """Take the addresses of a network out of disjoint ones."""
     holder = _holder(networks, gone)
     if holder is None:
-        networks.difference_update([one for one in networks if _is_in(one, gone)])
+        networks.difference_update([one for one in networks if is_inside(one, gone)])
         return
     networks.remove(holder)
     if holder != gone:
@@ -66,8 +65,3 @@ def _holder(networks: Collection[Network], inner: Network) -> Optional[Network]:
     """The one of them that has the inner one in it."""
     wider = (inner.supernet(new_prefix=length) for length in range(inner.prefixlen, -1, -1))
     return next((one for one in wider if one in networks), None)
-
-
-def _is_in(inner: Network, outer: Network) -> bool:
-    other: Any = outer
-    return inner.subnet_of(other)

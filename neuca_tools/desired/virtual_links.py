@@ -13,12 +13,12 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import vrfs
-from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Networks
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
-from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Record, Virtual, World
+from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
 from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
@@ -35,14 +35,9 @@ class Stacks(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def judge(
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-    names: Mapping[LinkKey, str],
-) -> Stacks:
+def judge(scene: Scene, names: Mapping[LinkKey, str]) -> Stacks:
     """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
-    judge_ = _Judge(requests, world, roles, frozenset(names.values()))
+    judge_, requests = _Judge(scene, frozenset(names.values())), scene.requests
     for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
         judge_.take(key, requests[key])
     barred = {key: one for key, one in judge_.barred.items() if key not in judge_.masters}
@@ -50,26 +45,20 @@ def judge(
 
 
 class _Judge:
-    def __init__(
-        self,
-        requests: Mapping[LinkKey, LinkRequest],
-        world: World,
-        roles: Roles,
-        taken: frozenset[str],
-    ) -> None:
-        self.requests, self.world, self.roles, self.taken = requests, world, roles, taken
-        self.found = find_links(world, roles)
-        ours = {device.index for device in roles.stacked.values()}
+    def __init__(self, scene: Scene, taken: frozenset[str]) -> None:
+        self.requests, self.world, self.roles, _, self.found = scene
+        self.taken, requests = taken, scene.requests
+        ours = {device.index for device in self.roles.stacked.values()}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
-        for device in world.devices.values():
+        for device in self.world.devices.values():
             if device.kind == "macvlan" and device.index not in ours:
                 self.macvlans[device.lower] = f'"{device.name}"'
             self.holders.update(dict.fromkeys((device.name, *device.altnames), device))
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
-        self.tables = vrfs.Taken(requests, world, roles)
+        self.tables = vrfs.Taken(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
@@ -224,13 +213,7 @@ class _Judge:
         return bool(lower.made) or lower.mac in self.roles.nics
 
 
-def vlan_reason(
-    request: LinkRequest,
-    parent: Link,
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-) -> Optional[str]:
+def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[str]:
     """Why there can be no such VLAN on its parent; empty or None if there can."""
     key = request.key
     if link_kinds.is_ipoib(key.nic):
@@ -238,8 +221,8 @@ def vlan_reason(
     if parent.master and parent.master.kind == "bond":
         bond = parent.master.given_name
         return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
-    made_of = {key.mac} | carriers((key.mac,), requests)
-    return mac_reason(own_mac(request), made_of, world, roles)
+    made_of = {key.mac} | carriers((key.mac,), scene.requests)
+    return mac_reason(own_mac(request), made_of, scene.world, scene.roles)
 
 
 def own_mac(request: LinkRequest) -> str:
@@ -262,21 +245,15 @@ def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
     return request.virtual.members
 
 
-def deletable(
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-    record: Record,
-    stacks: Optional[Stacks],
-) -> tuple[frozenset[LinkKey], list[Problem]]:
+def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
     """The links of ours that may be deleted.
 
     A link that is requested but refused may not, nor one that somebody added something to.
     `stacks` is None if the document is incomplete. Then only links with a refused MAC address may
     be deleted.
     """
-    owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
-    held = _held(owned | copies, requests, world, roles, record)
+    owned, copies, requests = scene.record.owned.vlans, _copies(scene), scene.requests
+    held = _held(scene)
     if stacks is None:
         return copies - held.keys(), []
     problems = [
@@ -284,39 +261,33 @@ def deletable(
         for key in held
         if key not in requests
     ]
-    free = {key for key in owned if not _is_refused(key, requests, stacks)}
-    return (copies | free) - held.keys(), problems
+    # A VLAN on a NIC is judged elsewhere.
+    refused = {key for key in requests if key.made and key.nic not in stacks.links}
+    return (copies | owned - refused) - held.keys(), problems
 
 
-def _held(
-    keys: Collection[LinkKey],
-    requests: Collection[LinkKey],
-    world: World,
-    roles: Roles,
-    record: Record,
-) -> dict[LinkKey, str]:
+def _held(scene: Scene) -> dict[LinkKey, str]:
     """Those of our links that somebody added something to, with what it is.
 
     What was added to a link that is still requested counts only if it is another link.
     """
-    found = find_links(world, roles)
-    nics = {key for key in map(LinkKey, record.nics) if not key.rank}
-    ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
+    found, owned = scene.found, scene.record.owned.vlans
+    nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
+    ours = {found[key].index for key in (owned | nics) & found.keys()}
     held = {}
-    for key in sorted({*keys} & found.keys()):
-        holder = foreign_on(found[key], world, ours)
+    for key in sorted(owned & found.keys()):
+        holder = foreign_on(found[key], scene.world, ours)
         reason = f'"{holder.name}" is on top of it' if holder else ""
-        if not reason and key not in requests:
-            reason = _addition(key, found[key], world, ours, record)
+        if not reason and key not in scene.requests:
+            reason = _addition(key, scene, ours)
         if reason:
             held[key] = reason
     return held
 
 
-def _addition(
-    key: LinkKey, device: Device, world: World, ours: Collection[int], record: Record
-) -> str:
+def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:
     """What somebody did with a link of ours; empty if nothing."""
+    device, world, record = scene.found[key], scene.world, scene.record
     if device.master and device.master not in ours and device.master in world.devices:
         return f'somebody put it into "{world.devices[device.master].name}"'
     automatic = world.leased | world.endless | world.autoconf
@@ -331,26 +302,15 @@ def _addition(
     return ""
 
 
-def _is_refused(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], stacks: Stacks) -> bool:
-    """Whether it is requested but cannot be created; a VLAN on a NIC is judged elsewhere."""
-    return bool(key.made) and key in requests and key.nic not in stacks.links
-
-
-def _copies(
-    requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
-) -> frozenset[LinkKey]:
-    """What we made with the MAC address of a management or ignored NIC, as versions up to 2.0 did.
-
-    They did not remember such a VLAN. It is ours if the document requests exactly that VLAN.
-    """
-    copies = set()
-    for key, device in find_links(world, roles).items():
-        virtual = requests[key].virtual if key in requests else None
-        asked = virtual is not None and virtual.option("mac") == device.mac
-        free = key.rank and device.index not in roles.protected
-        if free and (asked or key in record.owned.vlans):
-            copies |= {key} if protected_mac(device.mac, world, roles) else set()
-    return frozenset(copies)
+def _copies(scene: Scene) -> frozenset[LinkKey]:
+    """The links of ours that have the MAC address of a management or ignored NIC."""
+    present = ((key, scene.found[key]) for key in scene.record.owned.vlans & scene.found.keys())
+    return frozenset(
+        key
+        for key, device in present
+        if device.index not in scene.roles.protected
+        and protected_mac(device.mac, scene.world, scene.roles)
+    )
 
 
 def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[Device]:

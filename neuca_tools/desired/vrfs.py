@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import chain
 from typing import Optional
 
-from neuca_tools.desired.roles import Roles
-from neuca_tools.desired.routes import ROUTE_METRIC, Networks
+from neuca_tools.desired.roles import Scene
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
 from neuca_tools.model import (
     Hop,
     Host,
@@ -25,7 +26,6 @@ from neuca_tools.model import (
     Route,
     RouteRequest,
     Virtual,
-    World,
 )
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
@@ -115,24 +115,15 @@ def _through_member(
     return route._replace(link=Networks(members).link(route.via) or key)
 
 
-def foreign(world: World, roles: Roles) -> dict[int, str]:
-    """The tables of VRFs that are not ours, each with the name of the VRF."""
-    return {
-        number(Virtual(options=device.options)): device.name
-        for device in world.devices.values()
-        if device.kind == KIND and device.index not in roles.ours
-    }
-
-
 class Taken:
     """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
 
-    def __init__(self, requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles) -> None:
-        self._world, self._roles = world, roles
-        self._foreign = foreign(world, roles)
+    def __init__(self, scene: Scene) -> None:
+        self._roles, world = scene.roles, scene.world
+        self._foreign = foreign_vrfs(world, scene.roles)
         self._vrfs: dict[int, list[LinkKey]] = {}
         self._links: dict[int, LinkKey] = {}
-        for key, request in requests.items():
+        for key, request in scene.requests.items():
             if key.kind == KIND and request.state != "user":
                 self._vrfs.setdefault(number(request.virtual), []).append(key)
             self._links.setdefault(request.routing.table, key)
@@ -176,10 +167,7 @@ class Taken:
 
 
 def default_routes(
-    links: Mapping[LinkKey, Link],
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    taken: Collection[object],
+    links: Mapping[LinkKey, Link], scene: Scene, taken: Collection[object]
 ) -> tuple[tuple[Hop, ...], tuple[Note, ...]]:
     """The default routes through the gateways of members, in the tables of their VRFs.
 
@@ -191,14 +179,12 @@ def default_routes(
     inside = _members_with_addresses(links)
     if not inside:
         return (), ()
-    present = {address.ip for addresses in world.addresses.values() for address in addresses}
+    present = {address.ip for address in chain.from_iterable(scene.world.addresses.values())}
     for link in inside:
-        request = requests[link.key]
-        table = number(requests[link.master].virtual) if link.master else 0
-        for gateway in request.routing.gateways:
-            hop = Hop(
-                EVERYTHING[gateway.version], link.key, gateway, ROUTE_METRIC, traits=Traits(table)
-            )
+        table = number(scene.requests[link.master].virtual) if link.master else 0
+        for gateway in scene.requests[link.key].routing.gateways:
+            to = EVERYTHING[gateway.version]
+            hop = Hop(to, link.key, gateway, ROUTE_METRIC, traits=Traits(table))
             if gateway in present:
                 text = f"the gateway {gateway} is this host itself"
             elif hop.identity in {*hops, *taken}:

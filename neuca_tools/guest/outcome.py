@@ -29,13 +29,14 @@ from neuca_tools.errors import (
 from neuca_tools.files import read_bytes, write_files
 from neuca_tools.guest.base import FEATURES, STATES, Finding, State
 from neuca_tools.model import Document
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.active_document import Intake
-from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import read
 from neuca_tools.state.store import save as write
 from neuca_tools.status.judge import Status
 
 log = logging.getLogger("neuca")
+_SHAPES = Shapes({})
 
 # The mark that a run is due; the mark that one has begun and not ended; and the SHA-256 of the
 # document of the last run.
@@ -108,8 +109,8 @@ def load(directory: Path, feature: str) -> Optional[Outcome]:
     with suppress(RecordError, ValueError, TypeError, KeyError):
         data = read(directory, file_name(feature))
         if data is not None:
-            findings = tuple(made(Finding, one) for one in data["findings"])
-            return Outcome(feature, findings, fit(data["finished"] or "", str, "finished"))
+            findings = _SHAPES.fit(data["findings"], tuple[Finding, ...], "findings")
+            return Outcome(feature, findings, _SHAPES.fit(data["finished"] or "", str, "finished"))
     return None
 
 

@@ -21,7 +21,7 @@ from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.guest.blockdev import RefusedError
 from neuca_tools.guest.iscsi import Target
 from neuca_tools.model.rows import Storage
-from neuca_tools.state.shapes import made
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.store import read, remove, save
 
 RECORD = "guest-storage.json"  # in the state directory; outcome.RECORDS has its pattern
@@ -97,7 +97,7 @@ class _Record:
         try:
             data = read(path.parent, path.name)
             disks = {} if data is None else data["disks"]
-            self.known: Known = {device: made(Attached, one) for device, one in disks.items()}
+            self.known: Known = Shapes({}).fit(disks, Known, "disks")
         except (RecordError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ApplyError(f'read "{path}": it is not what neucad wrote: {error!r}') from error
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -81,6 +81,23 @@ def read_address(text: str) -> Address:
     if ":" in ip:
         return address_of(ip_address(ip).packed, int(length))
     return address_of(bytes(map(int, ip.split("."))), int(length))
+
+
+class NetworkTable:
+    """Networks, to find those that a host is in."""
+
+    def __init__(self, networks: Iterable[Network]) -> None:
+        self._networks = frozenset(networks)
+        lengths = {(network.version, network.prefixlen) for network in self._networks}
+        self._lengths = sorted(lengths, reverse=True)
+
+    def covering(self, host: Host) -> Iterator[Network]:
+        """The networks that the host is in; the most specific one comes first."""
+        for version, length in self._lengths:
+            if version == host.version:
+                network = ip_network((host, length), strict=False)
+                if network in self._networks:
+                    yield network
 
 
 class DeviceNetworks(NamedTuple):

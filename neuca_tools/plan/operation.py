@@ -8,7 +8,7 @@ needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, NamedTuple, Optional, Protocol, Union
@@ -57,6 +57,16 @@ def was(before: Value) -> str:
     if isinstance(before, int):
         return f" from {before}"
     return f' from "{before}"'
+
+
+def joined(domains: Collection[str], fates: Iterable[frozenset[str]]) -> frozenset[str]:
+    """These failure domains, with those that share a fate with one of them."""
+    lost, shared = {*domains}, [fate for fate in fates if len(fate) > 1]
+    reached = -1
+    while reached != len(lost):
+        reached = len(lost)
+        lost.update(*(fate for fate in shared if fate & lost))
+    return frozenset(lost)
 
 
 class Writer(Protocol):
@@ -192,24 +202,6 @@ class LinkOperation(Operation):
 
     on: Target
 
-    # As for any operation on a link, but a pass asks for these several times for each of thousands.
-
     @property
     def link(self) -> Target:
         return self.on
-
-    @property
-    def target(self) -> str:
-        return self.on.name
-
-    @property
-    def domain(self) -> str:
-        return self.on.key.mac
-
-    @property
-    def domains(self) -> frozenset[str]:
-        return frozenset((self.on.key.mac,))
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return frozenset((self.on.key.mac,))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends import hostid
 from neuca_tools.documents import find_document, parse, platform
@@ -99,7 +99,8 @@ def last_good(directory: Where, reason: str = "") -> Intake:
         return Intake(reason="; ".join(filter(None, (reason, error.text))))
 
 
-def _stored(directory: Where) -> Optional[StoredDocument]:
+def stored_document(directory: Where) -> Optional[StoredDocument]:
+    """The last good document; None without a usable one."""
     with suppress(RecordError):
         return load_document(directory)
     return None
@@ -198,7 +199,7 @@ def _settle(source: str) -> bool:
 
 
 def _is_new(intake: Intake, directory: Where, seen: str) -> bool:
-    before = _stored(directory)
+    before = stored_document(directory)
     return before is not None and intake.sha256 not in ("", seen, before.sha256)
 
 
@@ -236,11 +237,11 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
     usable = _usable(answer)
     instance = answer.instance or platform.instance_id(usable.beside or "")
     other = machine.renewed(_machine(directory), instance)
-    _demand_complete(answer, usable.beside or "", None if other else _stored(directory))
+    _demand_complete(answer, usable.beside or "", None if other else stored_document(directory))
     if usable.text is None and usable.beside is None:
         intake = _without_document(answer, directory, usable.refused, bool(other))
     else:
-        before = None if other else _stored(directory)
+        before = None if other else stored_document(directory)
         intake = _merged(answer, usable, before or StoredDocument("", "", "", ""))
         if intake.document is None:
             return intake
@@ -370,22 +371,14 @@ def _pin(origin: Optional[Origin], state_directory: Where) -> None:
 
 def confirmed(state_directory: Where, run_directory: Path) -> Intake:
     """The last good document with the sources' last answers; a redacted copy for other users."""
-    whole = last_good(state_directory)
-    intake = whole
-    if whole.document is None:
+    intake = last_good(state_directory)
+    if intake.document is None:
         intake = last_good(run_directory)
-    said = load_look(run_directory)
+    said = {"reason": "no source has responded since the boot", **load_look(run_directory)}
     fresh = bool(intake.stored and said.get("sha256") == intake.stored.sha256)
-    return intake._replace(
-        stale=intake.document is not None and not fresh,
-        none_for_us=bool(said.get("none_for_us")),
-        reason=str(said.get("reason", "no source has responded since the boot")),
-        refused=str(said.get("refused", "")),
-        doubted=str(said.get("doubted", "")),
-        platform=str(said.get("platform", "")),
-        disputed=str(said.get("disputed", "")),
-        seen=str(said.get("seen", "")),
-    )
+    texts: dict[str, Any] = {name: str(said.get(name, "")) for name in LOOK}
+    answers = {**texts, "none_for_us": bool(said.get("none_for_us"))}
+    return intake._replace(stale=intake.document is not None and not fresh, **answers)
 
 
 def metadata_hosts(sources: Iterable[str], surroundings: Surroundings) -> list[Host]:

@@ -90,9 +90,17 @@ def unserved(record: Record, macs: Collection[str]) -> Record:
     return record._replace(nics={**record.nics, **nics})
 
 
-def left(record: Record, have: NetworkState, world: World) -> frozenset[str]:
+def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
-    return frozenset(_sentences(record, have, world))
+    for key, link in have.links.items():
+        holder = TITLES.get(_leaving(key, record))
+        if holder:
+            found = [
+                f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
+            ]
+            found += [_route_text(hop) for hop in have.hops if hop.left_over and hop.link == key]
+            for what in found:
+                yield f"{holder} had added {what} to {link.name} before a document named it"
 
 
 def settled(
@@ -157,20 +165,6 @@ def _leaving(key: LinkKey, record: Record) -> str:
     if key.vlan_id is not None:
         return ""
     return record.nics.get(key.mac, UNRECORDED).leaving
-
-
-def _sentences(record: Record, have: NetworkState, world: World) -> Iterator[str]:
-    for key, link in have.links.items():
-        holder = TITLES.get(_leaving(key, record))
-        if holder:
-            found = [
-                f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
-            ]
-            found += [_route_text(hop) for hop in have.hops if hop.left_over and hop.link == key]
-            yield from (
-                f"{holder} had added {what} to {link.name} before a document named it"
-                for what in found
-            )
 
 
 def _route_text(hop: Hop) -> str:

@@ -9,23 +9,21 @@ journal at start means that the last pass was interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from ipaddress import ip_network
 from itertools import chain
 from pathlib import Path
-from typing import Any, Optional, get_type_hints
+from typing import Any, Optional, TypeVar
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
+    Address,
     Incarnation,
     Link,
     LinkKey,
     NetworkState,
-    NicRecord,
-    Original,
-    Owned,
     Record,
     Virtual,
     Written,
@@ -33,12 +31,13 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
-from neuca_tools.state.shapes import fit, made
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.tuning.choice import Choice
 
+T = TypeVar("T")
 RECORD, JOURNAL, DOCUMENT, LOOK = "record.json", "journal.json", "document.json", "last-look.json"
 TRIAL = "trial.json"
 CHOICE, VOLUMES = "tuning.json", "volumes.json"
@@ -53,6 +52,7 @@ _NOT_KEPT = (
     "bare",
     "theirs",
 )  # fields of a link that a journal need not have
+_OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -62,7 +62,7 @@ def load_record(where: Where) -> Record:
     """The record; an empty one if there is none. Raises RecordError if the file cannot be used."""
     data = read(where, RECORD)
     try:
-        return _record(data) if data else Record()
+        return _checked(_of(Record, data, _OF_A_RECORD)) if data else Record()
     except STRANGE as error:
         raise _strange(where, RECORD, error) from error
 
@@ -82,7 +82,7 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
         data = read(where, JOURNAL)
         if not data or data["boot_id"] != boot_id:
             return None
-        links = [_link(link) for link in data["links"]]
+        links = [_SHAPES.read(Link, link) for link in data["links"]]
         return NetworkState({link.key: link for link in links})
     except (RecordError, *STRANGE):
         return None
@@ -105,11 +105,10 @@ def load_document(where: Where) -> Optional[StoredDocument]:
     if data is None:
         return None
     try:
-        needed = {name: data[name] for name in ("source", "sha256", "fetched", "text")}
-        return made(StoredDocument, {**needed, "platform": data.get("platform", "")})
+        return _of(StoredDocument, data, ("source", "sha256", "fetched", "text"))
     except KeyError as error:
-        raise unusable(_path(where, DOCUMENT), f"{error} is missing") from error
-    except (TypeError, ValueError) as error:
+        raise _strange(where, DOCUMENT, error, f"{error} is missing") from error
+    except STRANGE as error:
         raise _strange(where, DOCUMENT, error) from error
 
 
@@ -142,9 +141,7 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
 def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
     try:
-        data = read(directory, VOLUMES) or {}
-        names = [it.name for it in fields(VolumeLog)]
-        return made(VolumeLog, {name: data[name] for name in names if name in data})
+        return _of(VolumeLog, read(directory, VOLUMES) or {})
     except (RecordError, *STRANGE):
         return VolumeLog()
 
@@ -159,9 +156,7 @@ def load_choice(directory: Path) -> Optional[Choice]:
     """The arguments of the last `neuca tune apply` since boot; None if `[tuning]` is in force."""
     try:
         data = read(directory, CHOICE)
-        if not data:
-            return None
-        return made(Choice, {name: data[name] for name in ("profiles", "rate", "rtt")})
+        return _of(Choice, data, ("profiles", "rate", "rtt")) if data else None
     except (RecordError, *STRANGE):
         return None
 
@@ -177,13 +172,9 @@ def save_choice(directory: Path, choice: Optional[Choice]) -> None:
 
 def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
-    data = read(where, MACHINE) or {}
     try:
-        names = [it.name for it in fields(Machine)]
-        return made(
-            Machine, {"instances": {}, **{name: data[name] for name in names if name in data}}
-        )
-    except (TypeError, ValueError) as error:
+        return _of(Machine, read(where, MACHINE) or {})
+    except STRANGE as error:
         raise _strange(where, MACHINE, error) from error
 
 
@@ -192,47 +183,36 @@ def save_machine(where: Where, machine: Machine) -> None:
     save(where, MACHINE, asdict(machine), 0o644)
 
 
-def _strange(where: Where, name: str, error: Exception) -> RecordError:
-    return unusable(_path(where, name), f"it is not what neucad wrote: {error!r}")
-
-
-def _path(where: Where, name: str) -> Path:
-    return (where if isinstance(where, Path) else where.directory) / name
+def _strange(where: Where, name: str, error: Exception, why: str = "") -> RecordError:
+    path = (where if isinstance(where, Path) else where.directory) / name
+    return unusable(path, why or f"it is not what neucad wrote: {error!r}")
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def _optional_key(text: Optional[str]) -> Optional[LinkKey]:
-    if not text:
-        return None
-    return key_of(text)
+def _of(kind: type[T], data: Mapping[str, Any], needed: Collection[str] = ()) -> T:
+    """The content of a state file, without what only a later version has. Raises one of STRANGE."""
+    missing = sorted({*needed} - data.keys())
+    if missing:
+        raise KeyError(missing[0])
+    fields = kind.__annotations__
+    return _SHAPES.read(kind, {name: data[name] for name in fields if name in data})
 
 
-def _record(data: Mapping[str, Any]) -> Record:
-    """Raises one of STRANGE."""
-    owned, settings = data["owned"], data.get("declined", {})
-    written: dict[str, str] = fit(data.get("written", {}), Mapping[str, str], "written")
-    return Record(
-        fit(data["boot_id"], str, "boot_id"),
-        {_mac(mac): _nic(nic) for mac, nic in data["nics"].items()},
-        Owned(
-            frozenset((key_of(key), read_address(text)) for key, text in owned["addresses"]),
-            frozenset(key_of(key) for key in owned["vlans"]),
-        ),
-        {key_of(key): _original(original) for key, original in data["originals"].items()},
-        _sysctls(data["original_sysctls"]),
-        fit(data["applied"], str, "applied"),
-        tuple(str(ip_network(text)) for text in data.get("ground", ())),
-        {
-            key_of(key): {name: _declined(one) for name, one in found.items()}
-            for key, found in settings.items()
-        },
-        {_written(name): value for name, value in written.items()},
-        fit(data.get("probed", {}), Mapping[str, int], "probed"),
-        fit(data.get("retry", []), tuple[str, ...], "retry"),
-        fit(data.get("tables", {}), Mapping[str, int], "tables"),
-    )
+def _checked(record: Record) -> Record:
+    """The record if its names are possible. Raises ValueError."""
+    for text, nic in record.nics.items():
+        if key_of(text).vlan_id is not None:
+            raise ValueError(f"{text!r} is no NIC")
+        if nic.name and not _NAME.fullmatch(nic.name):
+            raise ValueError(f"{nic.name!r} is no name of an interface")
+    sysctls = (original.sysctls for original in record.originals.values())
+    for path in chain(record.original_sysctls, *sysctls):
+        # It must not lead out of /proc/sys.
+        if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
+            raise ValueError(f"{path!r} is no setting")
+    return record._replace(ground=tuple(str(ip_network(text)) for text in record.ground))
 
 
 def _written(text: str) -> Written:
@@ -257,46 +237,27 @@ def _incarnation(text: str) -> Optional[Incarnation]:
 
 
 def _declined(data: Sequence[object]) -> Declined:
-    return made(Declined, dict(zip(Declined._fields, data)))
+    return Shapes({}).read(Declined, dict(zip(Declined._fields, data)))
 
 
-def _mac(text: str) -> str:
-    """The key of a NIC, checked: a MAC, or "KIND NAME" of a virtual link."""
-    if key_of(text).vlan_id is not None:
-        raise ValueError(f"{text!r} is no NIC")
-    return text
+@lru_cache(MOST_KEPT)  # a record names each link several times
+def key_of(text: str) -> LinkKey:
+    """The key of a link from its text. Raises ValueError."""
+    mac, dot, vlan_id = text.partition(".")
+    return LinkKey(mac, int(vlan_id) if dot else None)
 
 
-def _original(data: Mapping[str, Any]) -> Original:
-    original = made(Original, data)
-    _check_paths(original.sysctls)
-    return original
-
-
-def _sysctls(data: object) -> dict[str, str]:
-    """Sysctls, checked."""
-    found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
-    _check_paths(found)
-    return found
-
-
-def _check_paths(sysctls: Iterable[str]) -> None:
-    """Raises ValueError for a path that leads out of /proc/sys."""
-    for path in sysctls:
-        if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
-            raise ValueError(f"{path!r} is no setting")
-
-
-def _nic(data: Mapping[str, Any]) -> NicRecord:
-    doubt = data.get("doubtful", [])
-    if isinstance(doubt, bool):
-        # Earlier versions did not record the address families.
-        doubt = [4, 6][: 2 * doubt]
-    incarnation = _incarnation(fit(data.get("incarnation", ""), str, "incarnation"))
-    nic = made(NicRecord, {**data, "doubtful": doubt, "incarnation": incarnation})
-    if nic.name and not _NAME.fullmatch(nic.name):
-        raise ValueError(f"{nic.name!r} is no name of an interface")
-    return nic
+# What is written as a text or list. A journal has no messages of the kernel.
+_SHAPES = Shapes(
+    {
+        Address: read_address,
+        Declined: _declined,
+        LinkKey: key_of,
+        Optional[Incarnation]: _incarnation,
+        Written: _written,
+        bytes: bytes.fromhex,
+    }
+)
 
 
 def _record_json(record: Record) -> dict[str, Any]:
@@ -334,39 +295,12 @@ def _record_json(record: Record) -> dict[str, Any]:
     }
 
 
-def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:
-    if data is None:
-        return None
-    options = fit(data["options"], tuple[tuple[str, str], ...], "options")
-    return Virtual(tuple(map(key_of, data["members"])), _optional_key(data["parent"]), options)
-
-
 def _virtual_json(virtual: Virtual) -> dict[str, Any]:
     return {
         "members": list(map(str, virtual.members)),
         "parent": virtual.parent and str(virtual.parent),
         "options": [list(pair) for pair in virtual.options],
     }
-
-
-@lru_cache(MOST_KEPT)  # a record names each link several times
-def key_of(text: str) -> LinkKey:
-    """The key of a link from its text. Raises ValueError."""
-    mac, dot, vlan_id = text.partition(".")
-    return LinkKey(mac, int(vlan_id) if dot else None)
-
-
-def _link(data: Mapping[str, Any]) -> Link:
-    known, read = get_type_hints(Link), ("key", "addresses", "master", "virtual", "bare", "profile")
-    plain = {name: fit(one, known[name], name) for name, one in data.items() if name not in read}
-    return Link(
-        key=key_of(data["key"]),
-        addresses=tuple(map(read_address, data["addresses"])),
-        bare=tuple(map(read_address, data.get("bare", ()))),
-        master=_optional_key(data.get("master")),
-        virtual=_virtual(data.get("virtual")),
-        **plain,
-    )
 
 
 def _link_json(link: Link) -> dict[str, Any]:

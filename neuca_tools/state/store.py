@@ -13,8 +13,7 @@ import errno
 import json
 import math
 from binascii import crc32
-from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Optional, Union
 
@@ -82,7 +81,7 @@ def save(where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: b
 def content_of(name: str, data: Mapping[str, Any]) -> bytes:
     """The content of a state file of this name with this data: one line for each key."""
     members = _members({"version": VERSION, **data})
-    lines = sorted([*members, *_members({CHECKSUM: _CHECKSUMS[CHECKSUM](_covered(name, members))})])
+    lines = sorted([*members, *_members({CHECKSUM: _checksum(name, members)})])
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
 
@@ -92,17 +91,10 @@ def remove(where: Where, name: str, *, sync: bool = True) -> None:
         _keep(where, name, None, 0o644, sync)
 
 
-# By their names in a file. Earlier versions wrote the second, which takes thirty times as long, and
-# the first ones wrote none.
-_CHECKSUMS: Mapping[str, Callable[[bytes], str]] = {
-    CHECKSUM: lambda covered: f"{crc32(covered):08x}",
-    "checksum": lambda covered: sha256(covered).hexdigest(),
-}
-
-
-def _covered(name: str, members: Sequence[str]) -> bytes:
-    """What a checksum covers: the file's name, to detect a misnamed file, and its content."""
-    return f"{name}\0{{{','.join(members)}}}".encode()
+def _checksum(name: str, members: Sequence[str]) -> str:
+    """It covers the file's name, to detect a misnamed file, and its content."""
+    covered = f"{name}\0{{{','.join(members)}}}"
+    return f"{crc32(covered.encode()):08x}"
 
 
 def _members(body: Mapping[str, Any]) -> list[str]:
@@ -253,23 +245,20 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
         raise unusable(path, f"it is not of version {VERSION}")
     if not _is_shallow(data):
         raise unusable(path, _too_deep())
-    for kind in _CHECKSUMS:
-        said = data.pop(kind, None)
-        if said is not None and not _is_right(said, kind, path.name, content, data):
-            raise unusable(path, "its checksum does not match its content")
+    said = data.pop(CHECKSUM, None)
+    if said is not None and not _is_right(said, path.name, content, data):
+        raise unusable(path, "its checksum does not match its content")
     return data
 
 
-def _is_right(said: object, kind: str, name: str, content: bytes, data: Mapping[str, Any]) -> bool:
+def _is_right(said: object, name: str, content: bytes, data: Mapping[str, Any]) -> bool:
     """Whether this is the checksum of a file.
 
     If it is as `content_of` wrote it, its data need not be encoded again.
     """
     lines = content.decode("utf-8", "replace")[len("{\n") : -len("\n}\n")].split(",\n")
-    own, checksum = f'"{kind}":"{said}"', _CHECKSUMS[kind]
-    if said == checksum(_covered(name, [line for line in lines if line != own])):
-        return True
-    return said == checksum(_covered(name, _members(data)))
+    others = [line for line in lines if line != f'"{CHECKSUM}":"{said}"']
+    return said == _checksum(name, others) or said == _checksum(name, _members(data))
 
 
 def unusable(path: Path, why: str) -> RecordError:

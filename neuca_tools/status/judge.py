@@ -14,7 +14,7 @@ from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK
 from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem, ProblemCode
 from neuca_tools.model.links import Virtual
 from neuca_tools.model.ports import forms
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import Tell, WriteFile
 
 MOST_FILES = 3  # so many are listed one by one
@@ -191,26 +191,17 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
 
 def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
     """The operations of the NICs that did not fail."""
-    lost = _sharing_fate(frozenset(one.link.mac for one in failed if one.link), left)
+    lost = joined({one.link.mac for one in failed if one.link}, {one.fate for one in left})
     return [operation for operation in left if operation.domain not in lost]
-
-
-def _sharing_fate(failed: frozenset[str], left: Sequence[Operation]) -> frozenset[str]:
-    """The failed NICs and those rolled back with them, such as members of the same bond."""
-    before = None
-    while failed != before:
-        before = failed
-        fates = (operation.fate for operation in left if operation.fate & failed)
-        failed = failed.union(*fates)
-    return failed
 
 
 def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[Problem]:
     """A problem for each other link of a failed NIC, whose changes were rolled back too."""
     first: dict[str, Problem] = {}
+    fates = {operation.fate for operation in left}
     for problem in failed:
         if problem.link:
-            for mac in _sharing_fate(frozenset({problem.link.mac}), left):
+            for mac in joined({problem.link.mac}, fates):
                 first.setdefault(mac, problem)
     named = {problem.link for problem in failed}
     links = {one.link.key for one in left if one.link and one.domain in first}

@@ -1,8 +1,4 @@
-"""The status as metrics: OpenMetrics 1.0 that is also Prometheus' text format 0.0.4.
-
-The textfile collector of the node exporter reads the latter, and takes the end mark of the former
-as a comment. It rejects a file with two samples of the same name and labels.
-"""
+"""The status as metrics, for `neuca status --prometheus`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-from neuca_tools.model.printable import plain_lines
+from neuca_tools.model.openmetrics import Sample, metrics, seconds
 
 STATES = ("ok", "pending", "degraded", "failed")
 METRICS = {
@@ -31,21 +27,11 @@ METRICS = {
     "last_pass_changed": "The operations that the last pass carried out.",
     "last_pass_failed": "The operations of the last pass that failed.",
 }
-Sample = tuple[str, Mapping[str, str], Optional[float]]
 
 
 def prometheus(status: Mapping[str, Any]) -> str:
-    """The whole file for what `neuca status --json` prints. What is not known has no line."""
-    found: dict[str, dict[str, str]] = {}
-    for name, labels, value in _samples(status):
-        if value is not None:
-            series = _series(name, labels)
-            found.setdefault(name, {}).setdefault(series, f"{series} {value:.13g}")
-    lines = []
-    for name in filter(found.__contains__, METRICS):
-        full = f"neuca_{name}"
-        lines += [f"# HELP {full} {METRICS[name]}", f"# TYPE {full} gauge", *found[name].values()]
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    """The whole file for what `neuca status --json` prints."""
+    return metrics("neuca_", METRICS, _samples(status), 13)
 
 
 def _samples(status: Mapping[str, Any]) -> Iterator[Sample]:
@@ -68,7 +54,7 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[Sample]:
     if document["source"]:
         labels = {name: document[name] or "" for name in ("source", "sha256")}
         yield "document_info", labels, 1
-        yield "document_fetched_timestamp_seconds", {}, _seconds(document["fetched"])
+        yield "document_fetched_timestamp_seconds", {}, seconds(document["fetched"])
 
 
 def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
@@ -86,7 +72,7 @@ def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
 
 def _of_pass(last: Optional[Mapping[str, Any]]) -> Iterator[Sample]:
     if last is not None:
-        yield "last_pass_timestamp_seconds", {}, _seconds(last["finished"])
+        yield "last_pass_timestamp_seconds", {}, seconds(last["finished"])
         yield "last_pass_duration_seconds", {}, last["seconds"]
         yield "last_pass_changed", {}, last["changed"]
         yield "last_pass_failed", {}, last["failed"]
@@ -94,22 +80,3 @@ def _of_pass(last: Optional[Mapping[str, Any]]) -> Iterator[Sample]:
 
 def _codes(holders: Sequence[Mapping[str, Any]]) -> Counter[str]:
     return Counter(problem["code"] for holder in holders for problem in holder["problems"])
-
-
-def _seconds(text: Optional[str]) -> Optional[float]:
-    """Seconds since 1970 for a time of RFC 3339; None if it is none."""
-    from datetime import datetime
-
-    try:
-        return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
-    except ValueError:
-        return None
-
-
-def _series(name: str, labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
-    return f"neuca_{name}" + (f"{{{inside}}}" if inside else "")
-
-
-def _escaped(word: str) -> str:
-    return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

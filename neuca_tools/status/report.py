@@ -12,11 +12,12 @@ from typing import Any, Optional
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import LinkKey, Problem
-from neuca_tools.state.shapes import fit, made
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.state.store import Place, read, save_in_run
 from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
+_SHAPES = Shapes({})
 
 
 def now(
@@ -46,11 +47,12 @@ def read_report(directory: Path) -> Optional[Report]:
         data = read(directory, FILE)
         if data is None:
             return None
-        problems = tuple(map(_problem, data["problems"]))
-        stuck = tuple(map(_problem, data.get("stuck", ())))
         plain = ("finished", "seconds", "changed", "undone", "removed")
-        report = made(Report, {name: data[name] for name in plain})
-        return report._replace(problems=problems, stuck=stuck)
+        report = _SHAPES.read(Report, {name: data[name] for name in plain})
+        problems, stuck = data["problems"], data.get("stuck", ())
+        return report._replace(
+            problems=tuple(map(_problem, problems)), stuck=tuple(map(_problem, stuck))
+        )
     return None
 
 
@@ -60,8 +62,7 @@ def _problem_data(problem: Problem) -> dict[str, Any]:
 
 
 def _problem(data: Mapping[str, Any]) -> Problem:
-    problem = made(Problem, {"code": data["code"], "text": data["text"]})
-    if data["mac"] is None:
-        return problem
-    link = LinkKey(fit(data["mac"], str, "mac"), fit(data["vlan_id"], Optional[int], "vlan_id"))
-    return problem._replace(link=link)
+    problem = _SHAPES.read(Problem, {"code": data["code"], "text": data["text"]})
+    mac = _SHAPES.fit(data["mac"], Optional[str], "mac")
+    vlan_id = _SHAPES.fit(data["vlan_id"], Optional[int], "vlan_id")
+    return problem if mac is None else problem._replace(link=LinkKey(mac, vlan_id))

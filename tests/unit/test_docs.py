@@ -344,7 +344,7 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
         *directories, config.udev_substring, config.data_udev_priority, config.mgmt_udev_priority
     )
     resolution = resolve(parse(block("[global]")), Settings(), world, record)
-    files = manager_files.wanted(resolution, record, places, []).files
+    files = manager_files.wanted(resolution, record, places, {}).files
     names = {link.name: link.sysctls for link in resolution.want.links.values()}
     world.sysctls.update((template.replace(OWN, "eth1"), "0") for template in names["eth1"])
     resolution = resolution._replace(want=resolution.want._replace(files=files))

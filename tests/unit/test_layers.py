@@ -370,14 +370,14 @@ def test_a_document_that_leaves_a_nic_out_is_marked_ahead_at_first_and_given_up_
 
 def test_marks_come_ahead_without_a_role_and_go_again_with_word_to_the_managers():
     marked, given_up = (
-        wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, ())
+        wanted(solve(parse(OWN_WORD), seen=replace(YOUNG, age=age)), Record(), PLACES, {})
         for age in (20.0, MARKED_FOR)
     )
     assert f"unmanaged-devices+=mac:{mac(1)}".encode() in marked.files["/nm/neuca.conf"]
     assert given_up.files["/nm/neuca.conf"] is None
     assert given_up.tell["/nm/neuca.conf"] == "networkmanager"
     faulty = solve(parse(OWN_WORD + "nonsense = 1\n"), seen=replace(YOUNG, age=MARKED_FOR))
-    assert wanted(faulty, Record(), PLACES, ()).files["/nm/neuca.conf"] is None
+    assert wanted(faulty, Record(), PLACES, {}).files["/nm/neuca.conf"] is None
     record = updates.record_applied(
         updates.remember_nics(Record(), solve(parse(OWN_WORD), seen=YOUNG)),
         solve(parse(OWN_WORD), seen=YOUNG),

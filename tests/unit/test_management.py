@@ -354,7 +354,7 @@ def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     ways = [(number, 0, DHCP) for number in (1, 2, 3)]
     found = solve(three_networks("dhcp"), slots((1, 2, 3, 4), ways, metadata=1))
     assert marked(found, Record()) == frozenset()
-    files = wanted(found, Record(), PLACES, ()).files
+    files = wanted(found, Record(), PLACES, {}).files
     assert not any(content for path, content in files.items() if not path.startswith("/udev"))
     assert not any(b"UNMANAGED" in content for content in files.values() if content)
     assert found.want.links[key(2)].managers == {}

@@ -31,7 +31,7 @@ def marks(text, *devices, record=NOTHING, policy=ANYONE, present=(), places=PLAC
         resolve(document(text) if text else None, Settings(policy), seen, record),
         record,
         places,
-        present,
+        {f"/udev/{name}": b"" for name in present},
     )
 
 
@@ -116,7 +116,7 @@ def test_a_veth_has_a_rule_only_once_it_was_named(kind, text, record, has):
 
 def test_a_veth_that_is_management_has_one():
     seen = world(nic(1, kind="veth", hardware=False), routes=[route("0.0.0.0/0", 1, "192.0.2.1")])
-    found = wanted(resolve(None, Settings(), seen, Record()), Record(), PLACES, ())
+    found = wanted(resolve(None, Settings(), seen, Record()), Record(), PLACES, {})
     assert pinned(found) == {bare(1): (15, "eth1")}
 
 

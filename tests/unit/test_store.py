@@ -14,6 +14,7 @@ from neuca_tools.errors import RecordError
 from neuca_tools.files import write_files
 from neuca_tools.guest import outcome, scripts, storage, users
 from neuca_tools.model import Record
+from neuca_tools.model.shapes import ShapeError, Shapes
 from neuca_tools.state.records import (
     load_choice,
     load_document,
@@ -23,7 +24,6 @@ from neuca_tools.state.records import (
     load_record,
     save_record,
 )
-from neuca_tools.state.shapes import made
 from neuca_tools.state.store import (
     DEEPEST,
     Place,
@@ -207,8 +207,9 @@ class Outer:
 
 
 def test_a_dataclass_in_another_is_checked_too():
-    assert made(Outer, {"inner": {"number": 1}, "names": ["a"]}) == Outer(Inner(1), ("a",))
-    assert made(Outer, {"inner": None}) == Outer()
+    read = Shapes({}).read
+    assert read(Outer, {"inner": {"number": 1}, "names": ["a"]}) == Outer(Inner(1), ("a",))
+    assert read(Outer, {"inner": None}) == Outer()
     for wrong in ({"inner": {"number": "1"}}, {"inner": {"x": 1}}, {"inner": 1}, {"names": "a"}):
-        with pytest.raises(TypeError):
-            made(Outer, wrong)
+        with pytest.raises(ShapeError):
+            read(Outer, wrong)

@@ -4,25 +4,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import cache
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.model.shapes import ShapeError, Shapes
 
 T = TypeVar("T")
-NAMES = {
-    list: "a list",
-    dict: "an object",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    bool: "true or false",
-}
-# The most items of one list; the rest is ignored.
-MOST_ITEMS = 1_000_000
+# Unknown keys are those of a later version, and ignored, and so is the rest of a very long list.
+_SHAPES = Shapes({}, strict=False, most=1_000_000)
 # Metadata of a field that is not part of the format.
 INTERNAL = {"internal": True}
 
@@ -62,68 +53,7 @@ def decode(kind: type[T], data: object, version: int, what: str = "evidence") ->
         known = f"this program knows {version}"
         found = str(data.get("version"))[:40]
         raise SelftestError(f"read the {what}: its version is {found}, and {known}")
-    return cast(T, _decode(kind, data, what))
-
-
-def _decode(kind: object, data: object, path: str) -> object:
-    if isinstance(kind, type) and get_origin(kind) is None:
-        if kind in NAMES:
-            return _simple(kind, data, path)
-        return _object(kind, _checked(dict, data, path), path)
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is Union:
-        if data is None:
-            return None
-        return _decode(inner[0], data, path)
-    if origin is tuple:
-        items = enumerate(_checked(list, data, path)[:MOST_ITEMS])
-        return tuple(_decode(inner[0], one, f"{path}[{place}]") for place, one in items)
-    # A Mapping with text for keys.
-    content = _checked(dict, data, path)
-    return {key: _decode(inner[1], one, f"{path}.{key}") for key, one in content.items()}
-
-
-def _object(kind: type[T], data: dict[str, object], path: str) -> T:
-    """Unknown keys are those of a later version, and ignored."""
-    hints, required = _format_of(cast(Any, kind))
-    missing = [name for name in required if name not in data]
-    if missing:
-        raise SelftestError(f'{_reading(path)}: {path} has no "{missing[0]}"')
-    known = [name for name in hints if name in data]
-    return kind(**{name: _decode(hints[name], data[name], f"{path}.{name}") for name in known})
-
-
-@cache
-def _format_of(kind: type) -> tuple[dict[str, object], list[str]]:
-    """The type of each field of a dataclass, and the names of those without a default."""
-    hints, known = get_type_hints(kind), fields(kind)
-    required = [field.name for field in known if _default(field) is MISSING]
-    return {field.name: hints[field.name] for field in known}, required
-
-
-def _simple(kind: type, data: object, path: str) -> object:
-    """A text, a truth value or a finite number. A whole number may stand for a fraction."""
-    if kind is float and type(data) is int and abs(data) < 1e300:
-        return float(data)
-    if isinstance(data, bool) and kind is not bool:
-        raise _wrong(kind, data, path)
-    if isinstance(data, float) and not math.isfinite(data):
-        raise _wrong(kind, data, path)
-    return _checked(kind, data, path)
-
-
-def _checked(kind: type[T], data: object, path: str) -> T:
-    if not isinstance(data, kind):
-        raise _wrong(kind, data, path)
-    return data
-
-
-def _wrong(kind: type, data: object, path: str) -> SelftestError:
-    return SelftestError(
-        f"{_reading(path)}: {path} is {str(data)[:40]!r}, and should be {NAMES[kind]}"
-    )
-
-
-def _reading(path: str) -> str:
-    """What was tried, from the first word of a path."""
-    return f"read the {path.partition('.')[0].partition('[')[0]}"
+    try:
+        return _SHAPES.read(kind, data)
+    except ShapeError as error:
+        raise SelftestError(f"read the {what}: {what}{error.path} {error.reason}") from None

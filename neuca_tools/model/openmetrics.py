@@ -1,0 +1,49 @@
+"""OpenMetrics 1.0 that is also Prometheus' text format 0.0.4, in base units.
+
+The textfile collector of the node exporter reads the latter, and takes the end mark of the former
+as a comment. It rejects a file with two samples of the same name and labels, and one with times.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Optional
+
+from neuca_tools.model.printable import plain_lines
+
+Sample = tuple[str, Mapping[str, str], Optional[float]]
+"""Name and labels; the value is None if it is not known."""
+
+
+def metrics(prefix: str, titles: Mapping[str, str], samples: Iterable[Sample], digits: int) -> str:
+    """The whole file, by the order of `titles`. What is not known has no line."""
+    found: dict[str, dict[str, str]] = {}
+    for name, labels, value in samples:
+        if value is not None:
+            series = _series(prefix + name, labels)
+            found.setdefault(name, {}).setdefault(series, f"{series} {value:.{digits}g}")
+    lines = []
+    for name in filter(found.__contains__, titles):
+        full = prefix + name
+        lines += [f"# HELP {full} {titles[name]}", f"# TYPE {full} gauge", *found[name].values()]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def seconds(text: Optional[str]) -> Optional[float]:
+    """Seconds since 1970 for a time of RFC 3339; None if it is none."""
+    try:
+        return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError:
+        return None
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
+    return name + (f"{{{inside}}}" if inside else "")
+
+
+def _escaped(word: str) -> str:
+    return plain_lines(word).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,165 @@
+"""Dataclasses and named tuples from JSON, with each field checked against its annotation."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+"""Returns a value of JSON as an annotation has it. Raises ShapeError."""
+_TITLES = {
+    list: "a list",
+    dict: "an object",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+}
+
+
+class ShapeError(ValueError):
+    """A value of another type; `path` leads to it (`.nics[3].name`), `reason` is its predicate."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"{path.lstrip('.') or 'it'} {reason}")
+        self.reason, self.path = reason, path
+
+
+def _below(step: str, error: ShapeError) -> ShapeError:
+    return ShapeError(error.reason, step + error.path)
+
+
+def _checked(kind: type, value: object) -> Any:  # noqa: ANN401 - a value of this type
+    if type(value) is not kind:  # a bool is no int
+        raise ShapeError(f"is {str(value)[:40]!r}, and should be {_TITLES[kind]}")
+    return value
+
+
+class Shapes:
+    """Readers by annotations. They take `most` items of a list, and ignore the rest.
+
+    `leaves` has what reads types that JSON has in another form; it may raise ValueError. `strict`:
+    an object with other keys than fields is wrong.
+    """
+
+    def __init__(
+        self, leaves: Mapping[object, Reader], *, strict: bool = True, most: int = 1 << 30
+    ) -> None:
+        self._readers = dict(leaves)
+        self._strict, self._most = strict, most
+
+    def read(self, kind: type[T], value: object) -> T:
+        """The value as an instance of this dataclass or named tuple. Raises ValueError."""
+        return cast(T, self.reader(kind)(value))
+
+    def fit(self, value: object, hint: object, name: str) -> Any:  # noqa: ANN401 - as the hint says
+        """The value called `name` as this annotation has it. Raises ValueError."""
+        try:
+            return self.reader(hint)(value)
+        except ShapeError as error:
+            raise _below(name, error) from None
+
+    def reader(self, hint: object) -> Reader:
+        """What reads values with this annotation, made once."""
+        if hint not in self._readers:
+            self._readers[hint] = self._new(hint)
+        return self._readers[hint]
+
+    def _new(self, hint: Any) -> Reader:  # noqa: ANN401 - any annotation
+        origin, inner = get_origin(hint), get_args(hint)
+        if origin is Union:
+            reader = self.reader(inner[0])  # Optional
+            return lambda value: None if value is None else reader(value)
+        if origin is Literal:
+            return lambda value: _one_of(inner, value)
+        if origin is tuple:
+            return self._tuple(inner)
+        if origin is frozenset:
+            items = self._tuple((*inner, ...))
+            return lambda value: frozenset(items(value))
+        if origin is not None:
+            return self._mapping(*inner)
+        if hint is float:
+            return _number
+        if hint in _TITLES:
+            return lambda value: _checked(hint, value)
+        return self._object(hint)
+
+    def _tuple(self, kinds: tuple[Any, ...]) -> Reader:
+        readers = [self.reader(kind) for kind in kinds if kind is not Ellipsis]
+
+        def read(value: object) -> tuple[Any, ...]:
+            items = _checked(list, value)[: self._most]
+            each = readers * len(items) if kinds[-1] is Ellipsis else readers
+            if len(items) != len(each):
+                raise ShapeError(f"has {len(items)} items, and should have {len(each)}")
+            place, found = 0, []
+            try:
+                for place, item in enumerate(items):
+                    found.append(each[place](item))
+            except ShapeError as error:
+                raise _below(f"[{place}]", error) from None
+            return tuple(found)
+
+        return read
+
+    def _mapping(self, key_kind: object, kind: object) -> Reader:
+        read_key, read_value = self.reader(key_kind), self.reader(kind)
+
+        def read(value: object) -> dict[Any, Any]:
+            key, found = "", {}
+            try:
+                for key, content in _checked(dict, value).items():
+                    found[read_key(key)] = read_value(content)
+            except ShapeError as error:
+                raise _below(f".{key}" if key else "", error) from None
+            return found
+
+        return read
+
+    def _object(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
+        readers = {name: self.reader(hint) for name, hint in get_type_hints(kind).items()}
+        parameters = signature(kind).parameters.items()
+        required = [name for name, parameter in parameters if parameter.default is parameter.empty]
+
+        def read(value: object) -> object:
+            content = _checked(dict, value)
+            known = content.keys() & readers.keys()
+            if self._strict and len(known) < len(content):
+                raise ShapeError(
+                    f'has "{min(content.keys() - known)}", which {kind.__name__} lacks'
+                )
+            name, found = "", {}
+            try:
+                for name in known:
+                    found[name] = readers[name](content[name])
+            except ShapeError as error:
+                raise _below(f".{name}", error) from None
+            missing = [name for name in required if name not in content]
+            if missing:
+                raise ShapeError(f'has no "{missing[0]}"')
+            return kind(**found)
+
+        return read
+
+
+def _number(value: object) -> float:
+    """A finite number. A whole number may stand for a fraction."""
+    if type(value) is int and abs(value) < 1e300:
+        return float(value)
+    if not math.isfinite(_checked(float, value)):
+        raise ShapeError(f"is {value!r}, and should be a number")
+    return cast(float, value)
+
+
+def _one_of(allowed: tuple[Any, ...], value: object) -> object:
+    if value not in allowed or type(value) not in {*map(type, allowed)}:
+        raise ShapeError(
+            f"is {str(value)[:40]!r}, and should be one of {', '.join(map(repr, allowed))}"
+        )
+    return value
