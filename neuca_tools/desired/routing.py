@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.desired import dhcp, policy_routing, shadowed_rules, vrfs
+from neuca_tools.desired import dhcp, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import resolve_routes
-from neuca_tools.desired.rules import resolve_rules, without_included
+from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
 from neuca_tools.model import Document, Hop, Link, LinkKey, Network, Problem
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
@@ -42,7 +42,7 @@ def resolve_routing(
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     hops = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
     taken = {hop.identity for hop in hops.hops}
-    learned = dhcp.learned(roles, world, limits, taken)
+    learned = dhcp.Learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(work.routed, leased, scene)
@@ -58,7 +58,7 @@ def resolve_routing(
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules.notes(rules, world)),
+        (*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Dataclasses and named tuples from JSON, with each field checked against its annotation."""
+"""Dataclasses and named tuples as JSON, and from it, each field checked against its annotation."""
 
 # SPDX-License-Identifier: MIT
 
@@ -28,6 +28,21 @@ class ShapeError(ValueError):
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(f"{path.lstrip('.') or 'it'} {reason}")
         self.reason, self.path = reason, path
+
+
+def plain(value: Any, texts: tuple[type, ...]) -> Any:  # noqa: ANN401 - whatever JSON can have
+    """The value as JSON has it: dataclasses and named tuples are objects, `texts` become texts."""
+    if value is None or type(value) in (str, int, bool, float):
+        return value
+    if isinstance(value, texts):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(content, texts) for key, content in value.items()}
+    names = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", ())
+    if names:
+        return {name: plain(getattr(value, name), texts) for name in names}
+    items = [plain(item, texts) for item in value]
+    return sorted(items) if isinstance(value, frozenset) else items
 
 
 def _below(step: str, error: ShapeError) -> ShapeError:
