@@ -118,9 +118,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     records.save_record(state, kept)
     records.save_machine(state, replace(now, set_aside=why))
     log.warning(
-        'this disk has the state of another machine: %s; it is set aside in "%s"',
-        why,
-        place,
+        'this disk has the state of another machine: %s; it is set aside in "%s"', why, place
     )
 
 

@@ -14,13 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from neuca_tools.agent import first_boot, mtu_probe
-from neuca_tools.agent.pass_report import (
-    indexes_of,
-    log_pass,
-    removed,
-    report_of,
-    tried_parts,
-)
+from neuca_tools.agent.pass_report import indexes_of, log_pass, removed, report_of, tried_parts
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import Host, StateFiles, host

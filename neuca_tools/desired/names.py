@@ -14,15 +14,7 @@ from typing import Generic, Optional, TypeVar
 
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import (
-    UNRECORDED,
-    Device,
-    LinkKey,
-    LinkRequest,
-    Problem,
-    Record,
-    World,
-)
+from neuca_tools.model import UNRECORDED, Device, LinkKey, LinkRequest, Problem, Record, World
 from neuca_tools.model.topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
@@ -55,10 +47,7 @@ def vlan_name(parent: str, key: LinkKey) -> str:
 
 
 def nic_names(
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-    record: Record,
+    requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
     """The name that each present NIC should have.
 
@@ -132,10 +121,7 @@ def _wish(
 
 
 def _wishes(
-    keys: Iterable[LinkKey],
-    requests: Mapping[LinkKey, LinkRequest],
-    record: Record,
-    roles: Roles,
+    keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
     """The requested or recorded name of each of these NICs that has one."""
     found = {key: _wish(key, requests, record, roles) for key in keys}

@@ -183,10 +183,7 @@ def _router(document: Optional[Document], settings: Settings) -> Router:
 
 
 def _want(
-    work: LinkResolver,
-    links: Mapping[LinkKey, Link],
-    routing: Routing,
-    sysctls: Mapping[str, str],
+    work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
 ) -> NetworkState:
     every = {**links, **work.leftovers()}
     sysctls = {**sysctls, **work.common.sysctls}

@@ -20,14 +20,7 @@ from neuca_tools.desired.management import Management, choose
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
 from neuca_tools.model.ports import short
-from neuca_tools.model.topology import (
-    above,
-    below,
-    best_default_routes,
-    identity,
-    is_nic,
-    key_of,
-)
+from neuca_tools.model.topology import above, below, best_default_routes, identity, is_nic, key_of
 
 EMPTY = Record()
 
@@ -136,10 +129,7 @@ def _created(world: World, record: Record) -> list[tuple[LinkKey, Device]]:
 
 
 def find_nics(
-    world: World,
-    named: Collection[str],
-    ours: Collection[int] = (),
-    record: Record = EMPTY,
+    world: World, named: Collection[str], ours: Collection[int] = (), record: Record = EMPTY
 ) -> tuple[dict[str, Device], list[Problem]]:
     """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
@@ -222,11 +212,7 @@ def _unusable(
 
 
 def assign(
-    world: World,
-    named: Collection[str],
-    policy: Policy,
-    record: Record,
-    said: Said = NOTHING,
+    world: World, named: Collection[str], policy: Policy, record: Record, said: Said = NOTHING
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
     created = _created(world, record)

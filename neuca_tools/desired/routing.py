@@ -33,10 +33,7 @@ class Routing:
 
 
 def resolve_routing(
-    document: Optional[Document],
-    layers: Layers,
-    links: Mapping[LinkKey, Link],
-    work: LinkResolver,
+    document: Optional[Document], layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits

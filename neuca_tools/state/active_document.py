@@ -247,11 +247,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
         if intake.document is None:
             return intake
     return replace(
-        intake,
-        refused=usable.refused,
-        session=answer.session,
-        instance=instance,
-        other=other,
+        intake, refused=usable.refused, session=answer.session, instance=instance, other=other
     )
 
 

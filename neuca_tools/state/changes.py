@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import (
-    UNRECORDED,
-    Incarnation,
-    LinkKey,
-    NicRecord,
-    Record,
-    World,
-)
+from neuca_tools.model import UNRECORDED, Incarnation, LinkKey, NicRecord, Record, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, is_nic
