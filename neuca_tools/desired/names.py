@@ -87,7 +87,7 @@ def reserved(roles: Roles, record: Record) -> dict[LinkKey, str]:
     }
 
 
-def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:
+def names_in_use(devices: Iterable[Device]) -> Iterator[str]:
     """The names of these devices and their alternative names, which share one name space."""
     for device in devices:
         yield from (device.name, *device.altnames)
@@ -175,14 +175,14 @@ def boot_names(
     """
     free = _free_to_rename(roles, in_use)
     others = (device for device in world.devices.values() if device.index not in free)
-    fixed = set(_names_in_use(others))
+    fixed = set(names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
     names = {}
     for mac, device in roles.nics.items():
         if device.index in free and LinkKey(mac) in granted:
             names[device.index] = granted[LinkKey(mac)]
     taken = {*fixed, *granted.values()}
-    in_force = set(_names_in_use(world.devices.values()))
+    in_force = set(names_in_use(world.devices.values()))
     for device in sorted(free.values(), key=lambda device: (identity(device), device.index)):
         if device.index in names:
             continue

@@ -16,10 +16,7 @@ from neuca_tools.model.topology import base, is_nic
 
 def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, by MAC or by "KIND NAME"."""
-    macs = {
-        device.index: mac
-        for mac, device in (*resolution.roles.nics.items(), *resolution.roles.stacked.items())
-    }
+    macs = resolution.roles.macs
     found = {mac: Incarnation(world.boot_id, index) for index, mac in macs.items()}
     for index, device in sorted(world.devices.items()):
         mac = macs.get(device.lower) if device.kind == "vlan" else None

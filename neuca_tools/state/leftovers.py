@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
@@ -56,8 +57,7 @@ def leave(
 
 def stay(record: Record, leased: Collection[str]) -> Record:
     """The record, in which no manager has to release these NICs: one does DHCP there for us."""
-    nics = {mac: replace(nic, leaving="") for mac, nic in record.nics.items() if mac in leased}
-    return replace(record, nics={**record.nics, **nics}) if nics else record
+    return _with(record, leased, leaving="")
 
 
 def removable(
@@ -87,8 +87,13 @@ def unserved(record: Record, macs: Collection[str]) -> Record:
 
     It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
     """
-    nics = {mac: replace(nic, unheard=True) for mac, nic in record.nics.items() if mac in macs}
-    return replace(record, nics={**record.nics, **nics})
+    return _with(record, macs, unheard=True)
+
+
+def _with(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
+    """The record with these changes of the recorded NICs among these."""
+    nics = {mac: replace(record.nics[mac], **changes) for mac in record.nics.keys() & macs}
+    return replace(record, nics={**record.nics, **nics}) if nics else record
 
 
 def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
