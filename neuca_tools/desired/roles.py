@@ -119,13 +119,18 @@ class Scene(NamedTuple):
     found: Mapping[LinkKey, Device]
 
 
-def _created(world: World, record: Record) -> list[tuple[LinkKey, Device]]:
-    """The virtual links that we created in this boot, VLANs included: by the record, not by MAC."""
+def _created(world: World, record: Record) -> tuple[frozenset[int], dict[str, Device]]:
+    """What we created in this boot, by the record, not by MAC.
+
+    The indexes of all virtual links, VLANs included, and the others by "KIND NAME".
+    """
     owned = record.owned.vlans
     if record.boot_id != world.boot_id or not owned:
-        return []
+        return frozenset(), {}
     keys = ((key_of(device, world), device) for device in world.devices.values())
-    return [(key, device) for key, device in keys if key in owned]
+    ours = [(key, device) for key, device in keys if key in owned]
+    stacked = {key.mac: device for key, device in ours if key.made and key == key.nic}
+    return frozenset(device.index for _, device in ours), stacked
 
 
 def find_nics(
@@ -215,11 +220,9 @@ def assign(
     world: World, named: Collection[str], policy: Policy, record: Record, said: Said = NOTHING
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
-    created = _created(world, record)
-    ours = frozenset(device.index for _, device in created)
+    ours, stacked = _created(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    stacked = {key.mac: device for key, device in created if key.made and key == key.nic}
     masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
     nics, problems = find_nics(world, named - ignored - found.declared, masters, record)

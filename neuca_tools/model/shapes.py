@@ -22,6 +22,9 @@ _TITLES = {
 }
 
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
 class ShapeError(ValueError):
     """A value of another type; `path` leads to it (`.nics[3].name`), `reason` is its predicate."""
 
@@ -32,7 +35,7 @@ class ShapeError(ValueError):
 
 def plain(value: Any, texts: tuple[type, ...]) -> Any:  # noqa: ANN401 - whatever JSON can have
     """The value as JSON has it: dataclasses and named tuples are objects, `texts` become texts."""
-    if value is None or type(value) in (str, int, bool, float):
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, texts):
         return str(value)
