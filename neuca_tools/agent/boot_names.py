@@ -26,6 +26,7 @@ from neuca_tools.desired.names import (
     Step,
     boot_names,
     free_name,
+    names_in_use,
     own_names,
     rename_steps,
 )
@@ -280,11 +281,8 @@ def rename_devices(
 
 def _free(name: str, world: World) -> str:
     """This name, or a similar one if a device has it, also as an alternative name."""
-    taken = {device.name for device in world.devices.values()}
-    taken.update(*(device.altnames for device in world.devices.values()))
-    if name not in taken:
-        return name
-    return free_name(name, taken)
+    taken = set(names_in_use(world.devices.values()))
+    return free_name(name, taken) if name in taken else name
 
 
 def _rename(

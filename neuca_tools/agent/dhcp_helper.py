@@ -15,13 +15,7 @@ from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.backends.processes import (
-    PROCESS,
-    end,
-    mark_process,
-    noted_process,
-    process_note,
-)
+from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process, process_note
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
 

@@ -17,7 +17,7 @@ from neuca_tools.agent import trial_file, unused_volumes
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
-from neuca_tools.files import locked, names_in, observed, write_files
+from neuca_tools.files import NEW, locked, names_in, observed, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.machine import Machine
 from neuca_tools.model.volumes import SOURCES as VOLUME_SOURCES
@@ -110,26 +110,25 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     from neuca_tools.state.stale import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
-    rules, documents = _rules(config), _documents(state)
-    _copy([state / records.MACHINE, state / records.RECORD, *documents, *rules], place)
+    files = [*_documents(state), *rules(config)]
+    _copy([state / records.MACHINE, state / records.RECORD, *files], place)
     run = [config.run_directory / name for name in (records.DOCUMENT, records.LOOK, RAN)]
-    write_files(dict.fromkeys([*rules, *documents, *run]))
+    write_files(dict.fromkeys([*files, *run]))
     kept = of_this_boot(records.load_record(state), hostid.boot_id())
     records.save_record(state, kept)
     records.save_machine(state, replace(now, set_aside=why))
     log.warning(
-        'this disk has the state of another machine: %s; it is set aside in "%s"',
-        why,
-        place,
+        'this disk has the state of another machine: %s; it is set aside in "%s"', why, place
     )
 
 
-def _rules(config: Config) -> list[Path]:
-    """The udev rules that the agent wrote."""
-    from neuca_tools.desired import marks
+def rules(config: Config) -> list[Path]:
+    """The udev rules that the agent wrote, and what an interrupted write has left of one."""
+    from neuca_tools.desired.marks import rule_mac
 
     directory, substring = config.udev_directory, config.udev_substring
-    return [directory / name for name in names_in(directory) if marks.rule_mac(name, substring)]
+    names = [name for name in names_in(directory) if rule_mac(name.removesuffix(NEW), substring)]
+    return [directory / name for name in names]
 
 
 def _documents(state: Path) -> list[Path]:

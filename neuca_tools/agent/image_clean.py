@@ -122,17 +122,7 @@ def own_files(config: Config) -> list[Path]:
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     begun = [path.with_name(path.name + NEW) for path in files]
     installed = config.state_directory / LISTED
-    return [*_rules(config), *_logs(config), *outputs, *files, *begun, installed]
-
-
-def _rules(config: Config) -> list[Path]:
-    """The udev rules, and what an interrupted write has left of one."""
-    directory, substring = config.udev_directory, config.udev_substring
-    return [
-        directory / name
-        for name in names_in(directory)
-        if marks.rule_mac(name.removesuffix(NEW), substring)
-    ]
+    return [*first_boot.rules(config), *_logs(config), *outputs, *files, *begun, installed]
 
 
 def _logs(config: Config) -> list[Path]:

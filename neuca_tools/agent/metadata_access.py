@@ -50,11 +50,7 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
 
 
 def _through(
-    world: World,
-    config: Config,
-    origin: Optional[Origin],
-    around: Surroundings,
-    record: Record,
+    world: World, config: Config, origin: Optional[Origin], around: Surroundings, record: Record
 ) -> Surroundings:
     """The surroundings with the service that has answered (`origin`), and the interfaces to use."""
     nics = {identity(device) for device in world.devices.values() if is_nic(device)}

@@ -185,6 +185,5 @@ def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     ignored = {guid for guid, also in ports if also & policy.ignored}
     management = {guid for guid, also in ports if also & policy.management}
     return policy._replace(
-        ignored=policy.ignored | ignored,
-        management=policy.management | management,
+        ignored=policy.ignored | ignored, management=policy.management | management
     )

@@ -14,16 +14,7 @@ from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence
-from neuca_tools.model import (
-    OWN,
-    UNCHANGED,
-    Address,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Original,
-    Problem,
-)
+from neuca_tools.model import OWN, UNCHANGED, Address, Link, LinkKey, LinkRequest, Original, Problem
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning import allowed_sysctls
 

@@ -41,12 +41,7 @@ NOT_PUBLIC: Mapping[int, tuple[Network, ...]] = {
     6: tuple(map(ip_network, ("::/3", "4000::/2", "8000::/1", "2001:db8::/32", "3fff::/20"))),
 }
 # Whole blocks for private use: RFC 1918 and RFC 6598. That of IPv6, fc00::/7, is over the limit.
-PRIVATE = tuple(
-    map(
-        ip_network,
-        ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"),
-    )
-)
+PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")))
 
 
 def is_inside(inner: Network, outer: Network) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.coverage import public
@@ -36,32 +36,6 @@ from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
-
-
-class Learned(NamedTuple):
-    """What the client has learned on each NIC: addresses, and allowed routes."""
-
-    addresses: Mapping[LinkKey, tuple[Address, ...]] = {}
-    hops: tuple[Hop, ...] = ()
-    notes: tuple[Note, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-    def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
-        """The links with their learned addresses too."""
-        found = dict(links)
-        for key in self.addresses.keys() & links.keys():
-            asked = links[key].addresses
-            more = tuple(one for one in self.addresses[key] if one not in asked)
-            found[key] = replace(links[key], addresses=(*asked, *more))
-        return found
-
-
-def learned(roles: Roles, world: World, limits: Fence, taken: Collection[object]) -> Learned:
-    """What the clients have learned so far. `taken` are the identities of requested routes."""
-    work = _Work(world, limits, {*taken, *_foreign(world)})
-    for key, device in devices(roles, world).items():
-        work.nic(key, device)
-    return Learned(work.addresses, tuple(work.hops), tuple(work.notes), tuple(work.problems))
 
 
 def gateways(roles: Roles, world: World) -> dict[LinkKey, dict[int, Host]]:
@@ -105,17 +79,34 @@ def _foreign(world: World) -> Iterator[object]:
             yield (route.to, MAIN_TABLE, route.metric, route.traits.tos)
 
 
-class _Work:
-    """What has been learned on the NICs so far."""
+class Learned:
+    """What the clients have learned on the links so far: addresses, and allowed routes.
 
-    def __init__(self, world: World, limits: Fence, taken: set[object]) -> None:
-        self.world, self.limits, self.taken = world, limits, taken
+    `taken` are the identities of requested routes.
+    """
+
+    def __init__(
+        self, roles: Roles, world: World, limits: Fence, taken: Collection[object]
+    ) -> None:
+        self.world, self.limits = world, limits
+        self.taken = {*taken, *_foreign(world)}
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
         self.problems: list[Problem] = []
+        for key, device in devices(roles, world).items():
+            self._add(key, device)
 
-    def nic(self, key: LinkKey, device: Device) -> None:
+    def added_to(self, links: Mapping[LinkKey, Link]) -> dict[LinkKey, Link]:
+        """The links with their learned addresses too."""
+        found = dict(links)
+        for key in self.addresses.keys() & links.keys():
+            asked = links[key].addresses
+            more = tuple(one for one in self.addresses[key] if one not in asked)
+            found[key] = replace(links[key], addresses=(*asked, *more))
+        return found
+
+    def _add(self, key: LinkKey, device: Device) -> None:
         """Look at the routes in the table of this NIC, and at its addresses."""
         routes = _inbox(key, device, self.world)
         sources = {route.traits.source for route in routes}

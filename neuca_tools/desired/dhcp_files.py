@@ -109,11 +109,7 @@ def client_labels(key: LinkKey, asked: Automatic) -> dict[str, str]:
     >>> client_labels(LinkKey("02:00:00:00:00:02"), Automatic(dhcp4=True, dhcp6=True))
     {'020000000002': '', '020000000002:dhcp6': 'dhcp6', '020000000002:ra': 'ra'}
     """
-    wanted = {
-        "": bool(asked.dhcp4),
-        "dhcp6": bool(asked.dhcp6),
-        "ra": takes_advertisements(asked),
-    }
+    wanted = {"": bool(asked.dhcp4), "dhcp6": bool(asked.dhcp6), "ra": takes_advertisements(asked)}
     base = label(key)
     return {
         f"{base}{BESIDE if protocol else ''}{protocol}": protocol

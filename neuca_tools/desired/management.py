@@ -19,13 +19,7 @@ from neuca_tools.desired import first_nic
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import UNRECORDED, Record, Route, World
 from neuca_tools.model.provenance import ADVERTISEMENT, is_automatic, provenance
-from neuca_tools.model.topology import (
-    METADATA_HOSTS,
-    below,
-    best_default_routes,
-    identity,
-    is_nic,
-)
+from neuca_tools.model.topology import METADATA_HOSTS, below, best_default_routes, identity, is_nic
 
 # Seconds after a boot. NetworkManager tries DHCP four times for 45 s each (NetworkManager.conf(5)),
 # the units of systemd-networkd wait 120 s for the network, dhclient tries for 60 s.

@@ -137,19 +137,23 @@ class _Files:
         rules: dict[str, Optional[bytes]] = {}
         used: set[str] = set()
         nics = {*self.roles.by_mac, *(mac for mac in self.record.nics if not LinkKey(mac).made)}
-        for mac in sorted(nics, key=lambda mac: (mac not in self.roles.nics, mac)):
+        for mac in sorted(nics - spared, key=lambda mac: (mac not in self.roles.nics, mac)):
             name = self._pinned_name(mac)
             if name in used:
                 name = ""
-            if mac not in spared and self._has_rule(mac, name):
+            if self._has_rule(mac, name):
                 used.add(name)
                 rules.update(self._rule(mac, name))
-        others = known.keys() - rules.keys()
-        replaced = {*self._macs(rules).values()} if others else set()
-        for path in others:
-            if self.resolution.complete or self._is_disowned(known[path], replaced):
-                rules[path] = None
-        return rules
+        return {**rules, **dict.fromkeys(self._stale(known, rules))}
+
+    def _stale(self, known: Mapping[str, str], rules: Collection[str]) -> set[str]:
+        """The paths of the rules to remove, out of those that are `known`, each with its MAC."""
+        others = known.keys() - rules
+        if self.resolution.complete or not others:
+            return others
+        replaced = {*self._macs(rules).values()}
+        gone = replaced.union(filter(self._is_disowned, known.values()))
+        return {path for path in others if known[path] in gone}
 
     def _macs(self, paths: Iterable[str]) -> dict[str, str]:
         """The MAC of each of these files that is a rule of ours."""
@@ -173,9 +177,9 @@ class _Files:
         client = self.roles.clients.get(LinkKey(mac), "")
         return {f"{places.udev}/{file}": marks.udev_rule(mac, name, is_dataplane, client)}
 
-    def _is_disowned(self, mac: str, replaced: Collection[str]) -> bool:
+    def _is_disowned(self, mac: str) -> bool:
         is_released = self.record.nics.get(mac, UNRECORDED).released
-        return mac in replaced or is_released or self.roles.role(mac) == "ignored"
+        return is_released or self.roles.role(mac) == "ignored"
 
     def _pinned_name(self, mac: str) -> str:
         """The name that the NIC should have at the next boot; empty if it is not known yet."""
@@ -192,33 +196,34 @@ class _Files:
 
     def lists(self, files: Mapping[str, Optional[bytes]]) -> Marks:
         """The lists of NICs and links that managers leave alone, and our file in sysctl.d."""
+        places = self.places
+        sysctls = str(places.sysctl / marks.SYSCTL_FILE)
+        told = {
+            str(places.networkd / marks.NETWORKD_NICS_FILE): "networkd",
+            str(places.networkd / marks.NETWORKD_VLANS_FILE): "networkd",
+            str(places.networkmanager / marks.NETWORKMANAGER_FILE): "networkmanager",
+        }
+        contents = {**self._lists(), sysctls: self._sysctls(files.get(sysctls) or b"")}
+        is_held = bool(self.roles.held)
+        kept = {
+            path: contents.get(path) or None
+            for path in (*told, sysctls)
+            if contents.get(path) or self.resolution.complete or is_held
+        }
+        return Marks(kept, told if is_held or self._is_news() else {})
+
+    def _lists(self) -> dict[str, bytes]:
+        """The lists by path; absent or empty if there is nothing to list."""
         places, patterns = self.places, sorted(self._patterns())
         kinds = {key.kind for key in self.names if key.made}
         # The kernel has the same kind for InfiniBand ports and their children.
         kinds |= {"ipoib" for mac in self.dataplane if is_guid(mac)}
         nics = self.dataplane - self._clients("networkd")
-        found = {
-            str(places.networkd / name): content
-            for name, content in marks.networkd_files(nics, patterns, kinds).items()
-        }
-        told = {
-            str(places.networkd / name): "networkd"
-            for name in (marks.NETWORKD_NICS_FILE, marks.NETWORKD_VLANS_FILE)
-        }
-        path = str(places.networkmanager / marks.NETWORKMANAGER_FILE)
+        networkd = marks.networkd_files(nics, patterns, kinds)
+        lists = {str(places.networkd / name): content for name, content in networkd.items()}
         nics = self.dataplane - self._clients("networkmanager")
-        found[path], told[path] = marks.networkmanager_conf(nics, patterns), "networkmanager"
-        sysctls = str(places.sysctl / marks.SYSCTL_FILE)
-        found[sysctls] = self._sysctls(files.get(sysctls) or b"")
-        is_held = bool(self.roles.held)
-        return Marks(
-            {
-                path: found.get(path) or None
-                for path in (*told, sysctls)
-                if found.get(path) or self.resolution.complete or is_held
-            },
-            told if is_held or self._is_news() else {},
-        )
+        path = str(places.networkmanager / marks.NETWORKMANAGER_FILE)
+        return {**lists, path: marks.networkmanager_conf(nics, patterns)}
 
     def _is_news(self) -> bool:
         """Whether a dataplane NIC is one that the network managers have not been told about."""
@@ -241,8 +246,8 @@ class _Files:
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
         bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
         bases |= {key.given_name for key in names if key.made}
-        made = {self._pinned_name(mac) for mac in self.dataplane if is_guid(mac)}
-        made |= {name for key, name in names.items() if key.rank and key.mac not in left}
+        made = {name for key, name in names.items() if key.rank and key.mac not in left}
+        made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
         return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})
 
     def _sysctls(self, now: bytes) -> bytes:

@@ -14,15 +14,7 @@ from typing import Generic, Optional, TypeVar
 
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import (
-    UNRECORDED,
-    Device,
-    LinkKey,
-    LinkRequest,
-    Problem,
-    Record,
-    World,
-)
+from neuca_tools.model import UNRECORDED, Device, LinkKey, LinkRequest, Problem, Record, World
 from neuca_tools.model.topology import identity
 
 LONGEST_NAME = 15  # bytes: IFNAMSIZ less the closing zero, linux/if.h
@@ -55,10 +47,7 @@ def vlan_name(parent: str, key: LinkKey) -> str:
 
 
 def nic_names(
-    requests: Mapping[LinkKey, LinkRequest],
-    world: World,
-    roles: Roles,
-    record: Record,
+    requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
 ) -> tuple[dict[LinkKey, str], list[Problem]]:
     """The name that each present NIC should have.
 
@@ -98,7 +87,7 @@ def reserved(roles: Roles, record: Record) -> dict[LinkKey, str]:
     }
 
 
-def _names_in_use(devices: Iterable[Device]) -> Iterator[str]:
+def names_in_use(devices: Iterable[Device]) -> Iterator[str]:
     """The names of these devices and their alternative names, which share one name space."""
     for device in devices:
         yield from (device.name, *device.altnames)
@@ -132,10 +121,7 @@ def _wish(
 
 
 def _wishes(
-    keys: Iterable[LinkKey],
-    requests: Mapping[LinkKey, LinkRequest],
-    record: Record,
-    roles: Roles,
+    keys: Iterable[LinkKey], requests: Mapping[LinkKey, LinkRequest], record: Record, roles: Roles
 ) -> dict[LinkKey, str]:
     """The requested or recorded name of each of these NICs that has one."""
     found = {key: _wish(key, requests, record, roles) for key in keys}
@@ -189,14 +175,14 @@ def boot_names(
     """
     free = _free_to_rename(roles, in_use)
     others = (device for device in world.devices.values() if device.index not in free)
-    fixed = set(_names_in_use(others))
+    fixed = set(names_in_use(others))
     granted = _reserved(fixed, roles, requests, record)
     names = {}
     for mac, device in roles.nics.items():
         if device.index in free and LinkKey(mac) in granted:
             names[device.index] = granted[LinkKey(mac)]
     taken = {*fixed, *granted.values()}
-    in_force = set(_names_in_use(world.devices.values()))
+    in_force = set(names_in_use(world.devices.values()))
     for device in sorted(free.values(), key=lambda device: (identity(device), device.index)):
         if device.index in names:
             continue

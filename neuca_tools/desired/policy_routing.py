@@ -25,16 +25,7 @@ from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.siblings import Siblings
-from neuca_tools.model import (
-    Address,
-    Hop,
-    Host,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Network,
-    World,
-)
+from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.effects import Note
 from neuca_tools.model.provenance import RTPROT_RA

@@ -24,7 +24,6 @@ from neuca_tools.model import (
     Host,
     LinkKey,
     LinkRequest,
-    Owned,
     RouteRequest,
 )
 from neuca_tools.model.links import KINDS
@@ -87,15 +86,6 @@ def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> froz
         for key, request in requests.items()
         if request.origins and not (doubtful and forms([key.mac]) & doubtful)
     )
-
-
-def removable(owned: Owned, complete: bool, sure: Collection[LinkKey]) -> Owned:
-    """What may be removed: all that is ours if the document is complete, or else the addresses of
-    `sure` links.
-    """
-    if complete:
-        return owned._replace(routes=True)
-    return Owned(frozenset((key, address) for key, address in owned.addresses if key in sure))
 
 
 def _macs_of(fault: Fault) -> Iterable[str]:

@@ -17,7 +17,6 @@ from neuca_tools.desired.merge import Layers, stack
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import digests, trusted, twice
-from neuca_tools.desired.requests import removable as may_go
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import quiet
 from neuca_tools.desired.routing import Routing, resolve_routing
@@ -179,10 +178,7 @@ def _router(document: Optional[Document], settings: Settings) -> Router:
 
 
 def _want(
-    work: LinkResolver,
-    links: Mapping[LinkKey, Link],
-    routing: Routing,
-    sysctls: Mapping[str, str],
+    work: LinkResolver, links: Mapping[LinkKey, Link], routing: Routing, sysctls: Mapping[str, str]
 ) -> NetworkState:
     every = {**links, **work.leftovers()}
     sysctls = {**sysctls, **work.common.sysctls}
@@ -197,9 +193,9 @@ def _trust(
     None for these if it is complete.
     """
     if document is not None and document.complete:
-        return True, may_go(owned, True, ()), None
+        return True, owned._replace(routes=True), None
     sure = trusted(document, requests) if document else frozenset[LinkKey]()
-    return False, may_go(owned, False, sure), sure
+    return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
 
 
 def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:

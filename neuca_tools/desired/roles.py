@@ -17,17 +17,10 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import Management, choose
-from neuca_tools.desired.management_vlans import management_devices, tagged
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
 from neuca_tools.model.ports import short
-from neuca_tools.model.topology import (
-    above,
-    base,
-    identity,
-    is_nic,
-    key_of,
-)
+from neuca_tools.model.topology import above, below, best_default_routes, identity, is_nic, key_of
 
 EMPTY = Record()
 
@@ -126,33 +119,22 @@ class Scene(NamedTuple):
     found: Mapping[LinkKey, Device]
 
 
-def made(world: World, record: Record) -> dict[str, Device]:
-    """The virtual links on this host that we created in this boot, by "KIND NAME"."""
-    if record.boot_id != world.boot_id:
-        return {}
-    ours = {key.mac for key in record.owned.vlans if key.made}
-    if not ours:
-        return {}
-    return {base(device): device for device in world.devices.values() if base(device) in ours}
+def _created(world: World, record: Record) -> tuple[frozenset[int], dict[str, Device]]:
+    """What we created in this boot, by the record, not by MAC.
 
-
-def made_indexes(world: World, record: Record) -> frozenset[int]:
-    """The indexes of virtual links that we created in this boot, VLANs included: by the record, not
-    by MAC.
+    The indexes of all virtual links, VLANs included, and the others by "KIND NAME".
     """
     owned = record.owned.vlans
     if record.boot_id != world.boot_id or not owned:
-        return frozenset()
-    return frozenset(
-        device.index for device in world.devices.values() if key_of(device, world) in owned
-    )
+        return frozenset(), {}
+    keys = ((key_of(device, world), device) for device in world.devices.values())
+    ours = [(key, device) for key, device in keys if key in owned]
+    stacked = {key.mac: device for key, device in ours if key.made and key == key.nic}
+    return frozenset(device.index for _, device in ours), stacked
 
 
 def find_nics(
-    world: World,
-    named: Collection[str],
-    ours: Collection[int] = (),
-    record: Record = EMPTY,
+    world: World, named: Collection[str], ours: Collection[int] = (), record: Record = EMPTY
 ) -> tuple[dict[str, Device], list[Problem]]:
     """Every free NIC with a MAC of its own, by MAC; and a problem for each other NIC that is named.
 
@@ -235,25 +217,20 @@ def _unusable(
 
 
 def assign(
-    world: World,
-    named: Collection[str],
-    policy: Policy,
-    record: Record,
-    said: Said = NOTHING,
+    world: World, named: Collection[str], policy: Policy, record: Record, said: Said = NOTHING
 ) -> Roles:
     """Give every NIC its role; recorded ones stay, unless `[network] management-macs` is set."""
-    ours = made_indexes(world, record)
+    ours, stacked = _created(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    stacked = made(world, record)
     masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
     nics, problems = find_nics(world, named - ignored - found.declared, masters, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    vlans = tagged(world, managing)
+    vlans = _tagged(world, managing)
     indexes = _indexes(world, managing, ours, vlans=False)
-    management = management_devices(world, indexes, vlans)
+    management = _management_devices(world, indexes, vlans)
     return Roles(
         nics,
         _twins(world, nics),
@@ -272,6 +249,54 @@ def assign(
         hands_off=ignored,
         belief=found.belief,
     )
+
+
+def _tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
+    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
+
+    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
+    metadata service, goes through a VLAN on it.
+    """
+    plain = {
+        index: identity(device)
+        for index, device in world.devices.items()
+        if identity(device) in macs and is_nic(device) and _has_only_vlans(device, world)
+    }
+    upper = above(world, plain)
+    ways = best_default_routes(route for route in world.routes if route.index in upper)
+    lines = below(world, [*(route.index for route in ways), world.metadata_index])
+    found: dict[str, frozenset[int]] = {}
+    for index in lines & world.devices.keys():
+        device = world.devices[index]
+        if device.vlan_id is not None and device.lower in plain:
+            mac = plain[device.lower]
+            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
+    return found
+
+
+def _has_only_vlans(nic: Device, world: World) -> bool:
+    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
+    if nic.master or nic.slave or nic.index == world.metadata_index:
+        return False
+    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
+    prefixes |= {route.to for route in world.routes if route.index == nic.index}
+    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
+
+
+def _management_devices(
+    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    """These devices and what is stacked on them, without VLANs that are not for management."""
+    carriers = {index for index in devices if identity(world.devices[index]) in vlans}
+    upper = {
+        device.index
+        for device in world.devices.values()
+        if device.lower in carriers
+        and (
+            device.vlan_id is None or device.vlan_id in vlans[identity(world.devices[device.lower])]
+        )
+    }
+    return above(world, {*devices} - carriers | upper) | carriers
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:

@@ -83,11 +83,7 @@ class _Finder:
         self._asked = Networks({key: link.addresses for key, link in usable.items()})
         self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
         self._all = Networks(asked_of)
-        self._foreign = {
-            (other.to, other.traits.table, other.metric, other.traits.tos)
-            for other in (*world.routes, *world.tables)
-            if other.protocol != ROUTE_PROTOCOL
-        }
+        self._foreign = _foreign(world)
         of_links = (link.addresses for link in links.values())
         every = chain.from_iterable((*of_links, *world.addresses.values()))
         self._own = {address.ip for address in every}
@@ -111,17 +107,12 @@ class _Finder:
 
     def _added(self, route: RouteRequest) -> Optional[str]:
         """Add the route if it can be set; why it cannot, or None."""
-        reason = self._fence_reason(route)
-        links: list[LinkKey] = []
-        vias = (route.via, *route.others) if route.traits.kind == "unicast" else ()
-        for via in vias:
-            if reason is None:
-                key, reason = self._link(route._replace(via=via))
-                links += [key] if key else []
-        if reason is not None or len(links) < len(vias):
-            # Without a reason, the address that leads to the next hop was refused and reported.
+        reason, links = self._fence_reason(route), [NOWHERE]
+        if reason is None and route.traits.kind == "unicast":
+            links, reason = self._links(route)
+        if reason is not None or not links:
             return reason
-        first, *others = links or [NOWHERE]
+        first, *others = links
         more = tuple(zip(others, route.others))
         hop = Hop(route.to, first, route.via, _metric(route), traits=_normal(route), others=more)
         if hop.identity in self._foreign:
@@ -133,6 +124,19 @@ class _Finder:
         if route.via is not None and not self._asked.link(route.via):
             self.loose.add(route.to)
         return None
+
+    def _links(self, route: RouteRequest) -> tuple[list[LinkKey], Optional[str]]:
+        """The links of all next hops; none, perhaps with the reason, if one of them has none.
+
+        Without a reason, the address that leads to the next hop was refused and reported.
+        """
+        links: list[LinkKey] = []
+        for via in (route.via, *route.others):
+            key, reason = self._link(route._replace(via=via))
+            if key is None:
+                return [], reason
+            links.append(key)
+        return links, None
 
     def _ban_reason(self, route: RouteRequest) -> Optional[str]:
         if route.to.prefixlen == 0:
@@ -184,7 +188,9 @@ class _Finder:
             return f"{hop} is in no network of a dataplane NIC"
         if key not in self._usable:
             return f"{hop} is on {key}, which cannot be used"
-        return f"{hop} is this host itself" if route.via in self._own else None
+        if route.via in self._own:
+            return f"{hop} is this host itself"
+        return None
 
     def _down_reason(self, route: RouteRequest, key: LinkKey) -> Optional[str]:
         """Why the link can have no routes: it or its NIC is down (the kernel returns ENETDOWN)."""
@@ -205,6 +211,15 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
         int(dict(device.options).get("table", 0)): device.name
         for device in world.devices.values()
         if device.kind == "vrf" and device.index not in roles.ours
+    }
+
+
+def _foreign(world: World) -> set[object]:
+    """The identities of the routes of other programs."""
+    return {
+        (route.to, route.traits.table, route.metric, route.traits.tos)
+        for route in (*world.routes, *world.tables)
+        if route.protocol != ROUTE_PROTOCOL
     }
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import dhcp, policy_routing, shadowed_rules, vrfs
+from neuca_tools.desired import dhcp, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import resolve_routes
-from neuca_tools.desired.rules import resolve_rules, without_included
+from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
 from neuca_tools.model import Document, Hop, Link, LinkKey, Network, Problem
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
@@ -31,16 +31,13 @@ class Routing(NamedTuple):
 
 
 def resolve_routing(
-    document: Optional[Document],
-    layers: Layers,
-    links: Mapping[LinkKey, Link],
-    work: LinkResolver,
+    document: Optional[Document], layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     hops = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
     taken = {hop.identity for hop in hops.hops}
-    learned = dhcp.learned(roles, world, limits, taken)
+    learned = dhcp.Learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(work.routed, leased, scene)
@@ -56,7 +53,7 @@ def resolve_routing(
         policy.tables,
         hops.loose,
         (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes, *vrf_notes, *shadowed_rules.notes(rules, world)),
+        (*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
     )
 
 

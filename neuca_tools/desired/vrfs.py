@@ -17,16 +17,7 @@ from typing import Optional
 
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
-from neuca_tools.model import (
-    Hop,
-    Host,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Route,
-    RouteRequest,
-    Virtual,
-)
+from neuca_tools.model import Hop, Host, Link, LinkKey, LinkRequest, Route, RouteRequest, Virtual
 from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
@@ -87,10 +78,7 @@ def placed(
 
 
 def _placed(
-    route: RouteRequest,
-    requests: Mapping[LinkKey, LinkRequest],
-    routed: Tables,
-    networks: Networks,
+    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables, networks: Networks
 ) -> RouteRequest:
     if route.state != "present":
         return route

@@ -1,4 +1,4 @@
-"""Dataclasses and named tuples from JSON, with each field checked against its annotation."""
+"""Dataclasses and named tuples as JSON, and from it, each field checked against its annotation."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,12 +22,30 @@ _TITLES = {
 }
 
 
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
 class ShapeError(ValueError):
     """A value of another type; `path` leads to it (`.nics[3].name`), `reason` is its predicate."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(f"{path.lstrip('.') or 'it'} {reason}")
         self.reason, self.path = reason, path
+
+
+def plain(value: Any, texts: tuple[type, ...]) -> Any:  # noqa: ANN401 - whatever JSON can have
+    """The value as JSON has it: dataclasses and named tuples are objects, `texts` become texts."""
+    if type(value) in _SCALARS:
+        return value
+    if isinstance(value, texts):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(content, texts) for key, content in value.items()}
+    names = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", ())
+    if names:
+        return {name: plain(getattr(value, name), texts) for name in names}
+    items = [plain(item, texts) for item in value]
+    return sorted(items) if isinstance(value, frozenset) else items
 
 
 def _below(step: str, error: ShapeError) -> ShapeError:

@@ -13,7 +13,7 @@ after it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Optional
 
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
@@ -84,23 +84,37 @@ def restored(sides: Sides) -> Iterator[Operation]:
     The last are in the desired state only if that is an earlier state of the host. Routes to next
     hops come after those that lead to them.
     """
-    cut = {key for key in sides.have.links if sides.have.theirs and sides.is_interrupted(key)}
+    cut = _interrupted(sides) if sides.have.theirs else set()
     if not cut and not sides.want.theirs:
         return
-    present, earlier = _theirs(sides.have), _theirs(sides.want)
-    deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
-    lost = {
-        hop: (routes, sides.want)
-        for hop, routes in earlier.items()
-        if hop not in present and not _sets_itself(sides, hop, routes[0])
-    }
-    for hop, routes in present.items():
-        is_kept = hop not in deleted and hop.to not in sides.want.banned
-        if is_kept and cut.intersection(_links(hop)) and routes[0].protocol not in OF_KERNEL:
-            lost[hop] = routes, sides.have
+    present = _theirs(sides.have)
+    lost = {hop: (routes, sides.want) for hop, routes in _missing(sides, present)}
+    lost.update((hop, (present[hop], sides.have)) for hop in _dropped(sides, present, cut))
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop)):
             yield _restored(sides, hop, *lost[hop])
+
+
+def _interrupted(sides: Sides) -> set[LinkKey]:
+    return {key for key in sides.have.links if sides.is_interrupted(key)}
+
+
+def _missing(sides: Sides, present: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:
+    """The routes of the earlier state that are gone."""
+    for hop, routes in _theirs(sides.want).items():
+        if hop not in present and not _sets_itself(sides, hop, routes[0]):
+            yield hop, routes
+
+
+def _dropped(
+    sides: Sides, present: Mapping[Hop, Sequence[Route]], cut: set[LinkKey]
+) -> Iterator[Hop]:
+    """The routes that go with the links that are `cut`, and that the kernel does not set again."""
+    deleted = {hop._replace(left_over=False) for hop in sides.have.hops if not hop.ours}
+    for hop, routes in present.items():
+        is_kept = hop not in deleted and hop.to not in sides.want.banned
+        if is_kept and cut.intersection(_links(hop)) and routes[0].protocol not in OF_KERNEL:
+            yield hop
 
 
 def _theirs(state: NetworkState) -> dict[Hop, Sequence[Route]]:

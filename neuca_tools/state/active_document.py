@@ -246,10 +246,7 @@ def _document_of(answer: Answer, directory: Where) -> Intake:
         if intake.document is None:
             return intake
     return intake._replace(
-        refused=usable.refused,
-        session=answer.session,
-        instance=instance,
-        other=other,
+        refused=usable.refused, session=answer.session, instance=instance, other=other
     )
 
 

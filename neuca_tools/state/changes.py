@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import (
-    UNRECORDED,
-    Incarnation,
-    LinkKey,
-    NicRecord,
-    Record,
-    World,
-)
+from neuca_tools.model import UNRECORDED, Incarnation, LinkKey, NicRecord, Record, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, is_nic
@@ -23,10 +16,7 @@ from neuca_tools.model.topology import base, is_nic
 
 def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, by MAC or by "KIND NAME"."""
-    macs = {
-        device.index: mac
-        for mac, device in (*resolution.roles.nics.items(), *resolution.roles.stacked.items())
-    }
+    macs = resolution.roles.macs
     found = {mac: Incarnation(world.boot_id, index) for index, mac in macs.items()}
     for index, device in sorted(world.devices.items()):
         mac = macs.get(device.lower) if device.kind == "vlan" else None

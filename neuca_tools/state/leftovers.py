@@ -10,6 +10,7 @@ router has assigned is removed: addresses with a lifetime, and routes with the p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import (
@@ -55,8 +56,7 @@ def leave(
 
 def stay(record: Record, leased: Collection[str]) -> Record:
     """The record, in which no manager has to release these NICs: one does DHCP there for us."""
-    nics = {mac: nic._replace(leaving="") for mac, nic in record.nics.items() if mac in leased}
-    return record._replace(nics={**record.nics, **nics}) if nics else record
+    return _with(record, leased, leaving="")
 
 
 def removable(
@@ -86,8 +86,13 @@ def unserved(record: Record, macs: Collection[str]) -> Record:
 
     It may have begun DHCP with one of its own, and is asked again, even if it has read ours.
     """
-    nics = {mac: nic._replace(unheard=True) for mac, nic in record.nics.items() if mac in macs}
-    return record._replace(nics={**record.nics, **nics})
+    return _with(record, macs, unheard=True)
+
+
+def _with(record: Record, macs: Collection[str], **changes: Any) -> Record:  # noqa: ANN401 - fields
+    """The record with these changes of the recorded NICs among these."""
+    nics = {mac: record.nics[mac]._replace(**changes) for mac in record.nics.keys() & macs}
+    return record._replace(nics={**record.nics, **nics}) if nics else record
 
 
 def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:

@@ -7,15 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Optional
 
-from neuca_tools.model import (
-    Device,
-    Incarnation,
-    LinkKey,
-    Original,
-    Owned,
-    Record,
-    World,
-)
+from neuca_tools.model import Device, Incarnation, LinkKey, Original, Owned, Record, World
 from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.topology import base, key_of
 from neuca_tools.state.changes import appearances
