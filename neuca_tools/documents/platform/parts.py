@@ -194,9 +194,13 @@ class Part:
 
     def parts(self, key: str) -> Iterator[Part]:
         """The objects in a list."""
+        return (part for _, part in self.numbered(key))
+
+    def numbered(self, key: str) -> Iterator[tuple[int, Part]]:
+        """The objects in a list, each with its place among all items of the list."""
         for number, item in enumerate(self.items(key)):
             if isinstance(item, dict):
-                yield replace(self, tree=item, path=f"{self._path(key)}[{number}]")
+                yield number, replace(self, tree=item, path=f"{self._path(key)}[{number}]")
             else:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
