@@ -38,13 +38,19 @@ def read(root: Part) -> PlatformDocument:
 
 def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
     """The addresses of the same family, and the gateway that follows from the first subnet."""
+    errors = family.faults.errors
     subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
+    has_unusable = family.faults.errors != errors
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)
         if host is None:
             continue
         length = next((one.prefixlen for one in subnets if host in one), host.max_prefixlen)
-        draft.add_address(entry, "privateIpAddress", f"{host}/{length}")
+        if length == host.max_prefixlen and has_unusable:
+            reason = "its subnet is unusable, ignoring the address"
+            entry.fault("privateIpAddress", str(host), reason)
+        else:
+            draft.add_address(entry, "privateIpAddress", f"{host}/{length}")
     if gateway and subnets and subnets[0].num_addresses > 2:
         draft.add_gateway(family, "subnet", str(subnets[0].network_address + 1))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform import made
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
@@ -51,8 +52,9 @@ def _vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
             tag = vlan.made("", number, values.vlan_id)
             if tag is not None:
                 draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.read("mtu", values.mtu))
-                _addresses(draft)
-                yield draft
+                if made.options(draft, vlan, {"mac": "mac"}):
+                    _addresses(draft)
+                    yield draft
 
 
 def _addresses(draft: Draft) -> None:

@@ -71,8 +71,7 @@ def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
         return None
     mac = parent.key.mac
     draft = Draft(LinkKey(mac, number), vnic.about(mac))
-    made.options(draft, vnic, {"macAddr": "mac"})
-    return draft
+    return draft if made.options(draft, vnic, {"macAddr": "mac"}) else None
 
 
 def _addresses(draft: Draft) -> None:
@@ -81,10 +80,11 @@ def _addresses(draft: Draft) -> None:
     address = vnic.text("privateIp")
     if network and address:
         draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
-    network = _subnet(vnic, "ipv6SubnetCidrBlock")
-    length = network.prefixlen if network else _IPV6_LENGTH
-    for text in vnic.texts("ipv6Addresses"):
-        draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
+    with draft.whole():
+        network = _subnet(vnic, "ipv6SubnetCidrBlock")
+        length = network.prefixlen if network else _IPV6_LENGTH
+        for text in vnic.texts("ipv6Addresses"):
+            draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
     for key in ("virtualRouterIp", "ipv6VirtualRouterIp"):
         router = vnic.text(key)
         if router and router != _NONE:
