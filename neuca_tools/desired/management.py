@@ -73,12 +73,14 @@ class _Chooser:
         self._nics_by_index: dict[int, frozenset[str]] = {}
         self.present = {*map(identity, filter(is_nic, world.devices.values()))}
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+        self.managing = {mac for mac, nic in record.nics.items() if nic.role == "management"}
+        self.certain = {mac for mac in self.managing if not record.nics[mac].doubtful}
         self.hinted = {mac for group in said.gateways for mac in group}
+        self.defaults = [route for route in world.routes if route.to.prefixlen == 0]
         self.belief = self._belief()
-        defaults = [route for route in world.routes if route.to.prefixlen == 0]
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
-        on_nics = [route for route in defaults if self._nics(route.index)]
-        has_tunnel = on_nics != defaults and first_nic.is_addressed(world, self.belief.mac)
+        on_nics = [route for route in self.defaults if self._nics(route.index)]
+        has_tunnel = on_nics != self.defaults and first_nic.is_addressed(world, self.belief.mac)
         self.tunneled = {self.belief.mac} if has_tunnel else set[str]()
         self.best = best_default_routes(filter(self._is_sign, on_nics))
         self.manual = [*filter(self._is_manual, self.best)]
@@ -86,8 +88,7 @@ class _Chooser:
         self.metadata = self._metadata()
         self.proven = self._proven()
         self.weak = self._weak()
-        certain = self.metadata | policy.management | self._origin()
-        self.anchored = self._anchored(certain)
+        self.anchored = self._anchored(self.metadata | policy.management | self._origin())
         self.relevant = [*filter(self._counts, self.best)]
 
     def outcome(self) -> Management:
@@ -138,20 +139,16 @@ class _Chooser:
 
     @cached_property
     def _may_trust_hints(self) -> bool:
-        if not self.belief.mac:
-            return True
-        return self.world.age >= first_nic.LEASE_SECONDS and not self._has_default(
-            {self.belief.mac}
-        )
+        is_late = self.world.age >= first_nic.LEASE_SECONDS
+        return not self.belief.mac or (is_late and not self._has_default({self.belief.mac}))
 
     def _without_routes(self) -> tuple[set[str], dict[str, str], frozenset[str]]:
         """The NICs if no route tells them apart, those that are declared, and those in doubt."""
         declared, undecided = self._by_document()
-        if declared or undecided:
-            return {*declared}, declared, undecided
-        chosen = self._first(filter(self._is_advertised, self.relevant))
-        if not chosen:
-            declared = self._first_described()
+        chosen = set[str]()
+        if not declared and not undecided:
+            chosen = self._first(filter(self._is_advertised, self.relevant))
+            declared = {} if chosen else self._first_described()
         return chosen or {*declared}, declared, undecided
 
     def _is_advertised(self, route: Route) -> bool:
@@ -169,8 +166,7 @@ class _Chooser:
 
     def _has_default(self, nics: Collection[str]) -> bool:
         """Whether one of these NICs carries any default route."""
-        defaults = (route for route in self.world.routes if route.to.prefixlen == 0)
-        return any({*nics} & {*self._nics(route.index)} for route in defaults)
+        return any({*nics} & {*self._nics(route.index)} for route in self.defaults)
 
     def _with_the_default(self, chosen: Collection[str]) -> set[str]:
         """The described NICs with the default route, if the chosen ones have none.
@@ -178,20 +174,23 @@ class _Chooser:
         The chosen ones may be on an isolated network with the metadata service; no request may take
         away the default route. If only the record shows them, the others must be in it too.
         """
+        if self.world.age >= first_nic.LEASE_SECONDS and self.evident:
+            return {*self.evident}
         if not chosen or self._is_named():
             return set()
         found = self._first([*self.four, *self.manual]) & self.said.described
-        if not self.proven.keys() & chosen:
-            found &= {mac for mac, nic in self.record.nics.items() if nic.role == "management"}
+        if self.proven.keys().isdisjoint(chosen):
+            found &= self.managing
         return found
 
     def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
         """The NICs that may still get the default route of this host while nothing has one."""
-        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
-        if not chosen or defaults or self._is_named() or self.world.age >= ANSWERED:
+        if self.evident and self.world.age < first_nic.LEASE_SECONDS:
+            return self.evident
+        if not chosen or self.defaults or self._is_named() or self.world.age >= ANSWERED:
             return frozenset()
-        groups = (group for group in self._candidates() if not group.keys() & {*chosen})
-        return frozenset(mac for group in groups for mac in group)
+        groups = (group for group in self._candidates() if group.keys().isdisjoint(chosen))
+        return frozenset().union(*groups)
 
     # --- signs ---
 
@@ -206,9 +205,8 @@ class _Chooser:
         signs = [*filter(self._is_sign, ways)]
         if (ways and not signs) or (ways and all(map(self._is_advertised, ways))):
             return frozenset()
-        if ways and not any(map(self._is_manual, signs)) and not self._is_possible(nics):
-            return frozenset()
-        return nics
+        agrees = not ways or any(map(self._is_manual, signs)) or self._is_possible(nics)
+        return nics if agrees else frozenset()
 
     def _is_manual(self, route: Route) -> bool:
         return not is_automatic(route, self.world)
@@ -246,19 +244,14 @@ class _Chooser:
 
     def _beyond_doubt(self) -> dict[str, str]:
         """The NICs that are recorded as management without a doubt."""
-        if self.policy.management:
-            return {}
-        return dict.fromkeys(self._recorded_without_doubt(), RECORDED)
+        return {} if self.policy.management else dict.fromkeys(self.certain, RECORDED)
 
     def _in_doubt(self) -> set[str]:
         """The NICs that are recorded with a doubt that has not ended."""
+        doubts = ((mac, self.record.nics[mac].doubtful) for mac in self.managing - self.certain)
         if self.policy.management:
             return set()
-        return {
-            mac
-            for mac, nic in self.record.nics.items()
-            if nic.role == "management" and nic.doubtful and not self._has_ended(mac, nic.doubtful)
-        }
+        return {mac for mac, doubt in doubts if not self._has_ended(mac, doubt)}
 
     def _has_ended(self, mac: str, doubt: Collection[int]) -> bool:
         """Whether another NIC has a better sign in all of these families.
@@ -267,13 +260,24 @@ class _Chooser:
         (fib_select_default): the one that leads to the metadata service for the moment is not
         better than the others.
         """
-        if not {*doubt} <= self.anchored:
-            return False
-        return bool(self.proven) or mac not in self._carriers(self.four)
+        is_better = bool(self.proven) or mac not in self._carriers(self.four)
+        return is_better and self.anchored.issuperset(doubt)
+
+    @cached_property
+    def evident(self) -> frozenset[str]:
+        """The NICs that lead to the metadata service and have the best default route, if the NIC
+        that the document names has none: they are for management too.
+        """
+        named = self.present & self.said.named.keys()
+        if not named or self.policy.management & self.present or self._has_default(named):
+            return frozenset()
+        ways = best_default_routes(route for route in self.defaults if route.to.version == 4)
+        service = nics_of(self.world, [self.world.metadata_index])
+        return service & self._carriers(ways) - self.dataplane
 
     def _is_possible(self, nics: Collection[str]) -> bool:
         """Whether an automatic route of these NICs agrees with the document."""
-        return not self.hinted or bool(self.hinted & {*nics})
+        return not (self.hinted and self.hinted.isdisjoint(nics))
 
     # --- choices ---
 
@@ -300,8 +304,7 @@ class _Chooser:
         The route to the metadata service shows it. Automatic routes have to agree with the
         document.
         """
-        order = sorted(routes, key=lambda route: route.index != self.world.metadata_index)
-        for route in order:
+        for route in sorted(routes, key=lambda route: route.index != self.world.metadata_index):
             nics = nics_of(self.world, [route.index]) - self.dataplane
             if nics and (self._is_manual(route) or self._is_possible(nics)):
                 return {*nics}
@@ -319,25 +322,24 @@ class _Chooser:
         groups = self._candidates()
         if len(groups) == 1:
             return dict(groups[0]), frozenset()
-        if self.world.age >= ANSWERED:
-            return {}, frozenset()
-        return {}, frozenset(mac for group in groups for mac in group)
+        return {}, frozenset().union(*groups if self.world.age < ANSWERED else ())
 
     def _first_described(self) -> dict[str, str]:
         return {mac: FIRST for group in self._candidates()[:1] for mac in group}
 
     def _candidates(self) -> list[Mapping[str, str]]:
         """The links with a gateway or DHCP that may be management; only present ones if any are."""
-        groups = [group for group in self.said.gateways if not group.keys() & self.dataplane]
+        groups = [group for group in self.said.gateways if self.dataplane.isdisjoint(group)]
         return [group for group in groups if group.keys() & self.present] or groups
 
     # --- results ---
 
     def _reasons(self, chosen: Collection[str]) -> dict[str, str]:
         """What the host and the configuration show; of the described NICs, only the chosen ones."""
-        barred = self.said.described - {*chosen}
+        barred = self.said.described.difference(chosen)
         recorded = {**dict.fromkeys(self._in_doubt() - barred, RECORDED), **self._beyond_doubt()}
         carriers = self._carriers(self.relevant) | self._carriers(self.best) & {*chosen}
+        carriers |= self.evident
         return {
             **self.proven,
             **recorded,
@@ -363,6 +365,8 @@ class _Chooser:
         if mac in chosen:
             routes = [route for route in self.best if not self._is_manual(route)]
         now = {route.to.version for route in routes if mac in self._nics(route.index)}
+        if mac in self.evident:
+            now |= {4}
         if mac in self.weak:
             now |= {route.to.version for route in self._ways_to_metadata()}
         before = self.record.nics.get(mac, UNRECORDED).doubtful
@@ -374,20 +378,16 @@ class _Chooser:
         With any other sign of a management NIC that includes IPv6: any host on the link can send
         router advertisements.
         """
-        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
         families: set[int] = {
-            route.to.version for route in defaults if self._nics(route.index) & {*certain}
+            route.to.version for route in self.defaults if self._nics(route.index) & {*certain}
         }
-        if certain or self._has_other_signs(filter(self._is_sign, defaults)):
+        if certain or self._has_other_signs():
             families.add(6)
         return families
 
-    def _has_other_signs(self, defaults: Iterable[Route]) -> bool:
+    def _has_other_signs(self) -> bool:
         """Whether anything but a router advertisement shows a management NIC that is present."""
-        counted = (route for route in defaults if not self._is_advertised(route))
-        known = self._recorded_without_doubt() & self.present
+        signs = filter(self._is_sign, self.defaults)
+        counted = (route for route in signs if not self._is_advertised(route))
+        known = self.certain & self.present
         return bool(known or self._carriers(counted) - self.dataplane)
-
-    def _recorded_without_doubt(self) -> set[str]:
-        nics = self.record.nics.items()
-        return {mac for mac, nic in nics if nic.role == "management" and not nic.doubtful}

@@ -55,6 +55,21 @@ def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
     assert [one[1] for one in lab.routes("default")] == ["mgmt0"]
 
 
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0)])
+def test_the_nic_that_reaches_the_service_of_azure_is_management_wherever_it_is_listed(
+    cloud, order
+):
+    lab = cloud("azure")
+    lab.metadata.strict.paths = cloudmocks.azure([NICS[number] for number in order]).paths
+    assert "mgmt0" not in " ".join(lab.plan())
+    assert lab.once().code == 0
+    roles = ("management", "dataplane", "dataplane")
+    assert tuple(map(lab.role, (MANAGEMENT_MAC, mac(1), mac(2)))) == roles
+    rules = lab.look("rule show")
+    lab.metadata.strict.paths = cloudmocks.azure(NICS).paths
+    assert (lab.once().code, lab.plan(), lab.look("rule show")) == (0, [], rules)
+
+
 @pytest.mark.parametrize("lists", ["no NIC", "other NICs"])
 @pytest.mark.parametrize("kind", ["azure", "oracle", "ec2", "openstack", "gce"])
 def test_a_list_without_the_nic_through_which_it_came_removes_nothing(cloud, kind, lists):

@@ -15,6 +15,7 @@ from platforms import made
 from worlds import PLACES, Agent, key, mac, machine, nic, route, vlan, world
 
 from neuca_tools.desired import platform_roles
+from neuca_tools.desired.first_nic import LEASE_SECONDS
 from neuca_tools.desired.management import ANSWERED, ANSWERS, FIRST, Policy
 from neuca_tools.desired.manager_files import marked, wanted
 from neuca_tools.desired.merge import HELD, WAITS
@@ -173,8 +174,23 @@ def test_the_configuration_a_tag_and_the_primary_flag_go_before_routes(kind):
 def test_the_primary_nic_of_ec2_is_management_although_another_was_faster():
     data = {"mac": mac(2), "macs": {mac(n): {"local-ipv4s": f"10.0.{n}.9"} for n in (1, 2, 3)}}
     document = Document(platform=made("EC2 network", json.dumps(data)))
-    seen = slots((1, 2, 3, 4), [(1, 100, DHCP)], metadata=1)
+    seen = slots((1, 2, 3, 4), [(1, 100, DHCP), (2, 200, DHCP)], metadata=1)
     assert roles(solve(document, seen)) == only(2)
+
+
+def test_the_nic_with_the_default_route_and_the_service_is_never_dataplane():
+    """Whatever the document names: that one may still get its lease, but not for ever."""
+    data = {"mac": mac(2), "macs": {mac(n): {"local-ipv4s": f"10.0.{n}.9"} for n in (1, 2, 3)}}
+    document = Document(platform=made("EC2 network", json.dumps(data)))
+    early = slots((1, 2, 3, 4), [(1, 100, DHCP)], metadata=1, age=5.0)
+    assert roles(solve(document, early)) == {1: "unlisted", 2: "management", 3: "dataplane"}
+    for age in (LEASE_SECONDS, 9999.0):
+        found = solve(document, replace(early, age=age))
+        assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
+        assert found.roles.doubtful == {mac(1): (4,)}
+    both = slots((1, 2, 3, 4), [(1, 100, DHCP), (2, 200, DHCP)], metadata=1)
+    record = updates.remember_nics(Record(), found)
+    assert roles(solve(document, both, record))[2] == "management"
 
 
 def test_a_configured_nic_that_is_not_there_does_not_make_the_others_dataplane():

@@ -253,11 +253,11 @@ def read(kind) -> PlatformDocument:
         return document(ask(f"{kind}={server.url}"))
 
 
-def test_azure_s_first_nic_is_for_management_and_the_others_get_their_addresses():
+def test_no_nic_of_azure_is_the_primary_one_by_its_position():
     found = read("azure")
-    assert hints(found) == {"00:0d:3a:0a:0b:0c": "it is the primary NIC of the instance"}
+    assert hints(found) == {}
     assert links(found) == {
-        "00:0d:3a:0a:0b:0c": ("up", None, None, []),
+        "00:0d:3a:0a:0b:0c": ("up", None, None, ["10.1.2.4/24"]),
         "00:0d:3a:0a:0b:0d": (
             "up",
             None,
@@ -288,7 +288,7 @@ def test_on_oracle_s_bare_metal_a_vlan_tag_is_a_vlan_of_the_nic_with_that_index(
     assert [str(one.key) for one in found.links] == ["02:00:17:05:d1:db", "02:00:17:05:d1:db.3"]
     assert found.links[1].virtual.option("mac") == "02:00:17:aa:bb:cc"
     assert faults(found) == [
-        'error: OCI VNICs "vnics[2].nicIndex" = "1": no VNIC above it is the physical NIC, ignoring the VLAN'
+        'error: OCI VNICs "vnics[2].nicIndex" = "1": no VNIC is the physical NIC, ignoring the VLAN'
     ]
 
 

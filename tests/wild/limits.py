@@ -29,6 +29,7 @@ LIMITS = (
         (LINK, "members"),
         "Other kinds of links",
     ),
+    Limit("it is left to other programs too", (LINK, "members"), "Other kinds of links"),
     Limit("it is left to other programs, as is its NIC", (LINK, "members"), "Other kinds of links"),
     Limit("the loopback interface is left to other programs", (LINK,), "loopback interface"),
     Limit("it matches every NIC", (LINK, "members"), "matches every NIC"),

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
+from functools import partial
 
-from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.neuca import route_lines, values
+from neuca_tools.documents.platform.parts import Part, truth
 from neuca_tools.model import Automatic
 
 _OVERRIDES = (
@@ -46,14 +46,14 @@ def of_netplan(link: Part) -> Automatic:
         read = (part.made("link-local", text, _family) for text in part.texts("link-local"))
         families = tuple(filter(None, read))
     found = Automatic(
-        dhcp4=_flag(part, "dhcp4"),
-        dhcp6=_flag(part, "dhcp6"),
-        accept_ra=_flag(part, "accept-ra"),
+        dhcp4=part.flag("dhcp4"),
+        dhcp6=part.flag("dhcp6"),
+        accept_ra=part.flag("accept-ra"),
         link_local=families,
         dhcp4_overrides=_overrides(part.child("dhcp4-overrides")),
         dhcp6_overrides=_overrides(part.child("dhcp6-overrides")),
-        optional=_flag(part, "optional"),
-        critical=_flag(part, "critical"),
+        optional=part.flag("optional"),
+        critical=part.flag("critical"),
     )
     if found.dhcp4 or found.dhcp6 or found.accept_ra:
         for key in _BESIDE:
@@ -65,13 +65,18 @@ def _family(text: str) -> str:
     return values.word(text, _FAMILIES)
 
 
-def _flag(part: Part, key: str) -> Optional[bool]:
-    if part.text(key) is None:
-        return None
-    return part.true(key)
-
-
 def _overrides(part: Part) -> tuple[tuple[str, str], ...]:
     """The overrides that netplan-yaml(5) lists, as texts."""
-    found = ((name, part.text(name)) for name in _OVERRIDES)
+    found = ((name, part.read(name, partial(_override, name))) for name in _OVERRIDES)
     return tuple((name, text) for name, text in found if text is not None)
+
+
+def _override(name: str, text: str) -> str:
+    """The text if it can be the value of this override. Raises UnusableError."""
+    if name == "route-metric":
+        return str(route_lines.metric(text))
+    if name == "hostname":
+        return values.hostname(text)
+    if name != "use-domains" or text != "route":
+        truth(text)
+    return text

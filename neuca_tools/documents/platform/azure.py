@@ -1,8 +1,9 @@
 """Read the network part of Azure's instance metadata (`/metadata/instance`).
 
-Reference: Microsoft, "Azure Instance Metadata Service". All values are strings. The first NIC is
-the primary one. Neither gateway nor MTU is given; the gateway is the first host address of the
-subnet (Microsoft, "Virtual network subnets"). IPv6 often comes without a subnet.
+Reference: Microsoft, "Azure Instance Metadata Service". All values are strings. The NICs are in no
+particular order, and nothing marks the primary one: it is the only one that reaches the service.
+Neither gateway nor MTU is given; the gateway is the first host address of the subnet (Microsoft,
+"Virtual network subnets"). IPv6 often comes without a subnet.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.drafts import Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
@@ -21,32 +22,35 @@ KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 
 def read(root: Part) -> PlatformDocument:
-    """Read the document: the first NIC is for management, the others get all their addresses."""
+    """Read the document: each NIC with all its addresses."""
     drafts: list[Draft] = []
-    for number, nic in enumerate(root.child("network").parts("interface")):
+    for nic in root.child("network").parts("interface"):
         mac = nic.read("macAddress", values.mac)
         if mac is None:
             continue
         nic = nic.about(mac)
         draft = Draft(LinkKey(mac), nic)
-        if number == 0:
-            draft.manage(PRIMARY, firm=True)
-        else:
-            _addresses(draft, nic.child("ipv4"), gateway=True)
-            _addresses(draft, nic.child("ipv6"), gateway=False)
+        _addresses(draft, nic.child("ipv4"), gateway=True)
+        _addresses(draft, nic.child("ipv6"), gateway=False)
         drafts.append(draft)
     return finish(drafts, root)
 
 
 def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
     """The addresses of the same family, and the gateway that follows from the first subnet."""
+    errors = family.faults.errors
     subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
+    has_unusable = family.faults.errors != errors
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)
         if host is None:
             continue
         length = next((one.prefixlen for one in subnets if host in one), host.max_prefixlen)
-        draft.add_address(entry, "privateIpAddress", f"{host}/{length}")
+        if length == host.max_prefixlen and has_unusable:
+            reason = "its subnet is unusable, ignoring the address"
+            entry.fault("privateIpAddress", str(host), reason)
+        else:
+            draft.add_address(entry, "privateIpAddress", f"{host}/{length}")
     if gateway and subnets and subnets[0].num_addresses > 2:
         draft.add_gateway(family, "subnet", str(subnets[0].network_address + 1))
 

@@ -76,7 +76,7 @@ def _pruned_object(
         ports = tree[key]
         if isinstance(ports, dict):
             # Its keys are names of links.
-            items[key] = {name: one for name, one in ports.items() if _is_number(one)}
+            items[key] = {name: one if _is_number(one) else "" for name, one in ports.items()}
     return {key: value for key, value in items.items() if value is not None}
 
 

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Optional
+from typing import Any, Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
@@ -135,6 +136,20 @@ class Draft:
             part.fault(key, str(mtu), f"the MTU of IPv6 is at least {values.IPV6_MINIMUM_MTU}")
         else:
             self.sysctls[IPV6_MTU] = str(mtu)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Drop what is added to the addresses, routes, rules and gateways if an error is found."""
+        errors, addresses = self.part.faults.errors, len(self.addresses)
+        lists: tuple[list[Any], ...] = (self.routes, self.rules, self.gateways)
+        lengths = [*map(len, lists)]
+        yield
+        if self.part.faults.errors == errors:
+            return
+        for items, length in zip(lists, lengths):
+            del items[length:]
+        while len(self.addresses) > addresses:
+            self.addresses.popitem()
 
     def add_default_route(self, part: Part, key: str, via: Optional[str] = None) -> None:
         """Add the default route with this next hop, or with that of a key, if it has one."""

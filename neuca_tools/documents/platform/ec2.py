@@ -93,18 +93,23 @@ def _is_first(nic: Part) -> bool:
 
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     """Add each address with the prefix length of the subnet's first CIDR block that contains it."""
-    nic = draft.part
+    nic, errors = draft.part, draft.part.faults.errors
     networks: dict[Network, int] = {}
     for block in blocks:
         for text in _lines(nic, block):
             network = nic.made(block, text, values.network)
             if network is not None:
                 networks.setdefault(network, len(networks))
+    has_unusable = nic.faults.errors != errors
     lengths = {(network.version, network.prefixlen) for network in networks}
     for text in _lines(nic, key):
         host = nic.made(key, text, values.host)
-        if host is not None:
-            length = _prefix_length(host, networks, lengths)
+        if host is None:
+            continue
+        length = _prefix_length(host, networks, lengths)
+        if length == host.max_prefixlen and has_unusable:
+            nic.fault(key, text, "its subnet is unusable, ignoring the address")
+        else:
             draft.add_address(nic, key, f"{host}/{length}")
 
 

@@ -10,9 +10,10 @@ load balancers are addresses of the guest if they are single ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from neuca_tools.documents.neuca import values
+from neuca_tools.documents.platform import made
 from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
@@ -25,8 +26,8 @@ _FULL = {4: 32, 6: 128}
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: the first NIC is for management, the others get all their addresses."""
-    nics: list[Draft] = []
-    for number, nic in enumerate(root.parts("networkInterfaces")):
+    nics: dict[str, Draft] = {}
+    for number, nic in root.numbered("networkInterfaces"):
         mac = nic.read("mac", values.mac)
         if mac is None:
             continue
@@ -35,25 +36,25 @@ def read(root: Part) -> PlatformDocument:
             draft.manage(PRIMARY, firm=True)
         else:
             _addresses(draft)
-        nics.append(draft)
-    return finish([*nics, *_vlans(root, nics)], root)
+        nics[str(number)] = draft
+    return finish([*nics.values(), *_vlans(root, nics)], root)
 
 
-def _vlans(root: Part, nics: list[Draft]) -> Iterator[Draft]:
+def _vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
     """The VLAN NICs: an object by number of the parent NIC, then by VLAN ID."""
-    numbered = {str(number): nic for number, nic in enumerate(nics)}
     for index, group in root.named("vlanNetworkInterfaces"):
-        if index not in numbered:
+        if index not in nics:
             group.fault("", index, "there is no NIC with this number, ignoring its VLANs")
             continue
-        mac = numbered[index].key.mac
+        mac = nics[index].key.mac
         for number in group.tree:
             vlan = group.child(number).about(mac)
             tag = vlan.made("", number, values.vlan_id)
             if tag is not None:
                 draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.read("mtu", values.mtu))
-                _addresses(draft)
-                yield draft
+                if made.options(draft, vlan, {"mac": "mac"}):
+                    _addresses(draft)
+                    yield draft
 
 
 def _addresses(draft: Draft) -> None:

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import SETTINGS
@@ -41,18 +41,20 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     if key is None:
         return None
     found = Draft(key, link.about(key.mac), virtual=Virtual())
-    options(found, link, MAC)
-    return found
+    return found if options(found, link, MAC) else None
 
 
-def own_mac(vlan: Draft, link: Part, parent: Draft) -> None:
-    """Set a VLAN's MAC if it differs from its lower device's, as on an OpenStack trunk."""
-    options(vlan, link, MAC)
+def with_own_mac(vlan: Draft, link: Part, parent: Draft) -> Optional[Draft]:
+    """A VLAN with its MAC if that differs from its lower device's, as on an OpenStack trunk; None,
+    with a fault, if the MAC is unusable.
+    """
+    is_usable = options(vlan, link, MAC)
     below = parent.key.mac
     if parent.virtual:
         below = parent.virtual.option("mac")
     if vlan.virtual and vlan.virtual.option("mac") == below:
         vlan.virtual = None
+    return vlan if is_usable else None
 
 
 def options(
@@ -60,12 +62,12 @@ def options(
     part: Part,
     names: Mapping[str, str],
     spans: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
-) -> None:
-    """Set the options that `part` has.
+) -> bool:
+    """Set the options that `part` has; False, with faults, if one of them is unusable.
 
     `names` maps the document's names to ours, `spans` the names of time spans to their readers.
     """
-    part = part.about(found.key.mac)
+    part, errors = part.about(found.key.mac), part.faults.errors
     for theirs, ours in names.items():
         text = _text(part, theirs)
         if text is None:
@@ -74,6 +76,7 @@ def options(
         own = part.made(theirs, text, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
+    return part.faults.errors == errors
 
 
 def _text(part: Part, key: str) -> Optional[str]:
@@ -109,6 +112,68 @@ def default(found: Draft, name: str, value: str) -> None:
     found.virtual = virtual
 
 
+class Upper(NamedTuple):
+    """What describes a link on top of others, the key that names these, and whether they become its
+    members or ports.
+    """
+
+    part: Part
+    key: str
+    is_master: bool = True
+
+
+class LeftLinks:
+    """The links that are left to other programs, and those that are described but unusable.
+
+    What is on top of them is left too, and so are the members of what is left: another program
+    needs them. `uppers` are all links that are on others, by name, `drafts` what can be made.
+    """
+
+    def __init__(
+        self, left: Iterable[str], uppers: Mapping[str, Upper], drafts: dict[str, Draft]
+    ) -> None:
+        self._origins = {name: name for name in left}
+        self._uppers, self._drafts = uppers, drafts
+        self._above: dict[str, list[str]] = {}
+        for upper, (part, key, _) in uppers.items():
+            for lower in part.texts(key):
+                self._above.setdefault(lower, []).append(upper)
+        self._spread([*self._origins], with_members=True)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._origins
+
+    def add_unusable(self, names: Iterable[str]) -> None:
+        """Leave what is on top of these, of which a fault has been recorded, but not their
+        members.
+        """
+        added = [name for name in names if name not in self]
+        self._origins.update(zip(added, added))
+        self._spread(added, with_members=False)
+
+    def _spread(self, waiting: list[str], with_members: bool) -> None:
+        first = {*waiting}
+        for name in waiting:  # it grows
+            self._drafts.pop(name, None)
+            more = list(self._above.get(name, ()))
+            for upper in more:
+                self._leave(upper, name)
+            if name in self._uppers and (with_members or name not in first):
+                part, key, is_master = self._uppers[name]
+                more += part.texts(key) if is_master else ()
+            new = [other for other in dict.fromkeys(more) if other not in self]
+            self._origins.update(dict.fromkeys(new, self._origins[name]))
+            waiting += new
+
+    def _leave(self, name: str, lower: str) -> None:
+        """Say why a link is left that could be made."""
+        if name in self or name not in self._drafts:
+            return
+        part, key, _ = self._uppers[name]
+        reason = f'it is on "{self._origins[lower]}", which is not configured'
+        part.fault(key, lower, f"{reason}: it is left to other programs too", "warning")
+
+
 def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collection[str]) -> None:
     """Add a draft for each lower device that the document only names: the NIC of that name.
 
@@ -123,7 +188,7 @@ def name_members(link: Part, key: str, drafts: dict[str, Draft], why_not: Collec
 
 
 def set_members(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) -> None:
-    """Set the members of a bond or the ports of a bridge; one that is not described is left out."""
+    """Set the members of a bond or the ports of a bridge; one that is not described is a fault."""
     members = (_by_name(name, link, key, drafts) for name in link.texts(key))
     found.virtual = (found.virtual or Virtual())._replace(
         members=tuple(dict.fromkeys(filter(None, members)))
@@ -196,5 +261,5 @@ def set_parent(found: Draft, link: Part, key: str, drafts: Mapping[str, Draft]) 
 def _by_name(name: str, link: Part, key: str, drafts: Mapping[str, Draft]) -> Optional[LinkKey]:
     if name in drafts:
         return drafts[name].key
-    link.fault(key, name, "no usable link has this name, ignoring it")
+    link.fault(key, name, "no usable link has this name")
     return None

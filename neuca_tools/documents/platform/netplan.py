@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.documents.neuca import link_kinds, values
@@ -92,7 +93,7 @@ KEYS = (
     | frozenset(
         "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
         " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode primary path-cost port-priority infiniband-mode".split()
+        " parameters mode primary path-cost port-priority infiniband-mode ports".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -123,30 +124,46 @@ def read(root: Part) -> PlatformDocument:
 
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
-    below: dict[str, Draft] = {}
+    drafts: dict[str, Draft] = {}
+    uppers = _uppers(top)
     for name, link in _free(top, "ethernets", taken):
-        _add(below, name, _ethernet(name, link))
-    virtual = []
+        _add(drafts, name, _ethernet(name, link))
     for kind, name, link in _virtual_links(top, taken):
-        draft = _virtual(kind, name, link)
-        if draft is not None:
-            below[name] = draft
-            virtual.append((link, draft))
-    why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
+        _add(drafts, name, _virtual(kind, name, link))
+    described = taken.union(*(top.child(kind).tree for kind in _KINDS))
+    why_not = dict.fromkeys(sorted(described), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
     why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
-    for link, draft in virtual:
-        if draft.key.kind != "vxlan":
-            made.name_members(link, "interfaces", below, why_not)
+    for name, upper in uppers.items():
+        if name in drafts or not upper.is_master:
+            made.name_members(upper.part, upper.key, drafts, why_not)
     vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
-        made.name_members(link, "link", below, why_not)
-        _add(vlans, name, _vlan(name, link, below, why_not))
-    drafts = {**below, **vlans, **below}
-    for link, draft in virtual:
-        _connect(draft, link, drafts)
-    vrfs = list(_vrfs(top, taken, drafts, why_not))
-    return finish((*drafts.values(), *vrfs), top, by_hand=True)
+        _add(vlans, name, _vlan(name, link, drafts, why_not))
+    drafts = {**drafts, **vlans, **drafts}
+    for name, link in _free(top, "vrfs", taken):
+        _add(drafts, name, _vrf(name, link))
+    left = made.LeftLinks(sorted(taken), uppers, drafts)
+    left.add_unusable(name for name in why_not if name not in drafts)
+    for name in [name for name in uppers if name in drafts]:
+        errors = top.faults.errors
+        _connect(drafts[name], uppers[name], drafts)
+        if top.faults.errors != errors:
+            left.add_unusable([name])
+    return finish(drafts.values(), top, by_hand=True)
+
+
+def _uppers(top: Part) -> dict[str, made.Upper]:
+    """The links that name their lower devices."""
+    found = {
+        name: made.Upper(link, "interfaces")
+        for kind in ("bonds", "bridges", "vrfs")
+        for name, link in top.named(kind, _BESIDES)
+    }
+    for kind in ("vlans", "tunnels"):
+        links = top.named(kind, _BESIDES)
+        found.update((name, made.Upper(link, "link", is_master=False)) for name, link in links)
+    return found
 
 
 def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, Part]]:
@@ -156,7 +173,7 @@ def _free(top: Part, kind: str, taken: Collection[str]) -> Iterator[tuple[str, P
 
 def _left_to_others(top: Part) -> set[str]:
     """The names of links that only other programs can make, and of the links that these use."""
-    names: set[str] = set()
+    names = set(chain.from_iterable(_patch_ports(top.child("openvswitch"))))
     for kind in _OTHERS:
         for name, link in top.named(kind, _BESIDES):
             link.warn("", f"{kind} are left to other programs, with everything on top of them")
@@ -173,6 +190,13 @@ def _left_to_others(top: Part) -> set[str]:
     return names
 
 
+def _patch_ports(switch: Part) -> Iterator[list[str]]:
+    """The pairs of names of Open vSwitch's patch ports."""
+    pairs = switch.tree.get("ports")
+    for pair in pairs if isinstance(pairs, list) else ():
+        yield [name for name in pair if isinstance(name, str)] if isinstance(pair, list) else []
+
+
 def _foreign(link: Part) -> str:
     """What kind of link this is if another program has to make it; empty if the kernel can."""
     if "openvswitch" in link.tree:
@@ -187,17 +211,17 @@ def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
         drafts[name] = draft
 
 
-def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
+def _connect(draft: Draft, upper: made.Upper, drafts: Mapping[str, Draft]) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
-    if draft.key.kind == "vxlan":
-        made.set_parent(draft, link, "link", drafts)
-    else:
-        made.set_members(draft, link, "interfaces", drafts)
-        holder = link.child("parameters")
-        if draft.key.kind == "bond":
-            made.set_primary(draft, holder, "primary", drafts)
-        else:
-            made.set_ports(draft, holder, drafts)
+    link, kind = upper.part, draft.key.kind
+    if kind == "vxlan":
+        made.set_parent(draft, link, upper.key, drafts)
+    elif upper.is_master:
+        made.set_members(draft, link, upper.key, drafts)
+    if kind == "bond":
+        made.set_primary(draft, link.child("parameters"), "primary", drafts)
+    elif kind == "bridge":
+        made.set_ports(draft, link.child("parameters"), drafts)
 
 
 def _virtual_links(top: Part, taken: Collection[str]) -> Iterator[tuple[str, str, Part]]:
@@ -221,7 +245,8 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     holder = link
     if kind != "vxlan":
         holder = link.child("parameters")
-    made.options(draft, holder, _OPTIONS[kind], _SPANS)
+    if not made.options(draft, holder, _OPTIONS[kind], _SPANS):
+        return None
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
     if kind == "bridge" and "parameters" in link.tree:
@@ -231,22 +256,16 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     return _common(draft, draft.part)
 
 
-def _vrfs(
-    top: Part, taken: Collection[str], drafts: dict[str, Draft], why_not: Mapping[str, str]
-) -> Iterator[Draft]:
-    """Every VRF, with a draft for each member that the document only names."""
-    for name, link in _free(top, "vrfs", taken):
-        key = link.made("", name, partial(link_kinds.link_key, "vrf"))
-        table = link.read("table", values.vrf_table)
-        if key is None or table is None:
-            if link.text("table") is None:
-                link.fault("table", None, "a VRF without its table, ignoring it")
-            continue
-        made.name_members(link, "interfaces", drafts, why_not)
-        virtual = Virtual(options=(("table", str(table)),))
-        draft = Draft(key, link.about(key.mac), virtual=virtual)
-        made.set_members(draft, draft.part, "interfaces", drafts)
-        yield _common(draft, draft.part)
+def _vrf(name: str, link: Part) -> Optional[Draft]:
+    key = link.made("", name, partial(link_kinds.link_key, "vrf"))
+    table = link.read("table", values.vrf_table)
+    if key is None or table is None:
+        if link.text("table") is None:
+            link.fault("table", None, "a VRF without its table, ignoring it")
+        return None
+    virtual = Virtual(options=(("table", str(table)),))
+    draft = Draft(key, link.about(key.mac), virtual=virtual)
+    return _common(draft, draft.part)
 
 
 def _ethernet(name: str, link: Part) -> Optional[Draft]:
@@ -255,9 +274,10 @@ def _ethernet(name: str, link: Part) -> Optional[Draft]:
         return None
     draft.name = link.read("set-name", values.link_name)
     for theirs, ours in _OFFLOADS.items():
-        if theirs in link.tree:
-            draft.offloads[ours] = _SWITCH[link.true(theirs)]
-    if link.true("wakeonlan"):
+        switch = link.flag(theirs)
+        if switch is not None:
+            draft.offloads[ours] = _SWITCH[switch]
+    if link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     mode = link.read(IPOIB_MODE, lambda text: values.word(text, values.IPOIB_MODES))
     if mode is not None:
@@ -323,14 +343,13 @@ def _vlan(
     link = link.about(parent.part.mac)
     draft = _common(Draft(LinkKey(parent.key.mac, number), link), link)
     draft.name = link.made("", name, values.link_name)
-    made.own_mac(draft, link, parent)
-    return draft
+    return made.with_own_mac(draft, link, parent)
 
 
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
     for family in (4, 6):
-        if link.true(f"dhcp{family}"):
+        if link.flag(f"dhcp{family}"):
             draft.lease(family)
         draft.add_default_route(link, f"gateway{family}")
     draft.automatic = automatic.of_netplan(link)

@@ -26,9 +26,11 @@ def read(draft: Draft, link: Part) -> None:
     if draft.key.kind == "vrf" and draft.virtual:
         own = int(draft.virtual.option("table") or 0)
     for route in link.parts("routes"):
-        _route(draft, route, own)
+        with draft.whole():
+            _route(draft, route, own)
     for rule in link.parts("routing-policy"):
-        _rule(draft, rule, own)
+        with draft.whole():
+            _rule(draft, rule, own)
 
 
 def _route(draft: Draft, route: Part, own: int) -> None:
@@ -54,7 +56,7 @@ def _is_plain(route: Part, kind: Optional[str]) -> bool:
         return False
     if route.text("to") in _DEFAULT:
         return True
-    return route.text("via") is not None and not route.true("on-link")
+    return route.text("via") is not None and not route.flag("on-link")
 
 
 def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
@@ -96,7 +98,7 @@ def _with_traits(
         table,
         kind or "unicast",
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
-        route.true("on-link") and request.via is not None,
+        bool(route.flag("on-link")) and request.via is not None,
         route.read("mtu", values.mtu) or 0,
         source=source if source and source.version == request.to.version else None,
     )
@@ -106,13 +108,13 @@ def _with_traits(
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
     found = rule_sections.Draft({"table": own} if own else {})
+    errors = rule.faults.errors
     for key in _RULE_KEYS:
-        text = rule.text(key)
-        value = None if text is None else rule.made(key, text, rule_sections.READERS[key])
+        value = rule.read(key, rule_sections.READERS[key])
         if value is not None:
             found.found[key] = value
-        elif text is not None:
-            return
+    if rule.faults.errors != errors:
+        return
     if own and found.found["table"] != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return

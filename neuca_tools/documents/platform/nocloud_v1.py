@@ -75,7 +75,7 @@ def read(top: Part) -> PlatformDocument:
         draft = _vlan(link, drafts, why_not)
         if draft is not None:
             drafts[link.text("name") or link.path] = draft
-    _set_members(top, drafts, why_not)
+    _set_members(top, taken, drafts, why_not)
     networks = _networks(drafts.values())
     for link in _of_kind(top, "route"):
         _unattached_route(link, networks)
@@ -137,13 +137,34 @@ def _physical(name: str, link: Part) -> Optional[Draft]:
     return _common(Draft(LinkKey(mac), link, link.read("name", values.link_name)), link)
 
 
-def _set_members(top: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> None:
+def _set_members(
+    top: Part, taken: Iterable[str], drafts: dict[str, Draft], why_not: Mapping[str, str]
+) -> None:
+    uppers = _uppers(top)
+    for name, upper in uppers.items():
+        if name in drafts and upper.is_master:
+            made.name_members(upper.part, upper.key, drafts, why_not)
+    left = made.LeftLinks(sorted(taken), uppers, drafts)
+    left.add_unusable(name for name in why_not if name not in drafts)
+    for name, upper in uppers.items():
+        if name in drafts and upper.is_master:
+            errors = top.faults.errors
+            made.set_members(drafts[name], upper.part, upper.key, drafts)
+            _set_places(drafts[name], upper.part.child("params"), drafts)
+            if top.faults.errors != errors:
+                left.add_unusable([name])
+
+
+def _uppers(top: Part) -> dict[str, made.Upper]:
+    """The links that name their lower devices."""
+    found = {}
     for link in top.parts("config"):
-        kind, draft = link.text("type") or "", drafts.get(link.text("name") or "")
-        if kind in MEMBERS and draft is not None:
-            made.name_members(link, f"{kind}_interfaces", drafts, why_not)
-            made.set_members(draft, link, f"{kind}_interfaces", drafts)
-            _set_places(draft, link.child("params"), drafts)
+        kind, name = link.text("type") or "", link.text("name") or link.path
+        if kind in MEMBERS:
+            found[name] = made.Upper(link, f"{kind}_interfaces")
+        elif kind == "vlan":
+            found[name] = made.Upper(link, "vlan_link", is_master=False)
+    return found
 
 
 def _set_places(draft: Draft, params: Part, drafts: Mapping[str, Draft]) -> None:
@@ -159,7 +180,8 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    made.options(draft, link.child("params"), _OPTIONS[kind], _SPANS)
+    if not made.options(draft, link.child("params"), _OPTIONS[kind], _SPANS):
+        return None
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
     else:
@@ -183,17 +205,16 @@ def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> O
         return None
     link = link.about(parent.part.mac)
     draft = Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name))
-    _common(draft, link)
-    made.own_mac(draft, link, parent)
-    return draft
+    return made.with_own_mac(_common(draft, link), link, parent)
 
 
 def _common(draft: Draft, link: Part) -> Draft:
     draft.mtu = link.read("mtu", values.mtu)
-    if link.text("accept-ra") is not None:
-        draft.automatic = draft.automatic._replace(accept_ra=link.true("accept-ra"))
-        draft.sysctls[ACCEPT_RA] = str(int(link.true("accept-ra")))
-    if draft.key.kind == "physical" and link.true("wakeonlan"):
+    accept_ra = link.flag("accept-ra")
+    if accept_ra is not None:
+        draft.automatic = draft.automatic._replace(accept_ra=accept_ra)
+        draft.sysctls[ACCEPT_RA] = str(int(accept_ra))
+    if draft.key.kind == "physical" and link.flag("wakeonlan"):
         draft.device["wake-on-lan"] = "magic"
     link.use_defaults("wakeonlan")
     subnets = list(link.parts("subnets"))
@@ -229,7 +250,8 @@ def _static(draft: Draft, subnet: Part) -> None:
     if address is None:
         subnet.fault("address", None, "a static subnet without its address")
     else:
-        draft.add_address(subnet, "address", address, prefix_length(subnet))
+        with draft.whole():
+            draft.add_address(subnet, "address", address, prefix_length(subnet))
         _set_mtu(draft, subnet, ":" in address)
     draft.add_default_route(subnet, "gateway")
     for route in subnet.parts("routes"):
@@ -248,7 +270,9 @@ def _route(draft: Draft, route: Part) -> None:
     key = "network"
     if route.text("destination"):
         key = "destination"
-    draft.add_route(route, key, route.text(key) or "", prefix_length(route), route.text("gateway"))
+    with draft.whole():
+        to, netmask = route.text(key) or "", prefix_length(route)
+        draft.add_route(route, key, to, netmask, route.text("gateway"))
 
 
 # Family, prefix length and prefix of each network, with its first link and the position of that.

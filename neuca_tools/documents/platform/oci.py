@@ -1,7 +1,7 @@
 """Read Oracle Cloud's list of VNICs (`/opc/v2/vnics/`), wrapped as `{"vnics": [...]}`.
 
 `sources.clouds` wraps it. The first VNIC is the primary one. On a virtual machine each VNIC is a
-NIC, and its `vlanTag` is used by the hypervisor only. On bare metal, where the first item has a
+NIC, and its `vlanTag` is used by the hypervisor only. On bare metal, where the items have a
 `nicIndex`, a VNIC with a `vlanTag` other than 0 is a VLAN on the physical NIC with the same index
 (Oracle, "Virtual Network Interface Cards"). The MTU of every VNIC is 9000 (Oracle, "Networking
 Overview"); the documents do not contain it.
@@ -30,11 +30,12 @@ _IPV6_LENGTH = 64  # the prefix length of every subnet
 
 def read(root: Part) -> PlatformDocument:
     """Read the document: the first VNIC is for management, the others get all their addresses."""
-    vnics = list(root.parts(ROOT))
-    bare_metal = bool(vnics) and vnics[0].text("nicIndex") is not None
+    vnics = list(root.numbered(ROOT))
+    bare_metal = any(vnic.text("nicIndex") is not None for _, vnic in vnics)
     physical: dict[str, Draft] = {}
     drafts = []
-    for number, vnic in enumerate(vnics):
+    # The VLANs after the physical NICs that they are on.
+    for number, vnic in sorted(vnics, key=lambda item: bare_metal and _is_vlan(item[1])):
         draft = _vlan(vnic, physical) if bare_metal and _is_vlan(vnic) else _nic(vnic)
         if draft is None:
             continue
@@ -64,14 +65,13 @@ def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
     index = vnic.text("nicIndex") or ""
     parent, number = physical.get(index), vnic.read("vlanTag", values.vlan_id)
     if parent is None:
-        vnic.fault("nicIndex", index, "no VNIC above it is the physical NIC, ignoring the VLAN")
+        vnic.fault("nicIndex", index, "no VNIC is the physical NIC, ignoring the VLAN")
         return None
     if number is None:
         return None
     mac = parent.key.mac
     draft = Draft(LinkKey(mac, number), vnic.about(mac))
-    made.options(draft, vnic, {"macAddr": "mac"})
-    return draft
+    return draft if made.options(draft, vnic, {"macAddr": "mac"}) else None
 
 
 def _addresses(draft: Draft) -> None:
@@ -80,10 +80,11 @@ def _addresses(draft: Draft) -> None:
     address = vnic.text("privateIp")
     if network and address:
         draft.add_address(vnic, "privateIp", f"{address}/{network.prefixlen}")
-    network = _subnet(vnic, "ipv6SubnetCidrBlock")
-    length = network.prefixlen if network else _IPV6_LENGTH
-    for text in vnic.texts("ipv6Addresses"):
-        draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
+    with draft.whole():
+        network = _subnet(vnic, "ipv6SubnetCidrBlock")
+        length = network.prefixlen if network else _IPV6_LENGTH
+        for text in vnic.texts("ipv6Addresses"):
+            draft.add_address(vnic, "ipv6Addresses", f"{text}/{length}")
     for key in ("virtualRouterIp", "ipv6VirtualRouterIp"):
         router = vnic.text(key)
         if router and router != _NONE:

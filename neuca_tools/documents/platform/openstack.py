@@ -8,7 +8,7 @@ cloud-init accepts (sources/helpers/openstack.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, Optional
 
 from neuca_tools.documents.neuca import values
@@ -59,10 +59,8 @@ def read(root: Part) -> PlatformDocument:
     for link in kinds["physical"]:
         _add(drafts, link, _physical(link))
     for number, link in enumerate(kinds["bond"]):
-        _add(drafts, link, _bond(number, link, drafts))
-    named = {draft.name: draft for draft in drafts.values() if draft.name}
-    for link in kinds["bond"]:
-        _set_primary(link, drafts, named)
+        _add(drafts, link, _bond(number, link))
+    _set_members(kinds["physical"], drafts)
     for link in kinds["vlan"]:
         _add(drafts, link, _vlan(link, why_not, drafts))
     for network in root.parts("networks"):
@@ -82,7 +80,7 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
     """Add a draft by the id of its link, or by its path where another link has that id."""
     if draft is None:
         return
-    name = link.text("id") or ""
+    name = link.text("id") or link.path
     if name in drafts:
         name = draft.part.path
     drafts[name] = draft
@@ -116,23 +114,40 @@ def _named(link: Part, severity: Literal["error", "warning"]) -> Optional[Draft]
     return _draft(link, by_name(name))
 
 
-def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
+def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
+    """Set the members of the bonds, without those bonds of which a member is unusable."""
+    named = {draft.name: draft for draft in drafts.values() if draft.name}
+    bonds = {
+        name: made.Upper(draft.part, "bond_links")
+        for name, draft in drafts.items()
+        if draft.key.kind == "bond"
+    }
+    left = made.LeftLinks((), bonds, drafts)
+    ids = (link.text("id") for link in physical)
+    left.add_unusable(name for name in ids if name and name not in drafts)
+    for name, (link, key, _) in bonds.items():
+        if name in drafts:
+            errors = link.faults.errors
+            made.set_members(drafts[name], link, key, drafts)
+            _set_primary(drafts[name], drafts, named)
+            if link.faults.errors != errors:
+                left.add_unusable([name])
+
+
+def _bond(number: int, link: Part) -> Optional[Draft]:
     """A bond, numbered as in cloud-init: OpenStack gives it an id but no name."""
     bond = made.draft("bond", link.text("name") or f"bond{number}", link)
-    if bond is not None:
-        link.use(*_LINK_USED)
-        made.options(bond, link, _BOND, _SPANS)
-        made.set_members(bond, link, "bond_links", drafts)
-        bond.mtu = link.read("mtu", values.mtu)
+    if bond is None or not made.options(bond, link, _BOND, _SPANS):
+        return None
+    link.use(*_LINK_USED)
+    bond.mtu = link.read("mtu", values.mtu)
     return bond
 
 
-def _set_primary(link: Part, drafts: Mapping[str, Draft], named: Mapping[str, Draft]) -> None:
+def _set_primary(bond: Draft, drafts: Mapping[str, Draft], named: Mapping[str, Draft]) -> None:
     """Set the primary member of a bond, given by the id of its link or, failing that, its name."""
-    bond, member = drafts.get(link.text("id") or ""), link.text("bond_primary") or ""
-    if bond is not None:
-        known = drafts if member in drafts else named
-        made.set_primary(bond, link, "bond_primary", known)
+    known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
+    made.set_primary(bond, bond.part, "bond_primary", known)
 
 
 def _vlan(
@@ -153,8 +168,7 @@ def _vlan(
             link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
         return None
     draft = _draft(link, LinkKey(parent.key.mac, number))
-    made.own_mac(draft, link, parent)
-    return draft
+    return made.with_own_mac(draft, link, parent)
 
 
 def _draft(link: Part, key: LinkKey) -> Draft:
@@ -202,15 +216,12 @@ def _static(network: Part, draft: Draft) -> None:
         network.fault("ip_address", None, "a static network without its address", "warning")
         network.close()
     else:
-        draft.add_address(network, "ip_address", address, network.text("netmask"))
+        with draft.whole():
+            draft.add_address(network, "ip_address", address, network.text("netmask"))
     draft.add_default_route(network, "gateway")
     draft.implied = True
     for route in network.parts("routes"):
         route.close("services")
-        draft.add_route(
-            route,
-            "network",
-            route.text("network") or "",
-            prefix_length(route),
-            route.text("gateway"),
-        )
+        with draft.whole():
+            to, netmask = route.text("network") or "", prefix_length(route)
+            draft.add_route(route, "network", to, netmask, route.text("gateway"))

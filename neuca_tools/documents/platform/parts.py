@@ -25,6 +25,7 @@ class Faults:
     """
 
     def __init__(self) -> None:
+        self.errors = 0
         self._found: dict[Fault, None] = {}
         self._kept = Counter[str]()
 
@@ -32,7 +33,11 @@ class Faults:
         return iter(self._found)
 
     def add(self, fault: Fault) -> None:
-        """Add a fault; the first one beyond the limit is replaced by a note about the rest."""
+        """Add a fault; the first one beyond the limit is replaced by a note about the rest.
+
+        `errors` counts every error, so that a reader can tell whether a part of an item had one.
+        """
+        self.errors += fault.severity == "error"
         if fault in self._found or self._kept[fault.severity] > MAX_FAULTS:
             return
         if self._kept[fault.severity] == MAX_FAULTS:
@@ -151,12 +156,11 @@ class Part:
             self.fault(key, text, str(reason))
             return None
 
-    def true(self, key: str) -> bool:
-        """Whether a value is true or a word for it. Any other word is a fault, and false."""
-        text = self.text(key)
-        if text is not None and text.lower() not in (*_TRUE, *_FALSE):
-            self.fault(key, text, f'"{clip(text)}" is neither true nor false')
-        return _is_true(text)
+    def flag(self, key: str) -> Optional[bool]:
+        """Whether a value is true or a word for it; None if there is none, or, with a fault, if it
+        is any other word.
+        """
+        return self.read(key, truth)
 
     def use_defaults(self, *keys: str) -> None:
         """Count those of these switches as used that are off, as they are by default."""
@@ -194,9 +198,13 @@ class Part:
 
     def parts(self, key: str) -> Iterator[Part]:
         """The objects in a list."""
+        return (part for _, part in self.numbered(key))
+
+    def numbered(self, key: str) -> Iterator[tuple[int, Part]]:
+        """The objects in a list, each with its place among all items of the list."""
         for number, item in enumerate(self.items(key)):
             if isinstance(item, dict):
-                yield replace(self, tree=item, path=f"{self._path(key)}[{number}]")
+                yield number, replace(self, tree=item, path=f"{self._path(key)}[{number}]")
             else:
                 self.fault(f"{key}[{number}]", None, "it is not an object")
 
@@ -210,6 +218,13 @@ class Part:
             part = holder.child(name)
             if isinstance(holder.tree[name], dict):
                 yield name, part
+
+
+def truth(text: str) -> bool:
+    """Parse a word for true or false; raises UnusableError."""
+    if text.lower() not in (*_TRUE, *_FALSE):
+        raise UnusableError(f'"{clip(text)}" is neither true nor false')
+    return _is_true(text)
 
 
 def _is_true(value: Tree) -> bool:

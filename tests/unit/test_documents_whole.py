@@ -1,0 +1,321 @@
+"""Absent and unusable are different: an item with an unusable part is not made without that part."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+from platforms import faults, links, made, routes
+
+from neuca_tools.documents.platform import netplan, nocloud_v1, openstack
+
+MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"
+UNUSABLE = ["!!", ["a", ["b"]], {"x": "y"}]
+NIC = {"match": {"macaddress": MAC}, "addresses": ["10.0.0.5/24"]}
+
+
+def version_2(**more):
+    other = {"match": {"macaddress": OTHER}}
+    return "network-config", {"version": 2, "ethernets": {"a": NIC, "b": other}, **more}
+
+
+def version_1(*config):
+    nics = [
+        {"type": "physical", "name": name, "mac_address": mac}
+        for name, mac in (("a", MAC), ("b", OTHER))
+    ]
+    return "network-config", {"version": 1, "config": [*nics, *config]}
+
+
+def network_data(links=(), networks=()):
+    nics = [
+        {"id": name, "type": "phy", "ethernet_mac_address": mac}
+        for name, mac in (("a", MAC), ("b", OTHER))
+    ]
+    return "network_data.json", {"links": [*nics, *links], "networks": list(networks)}
+
+
+def netplan_route(**more):
+    route = {"to": "10.9.0.0/16", "via": "10.0.0.1", **more}
+    return version_2(ethernets={"a": {**NIC, "routes": [route]}})
+
+
+def netplan_rule(**more):
+    rule = {"from": "10.0.0.5", "table": 100, **more}
+    return version_2(ethernets={"a": {**NIC, "routing-policy": [rule]}})
+
+
+def netplan_link(kind, holder=None):
+    def link(**more):
+        asked = {"bonds": {"interfaces": ["a", "b"]}, "bridges": {"interfaces": ["a"]}}.get(
+            kind, {}
+        )
+        asked = deepcopy({**asked, **({"mode": "vxlan", "id": 5} if kind == "tunnels" else {})})
+        (asked.setdefault(holder, {}) if holder else asked).update(more)
+        return version_2(**{kind: {"x0": asked}})
+
+    return link
+
+
+def netplan_vlan(**more):
+    return version_2(vlans={"x0": {"id": 5, "link": "a", **more}})
+
+
+def v1_route(**more):
+    route = {"network": "10.9.0.0", "netmask": "255.255.0.0", "gateway": "10.0.0.1", **more}
+    subnet = {"type": "static", "address": "10.0.0.5/24", "routes": [route]}
+    nic = {"type": "physical", "name": "a", "mac_address": MAC, "subnets": [subnet]}
+    return "network-config", {"version": 1, "config": [nic]}
+
+
+def v1_address(**more):
+    subnet = {"type": "static", "address": "10.0.0.5", "netmask": "255.255.255.0", **more}
+    nic = {"type": "physical", "name": "a", "mac_address": MAC, "subnets": [subnet]}
+    return "network-config", {"version": 1, "config": [nic]}
+
+
+def v1_link(kind):
+    def link(**more):
+        members = {f"{kind}_interfaces": ["a", "b"]}
+        return version_1({"type": kind, "name": "x0", **members, "params": more})
+
+    return link
+
+
+def v1_vlan(**more):
+    return version_1({"type": "vlan", "name": "x0", "vlan_link": "a", "vlan_id": 5, **more})
+
+
+def openstack_bond(**more):
+    bond = {"id": "x", "type": "bond", "bond_links": ["a", "b"], "bond_mode": "4", **more}
+    return network_data([bond])
+
+
+def openstack_vlan(**more):
+    return network_data([{"id": "x", "type": "vlan", "vlan_link": "a", "vlan_id": 5, **more}])
+
+
+def openstack_network(**more):
+    network = {"link": "a", "type": "ipv4", "ip_address": "10.0.0.5", "netmask": "24", **more}
+    return network_data(networks=[network])
+
+
+def openstack_route(**more):
+    route = {"network": "10.9.0.0", "netmask": "255.255.0.0", "gateway": "10.0.0.1", **more}
+    return openstack_network(routes=[route])
+
+
+def ec2(**more):
+    nic = {"local-ipv4s": "10.0.0.5", "subnet-ipv4-cidr-block": "10.0.0.0/24", **more}
+    return "EC2 network", {"mac": OTHER, "macs": {MAC: nic}}
+
+
+def azure(**more):
+    ipv4 = {
+        "ipAddress": [{"privateIpAddress": "10.0.0.5"}],
+        "subnet": [{"address": "10.0.0.0", "prefix": "24", **more}],
+    }
+    return "Azure instance", {"network": {"interface": [{"macAddress": MAC, "ipv4": ipv4}]}}
+
+
+def oracle(**more):
+    vnic = {"macAddr": MAC, "privateIp": "10.0.0.5", "subnetCidrBlock": "10.0.0.0/24"}
+    six = {"ipv6Addresses": ["2001:db8::5"], "ipv6SubnetCidrBlock": "2001:db8::/80", **more}
+    return "OCI VNICs", {"vnics": [{"macAddr": OTHER}, {**vnic, **six}]}
+
+
+def oracle_vlan(**more):
+    nic = {"macAddr": OTHER, "nicIndex": 0, "vlanTag": 0}
+    vlan = {"macAddr": MAC, "nicIndex": 0, "vlanTag": 5, "privateIp": "10.0.0.5", **more}
+    return "OCI VNICs", {"vnics": [nic, vlan]}
+
+
+def gce_vlan(**more):
+    nics = [{"mac": OTHER}, {"mac": MAC}]
+    vlan = {"mac": "52:54:00:00:00:03", "ip": "10.0.0.5", **more}
+    return "GCE instance", {"networkInterfaces": nics, "vlanNetworkInterfaces": {"1": {"5": vlan}}}
+
+
+def hetzner(**more):
+    network = {
+        "mac_address": MAC,
+        "ip": "10.0.0.5",
+        "network": "10.0.0.0/16",
+        "gateway": "10.0.0.1",
+    }
+    return "Hetzner private networks", [{**network, **more}]
+
+
+# The item, its keys, and what of the document must be absent: a route, a rule, an address or a link.
+ITEMS = {
+    "netplan route": (
+        netplan_route,
+        ("to", "via", "table", "type", "scope", "metric", "mtu", "on-link", "from"),
+        "route",
+    ),
+    "netplan rule": (netplan_rule, netplan.netplan_routing._RULE_KEYS, "rule"),
+    "netplan bond": (
+        netplan_link("bonds", "parameters"),
+        (*netplan._OPTIONS["bond"], "primary"),
+        "link",
+    ),
+    "netplan bridge": (
+        netplan_link("bridges", "parameters"),
+        (*netplan._OPTIONS["bridge"], "path-cost", "port-priority"),
+        "link",
+    ),
+    "netplan vxlan": (netplan_link("tunnels"), netplan._OPTIONS["vxlan"], "link"),
+    "netplan VLAN": (netplan_vlan, ("id", "macaddress"), "link"),
+    "v1 route": (v1_route, ("network", "netmask", "prefix", "gateway", "metric"), "route"),
+    "v1 address": (v1_address, ("address", "netmask", "prefix"), "address"),
+    "v1 bond": (v1_link("bond"), (*nocloud_v1._BOND, *nocloud_v1._PRIMARY), "link"),
+    "v1 bridge": (
+        v1_link("bridge"),
+        (*nocloud_v1._BRIDGE, "bridge_pathcost", "bridge_portprio"),
+        "link",
+    ),
+    "v1 VLAN": (v1_vlan, ("vlan_id", "mac_address"), "link"),
+    "OpenStack bond": (
+        openstack_bond,
+        (*openstack._BOND, "bond_primary", "ethernet_mac_address"),
+        "link",
+    ),
+    "OpenStack VLAN": (openstack_vlan, ("vlan_id", "vlan_mac_address"), "link"),
+    "OpenStack address": (openstack_network, ("ip_address", "netmask"), "address"),
+    "OpenStack route": (
+        openstack_route,
+        ("network", "netmask", "prefix", "gateway", "metric"),
+        "route",
+    ),
+    "EC2 address": (ec2, ("local-ipv4s", "subnet-ipv4-cidr-block"), "address"),
+    "Azure address": (azure, ("address", "prefix"), "address"),
+    "Oracle address": (oracle, ("ipv6SubnetCidrBlock", "ipv6Addresses"), "IPv6 address"),
+    "Oracle VLAN": (oracle_vlan, ("vlanTag", "macAddr"), "link"),
+    "GCE VLAN": (gce_vlan, ("mac",), "link"),
+    "GCE VLAN address": (gce_vlan, ("ip",), "address"),
+    "Hetzner route": (hetzner, ("network", "gateway"), "route"),
+}
+CASES = [
+    (name, key, value) for name, (_, keys, _) in ITEMS.items() for key in keys for value in UNUSABLE
+]
+
+
+def present(document, kind):
+    """Whether a document has anything of this kind beyond its NICs."""
+    addresses = [text for link in links(document).values() for text in link[3]]
+    return {
+        "route": routes(document),
+        "rule": document.rules,
+        "link": [name for name in links(document) if name not in (MAC, OTHER)],
+        "address": addresses,
+        "IPv6 address": [text for text in addresses if ":" in text],
+    }[kind]
+
+
+def read(pair):
+    kind, tree = pair
+    return made(kind, json.dumps(tree))
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_each_item_is_made_if_all_of_it_is_usable(name):
+    item, _, kind = ITEMS[name]
+    document = read(item())
+    assert present(document, kind)
+    assert [text for text in faults(document) if text.startswith("error")] == []
+
+
+@pytest.mark.parametrize(("name", "key", "value"), CASES)
+def test_an_item_with_an_unusable_part_is_dropped_whole_with_an_error(name, key, value):
+    item, _, kind = ITEMS[name]
+    document = read(item(**{key: value}))
+    assert not present(document, kind)
+    assert [text for text in faults(document) if text.startswith("error")]
+
+
+@pytest.mark.parametrize("value", UNUSABLE)
+@pytest.mark.parametrize("key", ["accept-ra", "receive-checksum-offload", "dhcp4", "wakeonlan"])
+def test_an_unusable_switch_of_netplan_sets_nothing(key, value):
+    document = read(version_2(ethernets={"a": {**NIC, key: value}}))
+    (link,) = document.links
+    assert (link.device, link.sysctls, link.automatic) == ((), (), None)
+    assert [text for text in faults(document) if text.startswith("error")]
+
+
+# --- What is on a link that is left to others -----------------------------------------------------
+
+LEFT = "which is not configured: it is left to other programs too"
+ORIGINS = {
+    "tunnel": {"tunnels": {"o": {"mode": "gretap"}}},
+    "Wi-Fi": {"wifis": {"o": {}}},
+    "modem": {"modems": {"o": {}}},
+    "dummy": {"dummy-devices": {"o": {}}},
+    "veth": {"virtual-ethernets": {"o": {"peer": "p"}}},
+    "bond of Open vSwitch": {"bonds": {"o": {"interfaces": ["c"], "openvswitch": {}}}},
+    "patch port": {"openvswitch": {"ports": [["o", "p"]]}},
+    "driver": {"ethernets": {"b": {}, "o": {"match": {"driver": "virtio*"}}}},
+    "every NIC": {"ethernets": {"b": {}, "o": {"match": {}}}},
+    "VLAN filter": {
+        "ethernets": {"b": {}, "nic": {}},
+        "vlans": {"o": {"id": 5, "link": "nic", "renderer": "sriov"}},
+    },
+}
+UPPERS = {
+    "bond": {"bonds": {"x0": {"interfaces": ["o", "b"]}}},
+    "bridge": {"bridges": {"x0": {"interfaces": ["b", "o"], "addresses": ["10.1.0.1/24"]}}},
+    "VRF": {"vrfs": {"x0": {"table": 100, "interfaces": ["o", "b"]}}},
+    "VLAN": {"vlans": {"x0": {"id": 7, "link": "o"}}},
+    "VXLAN": {"tunnels": {"x0": {"mode": "vxlan", "id": 7, "link": "o"}}},
+}
+
+
+@pytest.mark.parametrize("upper", UPPERS)
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_what_is_on_a_link_that_is_left_to_others_is_left_to_them_too(origin, upper):
+    tree = {"version": 2, "ethernets": {"b": {}}, **deepcopy(ORIGINS[origin])}
+    for kind, group in deepcopy(UPPERS[upper]).items():
+        tree.setdefault(kind, {}).update(group)
+    tree.setdefault("bridges", {})["top"] = {"interfaces": ["x0", "d"]}
+    tree.setdefault("vlans", {})["tagged"] = {"id": 9, "link": "top"}
+    document = read(("network-config", tree))
+    if upper in ("VRF", "VXLAN"):  # no bridge can be on a VRF
+        assert {"bridge x0", "vrf x0", "vxlan x0"}.isdisjoint(links(document))
+    else:
+        assert set(links(document)) <= {"name nic", "name b"}
+    assert ("name b" in links(document)) == (upper in ("VLAN", "VXLAN"))
+    texts = faults(document)
+    assert [text for text in texts if not text.startswith("warning")] == []
+    assert [text for text in texts if LEFT in text or "as is its NIC" in text]
+
+
+def test_each_link_on_top_is_named_with_the_link_that_it_is_left_for():
+    bridges = {"br0": {"interfaces": ["gt0", "b"]}}
+    tree = {
+        "version": 2,
+        "ethernets": {"b": {}},
+        "tunnels": {"gt0": {"mode": "gretap"}},
+        "bridges": bridges,
+        "vrfs": {"red": {"table": 100, "interfaces": ["br0"]}},
+    }
+    texts = faults(read(("network-config", tree)))
+    begin = 'warning: network-config "'
+    assert texts[1:] == [
+        f'{begin}bridges.br0.interfaces" = "gt0": it is on "gt0", {LEFT}',
+        f'{begin}vrfs.red.interfaces" = "br0": it is on "gt0", {LEFT}',
+    ]
+
+
+def test_version_1_and_openstack_leave_what_is_on_an_unusable_link():
+    other = {"type": "zebra", "name": "o"}
+    bridge = {"type": "bridge", "name": "x0", "bridge_interfaces": ["o", "b"]}
+    document = read(version_1(other, bridge))
+    assert list(links(document)) == [MAC]
+    assert [LEFT in text for text in faults(document)] == [False, True]
+    bond = {"id": "x", "type": "bond", "bond_links": ["a", "c"], "bond_mode": "4"}
+    unusable = {"id": "c", "type": "phy", "ethernet_mac_address": "no"}
+    document = read(network_data([unusable, bond]))
+    assert list(links(document)) == [OTHER]
+    assert [LEFT in text for text in faults(document)] == [False, True]
