@@ -98,9 +98,9 @@ def test_a_route(line, to, state, via):
         ("fd00::1/64", "down", '"fd00::1/64" has host bits set, its network is "fd00::/64"'),
         ("10.0.0.0/33", "1.1.1.1", 'the prefix length "33" is not a number from 0 to 32'),
         (
-            "10.0.0.0/255.0.0.0",
+            "10.0.0.0/255.0.255.0",
             "1.1.1.1",
-            'the prefix length "255.0.0.0" is not a number from 0 to 32',
+            '"255.0.255.0" is not a netmask',
         ),
         ("default", "1.1.1.1", '"default" is not an IP address'),
         ("[fd00::]/64", "fd00::1", '"[fd00::]" is not an IP address'),

@@ -32,6 +32,7 @@ _GUID = re.compile(
 )
 # The first bytes of IPv4 addresses that are those of hosts (RFC 6890; 127 is loopback).
 _USUAL = frozenset(range(1, 224)) - {127}
+_SHORT_PREFIX = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})(/.+)")
 _PKEY = re.compile(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -217,7 +218,13 @@ def _is_usable(ip: Host) -> bool:
 
 
 def network(text: str) -> Network:
-    """A prefix without host bits; a bare address is a prefix of its full length."""
+    """A prefix without host bits; a bare address is a prefix of its full length.
+
+    As in ip-route(8), `10/8` is 10.0.0.0/8.
+    """
+    short = _SHORT_PREFIX.fullmatch(text.strip())
+    if short:
+        text = f"{short[1]}{'.0' * (3 - short[1].count('.'))}{short[2]}"
     ip, length = _cidr(text)
     found = ip_network(f"{ip}/{length}", strict=False)
     if found.network_address != ip:
@@ -232,7 +239,17 @@ def _cidr(text: str) -> tuple[Host, int]:
     ip = host(ip_text)
     if not slash:
         return ip, ip.max_prefixlen
+    if ip.version == 4 and "." in length_text:
+        return ip, netmask_length(host(length_text))
     return ip, integer(length_text, 0, ip.max_prefixlen, "the prefix length")
+
+
+def netmask_length(mask: Host) -> int:
+    """The prefix length of a netmask."""
+    zeros: int = int(mask) ^ (2**mask.max_prefixlen - 1)
+    if zeros & (zeros + 1):
+        raise UnusableError(f'"{mask}" is not a netmask')
+    return mask.max_prefixlen - zeros.bit_length()
 
 
 def link_name(text: str) -> str:
