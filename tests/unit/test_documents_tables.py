@@ -28,6 +28,7 @@ def reasons(document):
         ("0", "0"),
         ("x" * 63, "x" * 63),
         ("Not Specified", None),
+        ("a_b.c.", "a_b.c"),
     ],
 )
 def test_a_host_name(written, name):
@@ -35,18 +36,16 @@ def test_a_host_name(written, name):
     assert (document.hostname, document.faults) == (name, ())
 
 
-NO_HOST_NAME = 'is not a host name: letters, digits and "-" only, in labels of 1 to 63'
+NO_HOST_NAME = 'is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
 
 
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        ("a_b", f'"a_b" {NO_HOST_NAME}'),
         ("a b", f'"a b" {NO_HOST_NAME}'),
         ("-a", f'"-a" {NO_HOST_NAME}'),
         ("a/", f'"a-" {NO_HOST_NAME}'),
         ("a..b", f'"a..b" {NO_HOST_NAME}'),
-        ("a.", f'"a." {NO_HOST_NAME}'),
         ("nöde", f'"nöde" {NO_HOST_NAME}'),
         ("x" * 64, f'"{"x" * 64}" {NO_HOST_NAME}'),
         ("x." * 32 + "x", f'"{"x." * 32}x" is longer than the 64 bytes of a host name'),

@@ -40,7 +40,7 @@ MTU_LIMITS = (68, 65535)
 # The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
 IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
@@ -273,14 +273,16 @@ def link_name(text: str) -> str:
 def hostname(text: str) -> str:
     """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)).
 
-    As in version 1.7, `/` becomes `-`.
+    As in version 1.7, `/` becomes `-`, and `_` is accepted. A dot at the end is dropped.
     """
     name = text.strip().replace("/", "-")
+    if name.endswith("."):
+        name = name[:-1]
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise UnusableError(
-            f'"{clip(name)}" is not a host name: letters, digits and "-" only, in labels of 1 to 63'
+            f'"{clip(name)}" is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
         )
     return name
 

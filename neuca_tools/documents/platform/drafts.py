@@ -128,7 +128,7 @@ class Draft:
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
-        mtu = part.read(key, values.mtu)
+        mtu = part.mtu(key)
         if mtu is None:
             return
         if mtu < values.IPV6_MINIMUM_MTU:

@@ -90,7 +90,7 @@ _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "
 KEYS = (
     nocloud_v1.KEYS
     | frozenset(
-        "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
+        "version config match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
         " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
         " parameters mode primary path-cost port-priority infiniband-mode".split()
     )
@@ -112,6 +112,9 @@ def read(root: Part) -> PlatformDocument:
     if isinstance(root.tree.get("network"), dict):
         top = root.child("network")
         root.warn_besides("network")
+    if top.tree.get("config") == "disabled":
+        # The word of cloud-init for a network that it leaves alone.
+        return finish([], root)
     version = top.text("version")
     if version == "1":
         return nocloud_v1.read(top)
@@ -328,7 +331,7 @@ def _vlan(
 
 
 def _common(draft: Draft, link: Part) -> Draft:
-    draft.mtu = link.read("mtu", values.mtu)
+    draft.mtu = link.mtu()
     for family in (4, 6):
         if link.true(f"dhcp{family}"):
             draft.lease(family)

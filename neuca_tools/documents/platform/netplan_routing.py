@@ -12,12 +12,12 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
     "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
 )
-_RULE_KEYS = ("from", "to", "table", "priority", "mark", "type-of-service")
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
@@ -66,7 +66,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if to == "default":
         version = via.version if via else 4
         to = "0.0.0.0/0" if version == 4 else "::/0"
-    network = route.made("to", to, lambda text: destination(cidr(*_target(text))))
+    network = route.made("to", to, _selected)
     if network is None:
         return
     if via is not None and via.version != network.version:
@@ -86,6 +86,14 @@ def _target(to: str) -> tuple[str, Optional[str]]:
     return to, "32"
 
 
+def _selected(text: str) -> Network:
+    """The prefix that a rule selects; host bits are masked, as by networkd."""
+    return destination(cidr(*_target(text)))
+
+
+_RULE_READERS = {**rule_sections.READERS, "from": _selected, "to": _selected}
+
+
 def _with_traits(
     request: RouteRequest,
     route: Part,
@@ -98,7 +106,7 @@ def _with_traits(
         kind or "unicast",
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         route.true("on-link") and request.via is not None,
-        route.read("mtu", values.mtu) or 0,
+        route.mtu() or 0,
         source=source if source and source.version == request.to.version else None,
     )
     return replace(request, traits=traits, metric=route.read("metric", route_lines.metric))
@@ -106,10 +114,10 @@ def _with_traits(
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own} if own else {})
-    for key in _RULE_KEYS:
+    found = rule_sections.Draft({"table": own or MAIN_TABLE})
+    for key in _RULE_READERS:
         text = rule.text(key)
-        value = None if text is None else rule.made(key, text, rule_sections.READERS[key])
+        value = None if text is None else rule.made(key, text, _RULE_READERS[key])
         if value is not None:
             found.found[key] = value
         elif text is not None:

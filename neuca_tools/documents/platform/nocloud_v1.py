@@ -190,7 +190,7 @@ def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> O
 
 
 def _common(draft: Draft, link: Part) -> Draft:
-    draft.mtu = link.read("mtu", values.mtu)
+    draft.mtu = link.mtu()
     if link.text("accept-ra") is not None:
         draft.automatic = replace(draft.automatic, accept_ra=link.true("accept-ra"))
         draft.sysctls[ACCEPT_RA] = str(int(link.true("accept-ra")))
@@ -242,7 +242,7 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
     if is_ipv6:
         draft.set_ipv6_mtu(subnet, "mtu")
     else:
-        draft.mtu = subnet.read("mtu", values.mtu) or draft.mtu
+        draft.mtu = subnet.mtu() or draft.mtu
 
 
 def _route(draft: Draft, route: Part) -> None:

@@ -123,7 +123,7 @@ def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
         link.use(*_LINK_USED)
         made.options(bond, link, _BOND, _SPANS)
         made.set_members(bond, link, "bond_links", drafts)
-        bond.mtu = link.read("mtu", values.mtu)
+        bond.mtu = link.mtu()
     return bond
 
 
@@ -159,7 +159,7 @@ def _vlan(
 
 def _draft(link: Part, key: LinkKey) -> Draft:
     link.use(*_LINK_USED)
-    return Draft(key, link, mtu=link.read("mtu", values.mtu))
+    return Draft(key, link, mtu=link.mtu())
 
 
 def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[str]]) -> None:

@@ -21,6 +21,7 @@ MAX_DEPTH = 32
 MAX_ITEMS = 50000
 # Characters of a YAML scalar that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
+_EXACT = 2.0**53  # below it, a float has every integer
 # YAML 1.2, 10.2.1.1.
 _NULL = ("", "~", "null", "Null", "NULL")
 _TAGS = tuple(
@@ -32,7 +33,7 @@ _TAGS = tuple(
 def from_json(data: bytes, what: str) -> Tree:
     """Parse a JSON text; `what` names the document in the DocumentError that this raises."""
     try:
-        tree = json.loads(_text(data, what), parse_int=str, parse_float=str, parse_constant=str)
+        tree = json.loads(_text(data, what), parse_int=str, parse_float=_number, parse_constant=str)
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError as error:
@@ -40,6 +41,12 @@ def from_json(data: bytes, what: str) -> Tree:
     if sum(1 for _ in _walk(tree, what)) > MAX_ITEMS:
         raise _too_many(what)
     return tree  # type: ignore[no-any-return] # json.loads is not typed
+
+
+def _number(text: str) -> str:
+    """A number with a point or exponent, without them if it is an integer: `1450.0` is 1450."""
+    value = float(text)
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else text
 
 
 def from_yaml(data: bytes, what: str) -> Tree:
