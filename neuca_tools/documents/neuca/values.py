@@ -282,7 +282,8 @@ def hostname(text: str) -> str:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise UnusableError(
-            f'"{clip(name)}" is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
+            f'"{clip(name)}" is not a host name:'
+            ' letters, digits, "-" and "_" only, in labels of 1 to 63'
         )
     return name
 

@@ -283,6 +283,12 @@ class Draft:
         return None
 
 
+def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+    """Add a draft by its name in the document, unless an earlier one has it."""
+    if draft is not None and drafts.setdefault(name, draft) is not draft:
+        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
+
+
 def _is_default(to: str, netmask: Optional[str]) -> bool:
     return to in _DEFAULT and (netmask is None or netmask in (*_DEFAULT, "0"))
 

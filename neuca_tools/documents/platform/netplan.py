@@ -15,7 +15,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
@@ -90,9 +90,9 @@ _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "
 KEYS = (
     nocloud_v1.KEYS
     | frozenset(
-        "version config match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-        " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode primary path-cost port-priority infiniband-mode".split()
+        "version config match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4"
+        " gateway6 routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode"
+        " renderer parameters mode primary path-cost port-priority infiniband-mode".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -126,26 +126,24 @@ def read(root: Part) -> PlatformDocument:
 
 def _version_2(top: Part) -> PlatformDocument:
     taken = _left_to_others(top)
-    below: dict[str, Draft] = {}
+    drafts: dict[str, Draft] = {}
     for name, link in _free(top, "ethernets", taken):
-        _add(below, name, _ethernet(name, link))
+        add(drafts, name, _ethernet(name, link))
     virtual = []
     for kind, name, link in _virtual_links(top, taken):
         draft = _virtual(kind, name, link)
-        if draft is not None:
-            below[name] = draft
+        add(drafts, name, draft)
+        if draft is not None and drafts[name] is draft:
             virtual.append((link, draft))
     why_not = dict.fromkeys(taken.union(*(top.child(kind).tree for kind in _KINDS)), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
     why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
     for link, draft in virtual:
         if draft.key.kind != "vxlan":
-            made.name_members(link, "interfaces", below, why_not)
-    vlans: dict[str, Draft] = {}
+            made.name_members(link, "interfaces", drafts, why_not)
     for name, link in _free(top, "vlans", taken):
-        made.name_members(link, "link", below, why_not)
-        _add(vlans, name, _vlan(name, link, below, why_not))
-    drafts = {**below, **vlans, **below}
+        made.name_members(link, "link", drafts, why_not)
+        add(drafts, name, _vlan(name, link, drafts, why_not))
     for link, draft in virtual:
         _connect(draft, link, drafts)
     vrfs = list(_vrfs(top, taken, drafts, why_not))
@@ -183,11 +181,6 @@ def _foreign(link: Part) -> str:
     if link.text("renderer") == "sriov":
         return "a VLAN filter of an SR-IOV virtual function"
     return ""
-
-
-def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    if draft is not None:
-        drafts[name] = draft
 
 
 def _connect(draft: Draft, link: Part, drafts: Mapping[str, Draft]) -> None:
@@ -313,7 +306,7 @@ def _vlan(
     """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
-    if parent is None:
+    if parent is None or parent.key.vlan_id is not None:
         if below in why_not:
             link.fault("link", below, why_not[below], "warning")
         elif not below:

@@ -115,9 +115,9 @@ def _with_traits(
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
     found = rule_sections.Draft({"table": own or MAIN_TABLE})
-    for key in _RULE_READERS:
+    for key, read_value in _RULE_READERS.items():
         text = rule.text(key)
-        value = None if text is None else rule.made(key, text, _RULE_READERS[key])
+        value = None if text is None else rule.made(key, text, read_value)
         if value is not None:
             found.found[key] = value
         elif text is not None:

@@ -16,7 +16,7 @@ from typing import Optional, Union
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import prefix_length
@@ -67,15 +67,11 @@ def read(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        draft = _base(name, link)
-        if draft is not None:
-            drafts[name] = draft
+        add(drafts, name, _base(name, link))
     why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
         made.name_members(link, "vlan_link", drafts, why_not)
-        draft = _vlan(link, drafts, why_not)
-        if draft is not None:
-            drafts[link.text("name") or link.path] = draft
+        add(drafts, link.text("name") or link.path, _vlan(link, drafts, why_not))
     _set_members(top, drafts, why_not)
     networks = _networks(drafts.values())
     for link in _of_kind(top, "route"):

@@ -79,13 +79,11 @@ def _kinds(root: Part) -> dict[str, list[Part]]:
 
 
 def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
-    """Add a draft by the id of its link, or by its path where another link has that id."""
+    """Add a draft by the id of its link, or by its path if it has none that is its own."""
     if draft is None:
         return
-    name = link.text("id") or ""
-    if name in drafts:
-        name = draft.part.path
-    drafts[name] = draft
+    name = link.text("id") or link.path
+    drafts[link.path if name in drafts else name] = draft
 
 
 def _physical(link: Part) -> Optional[Draft]:
@@ -129,7 +127,7 @@ def _bond(number: int, link: Part, drafts: dict[str, Draft]) -> Optional[Draft]:
 
 def _set_primary(link: Part, drafts: Mapping[str, Draft], named: Mapping[str, Draft]) -> None:
     """Set the primary member of a bond, given by the id of its link or, failing that, its name."""
-    bond, member = drafts.get(link.text("id") or ""), link.text("bond_primary") or ""
+    bond, member = drafts.get(link.text("id") or link.path), link.text("bond_primary") or ""
     if bond is not None:
         known = drafts if member in drafts else named
         made.set_primary(bond, link, "bond_primary", known)
@@ -165,9 +163,11 @@ def _draft(link: Part, key: LinkKey) -> Draft:
 def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[str]]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
+    if not below:
+        network.fault("link", None, "a network without its link, ignoring it")
+    elif draft is None and below not in ids:
+        network.fault("link", below, "no link has this id, ignoring the network", "warning")
     if draft is None:
-        if below not in ids:
-            network.fault("link", below, "no link has this id, ignoring the network", "warning")
         return
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)
