@@ -48,7 +48,7 @@ def look(
     The kernel reports all links, addresses and routes at once. What is read for each link or file
     is taken from an `earlier` look if nothing has changed there.
     """
-    world = netlink.look(interest.hosts)
+    world = replace(netlink.look(interest.hosts), age=hostid.age())
     known = _known(world, interest, earlier)
     groups = interest.groups_of(world)
     words = managers.ask([device.name for device in world.devices.values()])
@@ -58,7 +58,6 @@ def look(
             **known.settings,
             **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
         },
-        age=hostid.age(),
         fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
         files=read_files(places(config), known.files),

@@ -14,6 +14,7 @@ from typing import Optional
 from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
+from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, sysctld
 from neuca_tools.tuning.choice import NAME, Choice
 from neuca_tools.tuning.layer import (
@@ -69,12 +70,16 @@ def read(
 
 
 def advertised(world: World) -> frozenset[int]:
-    """The indexes of devices that accept router advertisements only while they do not forward."""
+    """The indexes of devices with routes from router advertisements, which they accept only while
+    they do not forward. Shortly after the boot, the first advertisement may still be missing.
+    """
     signs = {"accept_ra": "1", "forwarding": "0", "disable_ipv6": "0"}
+    learned = {route.index for route in world.routes if is_advertised(route, world)}
     return frozenset(
         device.index
         for device in world.devices.values()
         if device.mac
+        and (device.index in learned or world.age < ROUTER_SECONDS)
         and all(
             sysctl.read(f"net/ipv6/conf/{device.name}/{key}") == value
             for key, value in signs.items()

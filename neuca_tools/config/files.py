@@ -5,18 +5,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from configparser import ParsingError, RawConfigParser
 from pathlib import Path
 from typing import NamedTuple
 
 from neuca_tools.config.options import ConfigFault, Severity
 from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca.ini import REMARK
 from neuca_tools.errors import ConfigError
 
 _MAX_BYTES = 1024 * 1024
 _NO_SECTION = "before the first section"
-OPTION = r"(?P<option>.*?)\s*(?P<vi>=|:(?!.*=))\s*(?P<value>.*)$"
+OPTION = r"(?P<option>.*?)\s*(?P<vi>[=:])\s*(?P<value>.*)$"
 _TOO_EARLY = "it precedes the first section, ignoring it"
 
 
@@ -38,10 +39,7 @@ class Entry(NamedTuple):
 
 
 class _Parser(RawConfigParser):
-    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins.
-
-    `:` separates option and value in a line without `=`.
-    """
+    """The grammar of version 1.7: ` ;` begins a comment, and the last of two equal options wins."""
 
     OPTCRE = re.compile(OPTION)
 
@@ -102,14 +100,19 @@ def _read(file: Path) -> str:
 def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry]:
     """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
+    lines = ["" if REMARK.fullmatch(line.rstrip()) else line for line in text.split("\n")]
+    unreadable: list[int] = []
     try:
         # configparser stops at an option before the first section; this header lets it go on.
-        parser.read_string(f"[{_NO_SECTION}]\n{text}", str(file))
+        parser.read_string("\n".join((f"[{_NO_SECTION}]", *lines)), str(file))
     except ParsingError as error:
         # Raised at the end, when all other lines have been read.
-        for number, _ in error.errors:
-            reason = f'line {number - 1} is neither a section nor "option = value", ignoring it'
-            faults.append(ConfigFault(str(file), "", "", "", reason))
+        unreadable = [number - 1 for number, _ in error.errors]
+    for number in unreadable:
+        reason = f'line {number} is neither a section nor "option = value", ignoring it'
+        faults.append(ConfigFault(str(file), "", "", "", reason))
+        # Whoever looks for options that protect has to see these as well.
+        yield Entry(str(file), "", lines[number - 1].split()[0], "", (number,))
     numbers = _line_numbers(text)
     for section in parser.sections():
         header = Entry(str(file), " ".join(section.split()), "", "")
@@ -123,10 +126,19 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         if section == _NO_SECTION:
             early = [entry._replace(section="") for entry in given]
             faults += [entry.fault(_TOO_EARLY) for entry in early]
-            # Whoever looks for options that protect has to see these as well.
             yield from early
         else:
             yield from (header, *given)
+        yield from _swallowed(given)
+
+
+def _swallowed(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """What looks like an option, but is indented, and so belongs to the value of another one."""
+    for entry in entries:
+        for line in entry.value.splitlines()[1:]:
+            option = _Parser.OPTCRE.match(line)
+            if option:
+                yield Entry(entry.file, "", option["option"], "")
 
 
 def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:

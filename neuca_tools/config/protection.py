@@ -11,12 +11,21 @@ from collections.abc import Iterable, Iterator
 from typing import Optional
 
 from neuca_tools.config.files import Entry
-from neuca_tools.config.options import KNOWN, MAC_LISTS, PROTECTIVE, SECTIONS, ConfigFault
+from neuca_tools.config.options import (
+    KNOWN,
+    MAC_LISTS,
+    PROTECTIVE,
+    SECTIONS,
+    ConfigFault,
+    listed,
+)
+from neuca_tools.documents.neuca import values
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.spelling import closest
 
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
+_INDENTED = "it is indented, and so a part of the value above"
 
 
 def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
@@ -24,7 +33,8 @@ def protection_faults(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
     for entry in entries:
         meant = meant_to_protect(entry)
         if meant:
-            reason = f"{_place(entry)}unknown option; did you mean {meant}?"
+            what = "unknown option" if entry.section or entry.lines else _INDENTED
+            reason = f"{_place(entry)}{what}; did you mean {meant}?"
             yield entry.fault(reason)._replace(stops=True)
         elif len(entry.lines) > 1 and (entry.section, entry.option.lower()) in PROTECTIVE:
             reason = f"{_place(entry)}it is set more than once in this file"
@@ -44,7 +54,18 @@ def meant_to_protect(entry: Entry) -> str:
     if not option or (entry.section, option) in KNOWN:
         return ""
     found = _closest(entry.section, option)
-    return f"[{found[0]}] {found[1]}" if found in PROTECTIVE and found else ""
+    if found in PROTECTIVE and found:
+        return f"[{found[0]}] {found[1]}"
+    # Whatever its name, NICs that an administrator lists are not to be changed.
+    lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
+    return "" if link_kind(entry.section) or not _is_mac_list(entry.value) else lists
+
+
+def _is_mac_list(text: str) -> bool:
+    try:
+        return bool([values.nic("".join(part.split())) for part in listed(text)])
+    except values.UnusableError:
+        return False
 
 
 def _closest(section: str, option: str) -> Optional[tuple[str, str]]:

@@ -47,7 +47,28 @@ def bound(
     found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
     unknown = [mac[len(BY_NAME) :] for mac in sorted(known) if not found[mac]]
     problems = [Problem("absent", f'no NIC is named "{name}"') for name in unknown]
-    return _bound_platform(platform, found), problems
+    return _bound_platform(platform, found), [*problems, *_described_twice(platform, found)]
+
+
+def _described_twice(
+    platform: PlatformDocument, found: Mapping[str, Collection[str]]
+) -> Iterator[Problem]:
+    """A problem for each NIC that the document describes by several names, or also by its MAC."""
+    described: dict[str, list[str]] = defaultdict(list)
+    for request in platform.links:
+        only_named = LinkRequest(request.key, state=request.state, origins=request.origins)
+        if request.key.vlan_id is None and request != only_named:
+            for mac in found.get(request.key.mac, (request.key.mac,)):
+                described[mac].append(request.key.mac.replace(BY_NAME, "", 1))
+    for mac, keys in described.items():
+        if len(keys) > 1:
+            text = f"the document describes this NIC {len(keys)} times, as {_quoted(keys)}:"
+            reason = f"{text} of each setting, the first counts"
+            yield Problem("refused", reason, LinkKey(mac))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return " and ".join(f'"{name}"' for name in names)
 
 
 def _bound_platform(
@@ -117,13 +138,21 @@ def _macs(platform: PlatformDocument) -> Iterable[str]:
 def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     """The NICs whose present or recorded name matches the pattern.
 
-    A recorded name counts because another NIC may have the name now.
+    A recorded name counts because another NIC may have the name now. Failing that, or for a
+    pattern, alternative names count (ip-link(8), property).
     """
     names = {}
+    others: dict[str, tuple[str, ...]] = {}
     for device in filter(is_nic, world.devices.values()):
         mac = identity(device)
         names[mac] = record.nics.get(mac, UNRECORDED).name or device.name
-    return tuple(sorted(mac for mac, name in names.items() if fnmatchcase(name, pattern)))
+        others[mac] = device.altnames
+    called = {mac for mac, name in names.items() if fnmatchcase(name, pattern)}
+    if not called or set(pattern) & set("*?["):
+        called |= {
+            mac for mac, also in others.items() if any(fnmatchcase(name, pattern) for name in also)
+        }
+    return tuple(sorted(called))
 
 
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Problem, Router, World
+from neuca_tools.model.provenance import ROUTER_SECONDS
 from neuca_tools.model.topology import identity, is_nic
 
 IPV4, IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
@@ -43,6 +44,10 @@ def allowed(router: Router, roles: Roles, world: World) -> tuple[dict[str, str],
         return wanted, []
     del wanted[IPV6]
     name = listening[0]
+    if world.age < ROUTER_SECONDS:
+        soon = f"until {ROUTER_SECONDS:g} s after the boot, in case {name} gets its default route"
+        reason = f"IPv6 forwarding remains off {soon} from router advertisements"
+        return wanted, [Problem("pending", reason)]
     reason = (
         f"IPv6 forwarding remains off: {name} gets its default route from router advertisements"
         " (accept_ra = 1), which a forwarding host ignores; to use both,"

@@ -124,6 +124,7 @@ def notes(
 ) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
+    lower = _below_gateways(platform)
     for request in platform.links:
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
@@ -131,8 +132,17 @@ def notes(
         reason = _unserved(key, roles) if is_leased(requests[key]) else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
-        elif key in gateways and not is_leased(request):
-            yield Note("gateway", "not applicable", f"{gateways[key]}; {STAYS}", key)
+        elif key.nic in gateways and not is_leased(request):
+            if request.routing.gateways or not (key.vlan_id or key in lower):
+                yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
+
+
+def _below_gateways(platform: PlatformDocument) -> set[LinkKey]:
+    """The lower devices of links with a gateway, which share the hint of those."""
+    requests = {request.key: request for request in platform.links}
+    upper = [key for key, request in requests.items() if request.routing.gateways]
+    macs = {*carriers([key.mac for key in upper], requests)}
+    return {*map(LinkKey, macs), *(key.nic for key in upper if key.vlan_id)}
 
 
 def _unserved(key: LinkKey, roles: Roles) -> str:

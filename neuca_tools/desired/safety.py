@@ -156,7 +156,7 @@ def fence(
     prefixes.discard(LINK_LOCAL)
     return Fence(
         tuple(sorted(prefixes, key=str)),
-        _lengths_now([host for host in guarded if not host.is_loopback], foreign),
+        _lengths_now([host for host in guarded if not _is_of_each_link(host)], foreign),
         allow_default_route,
         frozenset(route.to.version for route in defaults),
         twice,
@@ -166,6 +166,11 @@ def fence(
         ignored=_hosts(world, roles.protected - roles.management),
         marks=_marks(world),
     )
+
+
+def _is_of_each_link(host: Host) -> bool:
+    """Whether another link can have the same address, without harm to this one."""
+    return host.is_loopback or (host.version == 6 and host.is_link_local)
 
 
 def _shares(mark: int, mask: int, marks: Iterable[int]) -> bool:

@@ -125,18 +125,22 @@ class _Judge:
         reason = self._made_of_reason(key, virtual)
         if reason or virtual is None:
             return Problem("refused", reason or "neither a parent nor members are specified", key)
+        reason = self._name_reason(key)
+        if reason:
+            return Problem("refused", reason, key)
         if virtual.lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        made_of, reason = carriers((key.mac,), self.requests), None
+        made_of = carriers((key.mac,), self.requests)
         if virtual.option("mac") != self._present_mac(key):
             reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
-        reason = reason or self._name_reason(key)
         return Problem("refused", reason, key) if reason else None
 
     def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
         """Why it may not have its lower devices, members or ports."""
-        wrong = link_kinds.fault(key, virtual)
+        named = {lower: self.requests.get(lower) for lower in virtual.lower} if virtual else {}
+        names = {lower: asked.name for lower, asked in named.items() if asked and asked.name}
+        wrong = link_kinds.fault(key, virtual, names)
         if wrong or virtual is None:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
@@ -152,6 +156,8 @@ class _Judge:
         """Why it cannot have its name."""
         holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
+            if holder.kind == key.kind and holder.name == key.given_name:
+                return f'"{key.given_name}" exists and was not made by this agent: it is left alone'
             return f'another interface is named "{key.given_name}": it is left alone'
         if key.given_name in self.taken or self.names[key.given_name] > 1:
             return f'another interface is to be named "{key.given_name}"'

@@ -20,6 +20,10 @@ MIME_TYPE = "text/x-neuca-userdata"
 # line with the boundary of every multipart around it.
 _MOST_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
+# Without the characters that every other kind of user-data begins with.
+_BASE64 = re.compile(rb"\s*[A-Za-z0-9+/]{16,}(?:\s+[A-Za-z0-9+/]+)*\s*={0,2}\s*")
+# Its byte order marks, and a section header without one.
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"
 # How cloud-init identifies user-data (cloudinit/handlers/__init__.py, and its manual on user-data).
 _FOREIGN = re.compile(
@@ -42,6 +46,8 @@ def find_document(data: bytes) -> Optional[str]:
     without any section.
     """
     plain = _unzipped(data)
+    if _BASE64.fullmatch(plain):
+        plain = _unzipped(_from_base64(plain))
     if is_foreign(plain):
         return None
     if _MIME.match(plain.lstrip()[:MAX_BYTES]):
@@ -50,6 +56,19 @@ def find_document(data: bytes) -> Optional[str]:
             return None
         return _text(_unzipped(part))
     return _text(plain)
+
+
+def _from_base64(text: bytes) -> bytes:
+    """User-data that was encoded once too often: tools and people do what the platform's API does.
+
+    The text as it is if it is no base64 after all.
+    """
+    import binascii
+
+    try:
+        return binascii.a2b_base64(text)
+    except binascii.Error:
+        return text
 
 
 def is_foreign(data: bytes) -> bool:
@@ -128,6 +147,8 @@ def _decoded(part: Message) -> bytes:
 def _text(data: bytes) -> Optional[str]:
     if not data.strip():
         return None
+    if data.startswith(_UTF_16):
+        raise DocumentError("cannot read the document: it is UTF-16, not UTF-8 text")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

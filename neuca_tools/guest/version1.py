@@ -12,6 +12,7 @@ import os
 import stat
 from pathlib import Path
 
+from neuca_tools.documents.neuca.ini import without_comment
 from neuca_tools.files import names_in, read_bytes
 from neuca_tools.model.rows import Script
 
@@ -25,8 +26,9 @@ _COMMENTS = (b"#", b";")
 def has_run(directory: Path, script: Script) -> bool:
     """Whether version 1.7 has run this script on this host.
 
-    Its reader of user-data dropped indentation, empty lines and comments: only the rest is
-    compared. A script of the same name with another body is a new one.
+    Its reader of user-data dropped indentation, empty lines and comments, of the first line also
+    what follows ` ;`: only the rest is compared. A script of the same name with another body is a
+    new one.
     """
     path = directory / script.name
     if path.parent != directory or not _is_script(path):
@@ -35,7 +37,10 @@ def has_run(directory: Path, script: Script) -> bool:
         body = read_bytes(path) or b""
     except OSError:
         return False  # it cannot be the same script if no one can tell
-    return _significant(body) == _significant(script.body.encode("utf-8", "surrogateescape"))
+    first, *rest = script.body.split("\n")
+    bodies = (script.body, "\n".join((without_comment(first), *rest)))
+    present = [_significant(text.encode("utf-8", "surrogateescape")) for text in bodies]
+    return _significant(body) in present
 
 
 def _significant(body: bytes) -> list[bytes]:

@@ -19,6 +19,9 @@ KERNEL = "kernel"  # for an address of the device
 ADVERTISEMENT = "advertisement"
 LEASE = "lease"
 
+# Seconds after the boot within which a router answers, as the kernel solicits one three times at
+# intervals of 4 s (ip-sysctl.rst, router_solicitations) once a link is up.
+ROUTER_SECONDS = 60.0
 # RTPROT_KERNEL, RTPROT_RA and RTPROT_DHCP (linux/rtnetlink.h).
 RTPROT_KERNEL, RTPROT_RA, RTPROT_DHCP = 2, 9, 16
 

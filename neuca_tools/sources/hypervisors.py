@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.documents.platform import instance, netplan
-from neuca_tools.documents.platform.tree import Tree, from_yaml
+from neuca_tools.documents.platform.tree import REPEATED, Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.sources.base import (
     BODY_LIMIT,
@@ -166,7 +166,9 @@ def _network(about: bytes) -> bytes:
         encoding = tree.get("network.encoding")
         words = encoding.lower() if isinstance(encoding, str) else ""
         return _decoded("guestinfo.metadata, network", found.encode("utf-8", "replace"), words)
-    return json.dumps(found).encode() if found else b""
+    if not isinstance(tree, dict) or not found:
+        return b""
+    return json.dumps({key: tree[key] for key in ("network", REPEATED) if key in tree}).encode()
 
 
 class Lxd(Source):

@@ -161,3 +161,14 @@ def test_a_nic_with_direct_ipv4_routes_goes_from_ipv4_to_ipv6(lab, kept):
     assert [route[1] for route in lab.routes("172.17.1.0/24")] == ["dp1"]
     assert len(lab.routes("172.18.1.0/24")) == bool(kept)
     assert lab.plan() == []
+
+
+def test_a_link_local_address_is_of_its_link_also_where_the_management_gateway_has_one(lab):
+    lab.management(default_route=False)
+    lab.ip("-6 route add default via fe80::1 dev mgmt0")
+    lab.veth("dp1", 1)
+    assert lab.once(up("fe80::5/64", "10.1.1.5/24")).code == 0
+    assert lab.problems() == []
+    assert "10.1.1.5/24" in lab.addresses("dp1")
+    (shown,) = [one for one in lab.look("-6 address show dev dp1") if one]
+    assert "fe80::5" in [one["local"] for one in shown["addr_info"]]

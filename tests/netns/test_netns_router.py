@@ -114,6 +114,15 @@ def test_a_management_nic_using_router_advertisements_keeps_its_default_route(ho
     assert (forwarding(host), advertised(host)) == (("1", "1"), ["mgmt0"])
 
 
+def test_a_management_nic_without_an_advertised_route_has_none_to_lose(host):
+    host.management()
+    with host.foreign.changing():
+        host.ip("-6 route del default dev mgmt0")
+        host.sysctl("net/ipv6/conf/mgmt0/accept_ra", 1)
+    assert host.once(asks("true")).code == 0
+    assert (forwarding(host), host.problems()) == (("1", "1"), [])
+
+
 def test_the_switch_of_the_configuration_leaves_it_to_the_user(host):
     host.configure("[guest]\nrouter = no\n")
     assert host.once(asks("true")).code == 0

@@ -235,13 +235,22 @@ def test_a_route_goes_through_a_vxlan(two):
 # --- what is refused, what fails, what is handed back ---------------------------------------------------------------
 
 
+NOT_OURS = [("refused", '"br7" exists and was not made by this agent: it is left alone')]
+
+
+def test_a_bridge_of_the_image_with_its_ports_is_not_absent(two):
+    two.foreign.may_make()
+    two.ip("link add br7 type bridge")
+    two.ip("link set dp1 master br7")
+    assert two.once(BRIDGE).code == 4
+    assert two.problems("br7") == NOT_OURS
+
+
 def test_somebody_elses_bridge_of_our_name_is_a_problem_and_not_ours(two):
     two.foreign.may_make()  # none of these names is the agent's here
     two.ip("link add br7 type bridge")
     assert two.once(BRIDGE).code == 4
-    assert two.problems("br7") == [
-        ("refused", 'another interface is named "br7": it is left alone')
-    ]
+    assert two.problems("br7") == NOT_OURS
     assert (two.addresses("br7"), master(two, "dp1")) == (set(), None)
     assert two.once(NIC + OTHER).code == 0
     assert two.link("br7")

@@ -11,6 +11,7 @@ from neuca_tools.errors import ConfigError
 
 MAC, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MANAGEMENT = "did you mean [network] management-macs?"
+EITHER = "did you mean [runtime] dataplane-macs-to-ignore or [network] management-macs?"
 IGNORED = "did you mean [runtime] dataplane-macs-to-ignore?"
 
 
@@ -30,6 +31,10 @@ def config(tmp_path):
         (f"[network]\n\nmanagment-mac = {MAC}", 3, MANAGEMENT),
         (f"[network]\nmanagement_macs = {MAC}", 2, MANAGEMENT),
         (f"[network]\nmanagement-macs {MAC}", 2, MANAGEMENT),
+        ("[network]\nmanagement-macs 020000000001", 2, MANAGEMENT),
+        ("[runtime]\nstate-directory = /x\n\ndataplane-macs-to-ignore", 4, IGNORED),
+        (f"[runtime\ndataplane-macs-to-ignore = {MAC}", 2, IGNORED),
+        (f"[runtime]\nnics-not-to-touch: {MAC}, {OTHER}", 2, EITHER),
         (f"management-macs = {MAC}\n[network]", 1, MANAGEMENT),
         (f"[netwrk]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
         (f"[selftest]\nmanagement-macs = {MAC}", 2, MANAGEMENT),
@@ -93,3 +98,18 @@ def test_a_later_file_may_set_a_list_again(config, tmp_path):
 def test_a_colon_separates_option_and_value_as_in_version_1_7(config):
     loaded = config(f"[runtime]\ndataplane-macs-to-ignore: {MAC}, {OTHER} ; two\npid-file : x\n")
     assert (loaded.ignored_macs, loaded.pid_file, loaded.faults) == ({MAC, OTHER}, "x", ())
+
+
+def test_an_indented_option_that_protects_is_not_lost_in_the_value_above(config):
+    loaded = config(f"[network]\ndrift = report\n  management-macs: {MAC}")
+    text = "it is indented, and so a part of the value above; " + MANAGEMENT
+    assert [fault.text.partition(": ")[2] for fault in loaded.faults if fault.stops] == [
+        f'"management-macs": {text}'
+    ]
+    with pytest.raises(ConfigError, match="nothing new"):
+        loaded.demand_protection()
+
+
+def test_remarks_are_comments_as_in_version_1_7(config):
+    loaded = config(f"[runtime]\nrem data = plane\nREM\ndataplane-macs-to-ignore = {MAC}")
+    assert (loaded.ignored_macs, loaded.faults) == ({MAC}, ())

@@ -617,6 +617,17 @@ def test_forwarding_waits_while_a_management_nic_uses_router_advertisements():
     assert asked(f"[global]\nrouter = true\n{NIC2}", advertised=frozenset({2})).problems == ()
 
 
+def test_forwarding_waits_shortly_after_the_boot_for_a_first_advertisement():
+    text = f"[global]\nrouter = true\n{NIC2}"
+    found = asked(text, advertised=frozenset({1}), age=5.0)
+    assert FORWARDING[1] not in found.want.sysctls
+    reason = (
+        "IPv6 forwarding remains off until 60 s after the boot, in case eth1 gets its default route"
+        " from router advertisements"
+    )
+    assert ("pending", reason) in [(one.code, one.text) for one in found.problems]
+
+
 @pytest.mark.parametrize(("up", "hindered"), [(True, ["contested"]), (False, [])])
 def test_a_nic_that_is_down_and_nobodys_has_no_route_to_lose(up, hindered):
     found = asked(f"[global]\nrouter = true\n{NIC2}", nic(3, up=up), advertised=frozenset({3}))

@@ -9,6 +9,7 @@ import functools
 import gzip
 import itertools
 import random
+from base64 import b64encode, encodebytes
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 
@@ -131,7 +132,11 @@ def noise(size):
     [
         (b"\x7fELF\2\1\1\0", "it has NUL bytes, so it is not text"),
         (b"[interfaces]\n\xff\xfe", "it is not UTF-8 text (byte 13)"),
-        ("[interfaces]".encode("utf-16"), "it is not UTF-8 text (byte 0)"),
+        ("[interfaces]".encode("utf-16"), "it is UTF-16, not UTF-8 text"),
+        ("[interfaces]".encode("utf-16-le"), "it is UTF-16, not UTF-8 text"),
+        ("[interfaces]".encode("utf-16-be"), "it is UTF-16, not UTF-8 text"),
+        (b64encode(b"[interfaces]" + b"#" * MAX_BYTES), f"it is longer than {MAX_BYTES} bytes"),
+        (b64encode(b"no document at all"), 'it has no section, such as "[interfaces]"'),
         (b"# nothing but a comment\n", 'it has no section, such as "[interfaces]"'),
         (b'{"interfaces": []}', 'it has no section, such as "[interfaces]"'),
         (b"[interfaces]\n" + b"#" * MAX_BYTES, f"it is longer than {MAX_BYTES} bytes"),
@@ -151,6 +156,13 @@ def test_what_was_meant_for_us_and_cannot_be_read_is_refused(data, reason):
     with pytest.raises(DocumentError) as caught:
         find_document(data)
     assert caught.value.text == f"cannot read the document: {reason}"
+
+
+@pytest.mark.parametrize("pack", [b64encode, encodebytes, lambda data: b"\n" + b64encode(data)])
+@pytest.mark.parametrize("data", [DATA, zipped(DATA), zipped(mime(part(TEXT)))])
+def test_user_data_that_was_encoded_once_too_often_is_decoded(pack, data):
+    assert find_document(pack(data)) == find_document(data)
+    assert find_document(pack(b"#cloud-config\nhostname: node0\n")) is None
 
 
 def test_damaged_gzip_says_what_zlib_says():

@@ -215,3 +215,66 @@ def test_as_many_links_as_vlan_ids_are_read():
         for number in range(4096)
     )
     assert len(parse(f"[interfaces]\n{lines}").links) == 4096
+
+
+AS_IN_1_7 = """\
+[global]
+rem host_name: other
+Rem
+host_name: node0
+router:true
+a:b = c
+[interfaces]
+fe163e006da1: up:ipv4:172.16.0.1/24
+fe163e006da2:up:inet:172.16.1.1/255.255.255.0
+fe:16:3e:00:6d:a3: up:inet6:fd00::1/64
+fe163e006da4 :down
+[routes]
+10.20.0.0/16: 172.16.0.254
+10/8:172.16.1.254
+10.21.0.0/255.255.0.0 : 172.16.0.254
+fd00:1:: = fd00::2
+fd01::/64: fd00::2
+[users]
+ann: yes:ssh-rsa AAAA==
+bob:no:ssh-rsa AAAA==
+[scripts]
+first: #!/bin/sh
+    echo a=b: c
+second:X=1
+third = y: 1
+"""
+
+
+def test_both_delimiters_and_the_values_of_version_1_7_are_read():
+    document = parse(AS_IN_1_7)
+    assert (document.hostname, document.router, document.faults) == ("node0", "true", ())
+    assert value(AS_IN_1_7) == "b = c"
+    links = {str(link.key)[-2:]: [*map(str, link.addresses)] for link in document.links}
+    assert links == {
+        "a1": ["172.16.0.1/24"],
+        "a2": ["172.16.1.1/24"],
+        "a3": ["fd00::1/64"],
+        "a4": [],
+    }
+    assert [(str(route.to), str(route.via)) for route in document.routes] == [
+        ("10.20.0.0/16", "172.16.0.254"),
+        ("10.0.0.0/8", "172.16.1.254"),
+        ("10.21.0.0/16", "172.16.0.254"),
+        ("fd00:1::/128", "fd00::2"),
+        ("fd01::/64", "fd00::2"),
+    ]
+    assert [(user.login, user.sudo, user.keys) for user in document.users] == [
+        ("ann", True, ("ssh-rsa AAAA==",)),
+        ("bob", False, ("ssh-rsa AAAA==",)),
+    ]
+    assert {script.name: script.body for script in document.scripts} == {
+        "first": "#!/bin/sh\necho a=b: c",
+        "second": "X=1",
+        "third": "y: 1",
+    }
+
+
+def test_a_remark_has_no_delimiter_and_is_not_indented():
+    assert parse("[users]\nrem = yes\n").users[0].login == "rem"
+    assert script("a = b\n  rem c") == "b\nrem c"

@@ -28,6 +28,7 @@ def reasons(document):
         ("0", "0"),
         ("x" * 63, "x" * 63),
         ("Not Specified", None),
+        ("a_b.c.", "a_b.c"),
     ],
 )
 def test_a_host_name(written, name):
@@ -35,18 +36,16 @@ def test_a_host_name(written, name):
     assert (document.hostname, document.faults) == (name, ())
 
 
-NO_HOST_NAME = 'is not a host name: letters, digits and "-" only, in labels of 1 to 63'
+NO_HOST_NAME = 'is not a host name: letters, digits, "-" and "_" only, in labels of 1 to 63'
 
 
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        ("a_b", f'"a_b" {NO_HOST_NAME}'),
         ("a b", f'"a b" {NO_HOST_NAME}'),
         ("-a", f'"-a" {NO_HOST_NAME}'),
         ("a/", f'"a-" {NO_HOST_NAME}'),
         ("a..b", f'"a..b" {NO_HOST_NAME}'),
-        ("a.", f'"a." {NO_HOST_NAME}'),
         ("nöde", f'"nöde" {NO_HOST_NAME}'),
         ("x" * 64, f'"{"x" * 64}" {NO_HOST_NAME}'),
         ("x." * 32 + "x", f'"{"x." * 32}x" is longer than the 64 bytes of a host name'),
@@ -98,9 +97,9 @@ def test_a_route(line, to, state, via):
         ("fd00::1/64", "down", '"fd00::1/64" has host bits set, its network is "fd00::/64"'),
         ("10.0.0.0/33", "1.1.1.1", 'the prefix length "33" is not a number from 0 to 32'),
         (
-            "10.0.0.0/255.0.0.0",
+            "10.0.0.0/255.0.255.0",
             "1.1.1.1",
-            'the prefix length "255.0.0.0" is not a number from 0 to 32',
+            '"255.0.255.0" is not a netmask',
         ),
         ("default", "1.1.1.1", '"default" is not an IP address'),
         ("[fd00::]/64", "fd00::1", '"[fd00::]" is not an IP address'),

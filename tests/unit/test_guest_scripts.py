@@ -333,6 +333,15 @@ def test_a_script_that_version_1_7_has_run_is_not_run_again(host):
     assert not (host.folder / "ran").exists()
 
 
+def test_version_1_7_took_a_comment_for_the_end_of_the_first_line(host):
+    if os.geteuid():
+        pytest.skip("only root can read what version 1.7 left")
+    left_by_1_7(host, "bootscript", "echo one")
+    found = host.run({"bootscript": f"echo one ; touch {host.folder}/ran"})
+    assert found == {"bootscript": ("ok", "bootscript: was run by version 1.7")}
+    assert not (host.folder / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "body", "mode"),
     [

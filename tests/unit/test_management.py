@@ -366,6 +366,30 @@ def test_a_gateway_without_policy_routing_is_not_used_which_a_note_says():
     assert [(note.link, note.text) for note in found.notes] == [(key(2), text), (key(3), text)]
 
 
+def test_a_note_about_a_gateway_stands_on_the_link_that_has_it():
+    tree = {
+        "version": 2,
+        "ethernets": {f"n{number}": {"match": {"macaddress": mac(number)}} for number in (1, 2, 3)},
+        "vlans": {
+            "v5": {"id": 5, "link": "n2", "addresses": ["10.5.0.4/24"], "gateway4": "10.5.0.1"}
+        },
+        "bonds": {
+            "b0": {
+                "interfaces": ["n3"],
+                "parameters": {"mode": "802.3ad"},
+                "addresses": ["10.6.0.4/24"],
+                "gateway4": "10.6.0.1",
+            }
+        },
+    }
+    tree["ethernets"]["n1"]["dhcp4"] = True
+    found = Document(platform=made("network-config", json.dumps(tree)))
+    seen = slots((1, 2, 3, 4), [(1, 0, 4)], metadata=1)
+    notes = resolve(found, Settings(policy_routing="no"), seen, Record()).notes
+    where = [str(note.link) for note in notes if note.setting == "gateway"]
+    assert where == ["bond b0", f"{mac(2)}.5"]
+
+
 def test_dhcp_on_a_dataplane_nic_is_left_to_the_network_manager():
     ways = [(number, 0, DHCP) for number in (1, 2, 3)]
     found = solve(three_networks("dhcp"), slots((1, 2, 3, 4), ways, metadata=1))

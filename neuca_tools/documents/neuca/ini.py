@@ -23,6 +23,13 @@ _HEADER = re.compile(r"\[(?P<name>[^\]]*)\](?P<rest>.*)", re.DOTALL)
 _KEY_BEHIND = re.compile(r"[^\s;#].*=")
 _SECTION_NAME = re.compile(r"[\w.:/-]+(?: +[\w.:/-]+)*")
 _COMMENT = re.compile(r"\s;")
+# Version 1.7 took the first of the two. Where a key can be an address, a `:` needs a blank behind
+# it, or a line without `=`.
+_DELIMITER = re.compile("[=:]")
+_AFTER_ADDRESS = re.compile(r"=|(?<!:):(?=\s|$)")
+_ADDRESSED = ("interfaces", "routes")
+REMARK = re.compile(r"rem(?:\s+[^=:\s].*)?", re.IGNORECASE)
+"""A line that Python 2's ConfigParser, and so version 1.7, takes for a comment."""
 
 
 class Line(NamedTuple):
@@ -106,7 +113,7 @@ class _Reader:
             else:
                 self._key.add(number, text)
             return
-        if not stripped or stripped[0] in ";#":
+        if not stripped or stripped[0] in ";#" or REMARK.fullmatch(text.rstrip()):
             return
         is_header = not indent and stripped[0] == "["
         if is_header or not self._skipping:
@@ -158,11 +165,17 @@ class _Reader:
             self._refuse(number, rest, "text after a section header, ignoring it")
 
     def _open_key(self, number: int, indent: int, stripped: str, text: str) -> None:
-        written, equals, first = text.partition("=")
-        if equals and written.strip():
-            self._key = _Open(number, indent, written.strip(), first)
+        delimiter = self._delimiter(text, indent + 1)
+        if delimiter:
+            written = text[: delimiter.start()].strip()
+            self._key = _Open(number, indent, written, text[delimiter.end() :])
         else:
             self._refuse(number, stripped, 'it is neither a section, a comment nor "key = value"')
+
+    def _delimiter(self, text: str, start: int) -> Optional[re.Match[str]]:
+        """What separates the key and the value."""
+        found = _AFTER_ADDRESS.search(text, start) if self._name in _ADDRESSED else None
+        return found or _DELIMITER.search(text, start)
 
     def _close_key(self) -> None:
         key, self._key = self._key, None

@@ -14,6 +14,8 @@ from neuca_tools.model import Fault, LinkKey
 from neuca_tools.model.links import Nic
 
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
+# Those of ip(8). Version 1.7 took every word.
+_SYNONYMS = {"inet": "ipv4", "inet6": "ipv6"}
 _LEGACY_KEY = re.compile(r"eth[0-9]+")
 _LEGACY_VALUE = re.compile(r"(?:vlan|phys):", re.IGNORECASE)
 _HIGHEST_ORDER = 99999
@@ -50,7 +52,7 @@ def _network(draft: Draft, line: Line, text: str) -> list[Fault]:
     word, _, rest = text.partition(":")
     family = ""
     if not values.absent(word):
-        family = values.word(word, _FAMILIES)
+        family = values.word(_SYNONYMS.get(word.strip().lower(), word), _FAMILIES)
     cidr, order = _split(rest, family)
     faults: list[Fault] = []
     number = address = None

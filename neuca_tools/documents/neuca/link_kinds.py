@@ -8,6 +8,7 @@ References: bonding.rst, bridge.rst and vrf.rst of the kernel, ip-link(8), RFC 7
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
@@ -270,6 +271,8 @@ def shown(virtual: Virtual, name: str) -> str:
 
 
 # A bond of InfiniBand links is possible in one mode only, and is not supported.
+NO_NAMES: Mapping[LinkKey, str] = MappingProxyType({})
+_NO_VLANS = ": make the bond of the NICs, and the VLAN on the bond"
 _ETHERNET_ONLY = ("bond", "bridge", "macvlan")
 _NEEDED = {
     "bond": ("mode", "members"),
@@ -280,8 +283,13 @@ _NEEDED = {
 }
 
 
-def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
-    """Why the request is incomplete or contradictory, whatever the host has; None if it is not."""
+def fault(
+    key: LinkKey, virtual: Optional[Virtual], names: Mapping[LinkKey, str] = NO_NAMES
+) -> Optional[str]:
+    """Why the request is incomplete or contradictory, whatever the host has; None if it is not.
+
+    `names` are the names of its lower devices, as far as they are known.
+    """
     if virtual is None:
         return "neither a parent nor members are specified"
     for name in _NEEDED.get(key.kind, ()):
@@ -290,9 +298,12 @@ def fault(key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
     wrong = _contradiction(virtual)
     if wrong:
         return wrong
+    unfit = [lower for lower in virtual.lower if not _can_be_below(lower, key)]
+    if unfit:
+        listed = ", ".join(f'"{names[one]}" ({one})' if one in names else str(one) for one in unfit)
+        is_of_vlans = key.kind == "bond" and any(lower.vlan_id for lower in unfit)
+        return f"a {key.kind} cannot use {listed}{_NO_VLANS if is_of_vlans else ''}"
     for lower in virtual.lower:
-        if not _can_be_below(lower, key):
-            return f"a {key.kind} cannot use {lower}"
         if is_ipoib(lower) and key.kind in _ETHERNET_ONLY:
             return no_ethernet(lower, f"a {key.kind}")
     return None

@@ -32,6 +32,7 @@ _GUID = re.compile(
 )
 # The first bytes of IPv4 addresses that are those of hosts (RFC 6890; 127 is loopback).
 _USUAL = frozenset(range(1, 224)) - {127}
+_SHORT_PREFIX = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3}){0,2})(/.+)")
 _PKEY = re.compile(r"0x([0-9a-f]{1,4})")
 _FULL_MEMBER = 0x8000  # the highest bit of a P_Key (InfiniBand specification, 10.9.1.1)
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -39,7 +40,7 @@ MTU_LIMITS = (68, 65535)
 # The position of a word is the number that the kernel uses for it (IPOIB_MODE_*).
 IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
-_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
@@ -217,7 +218,13 @@ def _is_usable(ip: Host) -> bool:
 
 
 def network(text: str) -> Network:
-    """A prefix without host bits; a bare address is a prefix of its full length."""
+    """A prefix without host bits; a bare address is a prefix of its full length.
+
+    As in ip-route(8), `10/8` is 10.0.0.0/8.
+    """
+    short = _SHORT_PREFIX.fullmatch(text.strip())
+    if short:
+        text = f"{short[1]}{'.0' * (3 - short[1].count('.'))}{short[2]}"
     ip, length = _cidr(text)
     found = ip_network(f"{ip}/{length}", strict=False)
     if found.network_address != ip:
@@ -232,7 +239,17 @@ def _cidr(text: str) -> tuple[Host, int]:
     ip = host(ip_text)
     if not slash:
         return ip, ip.max_prefixlen
+    if ip.version == 4 and "." in length_text:
+        return ip, netmask_length(host(length_text))
     return ip, integer(length_text, 0, ip.max_prefixlen, "the prefix length")
+
+
+def netmask_length(mask: Host) -> int:
+    """The prefix length of a netmask."""
+    zeros: int = int(mask) ^ (2**mask.max_prefixlen - 1)
+    if zeros & (zeros + 1):
+        raise UnusableError(f'"{mask}" is not a netmask')
+    return mask.max_prefixlen - zeros.bit_length()
 
 
 def link_name(text: str) -> str:
@@ -256,14 +273,17 @@ def link_name(text: str) -> str:
 def hostname(text: str) -> str:
     """A host name (RFC 1123, 2.1) of at most 64 bytes (sethostname(2)).
 
-    As in version 1.7, `/` becomes `-`.
+    As in version 1.7, `/` becomes `-`, and `_` is accepted. A dot at the end is dropped.
     """
     name = text.strip().replace("/", "-")
+    if name.endswith("."):
+        name = name[:-1]
     if len(name) > 64:
         raise UnusableError(f'"{clip(name)}" is longer than the 64 bytes of a host name')
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
         raise UnusableError(
-            f'"{clip(name)}" is not a host name: letters, digits and "-" only, in labels of 1 to 63'
+            f'"{clip(name)}" is not a host name:'
+            ' letters, digits, "-" and "_" only, in labels of 1 to 63'
         )
     return name
 

@@ -13,7 +13,9 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Callable, NamedTuple, Optional
 
+from neuca_tools.documents.finding import Severity
 from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import (
     azure,
     ec2,
@@ -27,9 +29,9 @@ from neuca_tools.documents.platform import (
     openstack,
 )
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml
+from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import LinkRequest, PlatformDocument, machine
+from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
 
 
 class _Kind(NamedTuple):
@@ -96,6 +98,7 @@ _KINDS: Mapping[str, _Kind] = {
     instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
 }
 
+_SEVERITIES: Mapping[bool, Severity] = {True: "error", False: "warning"}
 _INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
 
@@ -110,7 +113,7 @@ def reduced(parts: Mapping[str, bytes]) -> str:
         if tree is not None and not isinstance(tree, dict):
             raise DocumentError(f"cannot read {name}: it is not an object")
         if tree:
-            trees[name] = _KINDS[name].kept(tree)
+            trees[name] = _kept(name, tree)
     if not trees:
         return ""
     return json.dumps(trees, sort_keys=True)
@@ -150,14 +153,31 @@ def parse(text: str) -> PlatformDocument:
     """
     whole = PlatformDocument()
     for name, tree in _trees(text).items():
-        whole = _joined(whole, _KINDS[name].read(Part(tree, name)))
+        whole = _joined(whole, _read(name, tree))
     return whole
+
+
+def _kept(name: str, tree: dict[str, Tree]) -> Tree:
+    kept = _KINDS[name].kept(tree)
+    if isinstance(kept, dict) and REPEATED in tree:
+        kept[REPEATED] = tree[REPEATED]
+    return kept
+
+
+def _read(name: str, tree: dict[str, Tree]) -> PlatformDocument:
+    """Interpret a document; of a key that occurs twice, the last one counts, as in most parsers."""
+    root = Part({key: value for key, value in tree.items() if key != REPEATED}, name)
+    repeated = tree.get(REPEATED)
+    for path, severity in repeated.items() if isinstance(repeated, dict) else ():
+        reason = "this key occurs twice, ignoring the first"
+        root.faults.add(Fault(0, name, clip(path), "", reason, _SEVERITIES[severity == "error"]))
+    return _KINDS[name].read(root)
 
 
 def interpreted(name: str, tree: dict[str, Tree]) -> PlatformDocument:
     """Interpret one document that has been parsed, without what would not be kept of it."""
-    kept = _KINDS[name].kept(tree)
-    return _KINDS[name].read(Part(kept if isinstance(kept, dict) else {}, name))
+    kept = _kept(name, tree)
+    return _read(name, kept if isinstance(kept, dict) else {})
 
 
 def _trees(text: str) -> dict[str, dict[str, Tree]]:

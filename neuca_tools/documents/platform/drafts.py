@@ -129,7 +129,7 @@ class Draft:
 
     def set_ipv6_mtu(self, part: Part, key: str) -> None:
         """Set the MTU of IPv6, in bytes, which is a sysctl."""
-        mtu = part.read(key, values.mtu)
+        mtu = part.mtu(key)
         if mtu is None:
             return
         if mtu < values.IPV6_MINIMUM_MTU:
@@ -296,6 +296,12 @@ class Draft:
         )
         self.part.fault("mtu", str(self.mtu), reason)
         return None
+
+
+def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+    """Add a draft by its name in the document, unless an earlier one has it."""
+    if draft is not None and drafts.setdefault(name, draft) is not draft:
+        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
 
 
 def _is_default(to: str, netmask: Optional[str]) -> bool:

@@ -31,7 +31,7 @@ def read(root: Part) -> PlatformDocument:
         mac = nic.read("mac", values.mac)
         if mac is None:
             continue
-        draft = Draft(LinkKey(mac), nic.about(mac), mtu=nic.read("mtu", values.mtu))
+        draft = Draft(LinkKey(mac), nic.about(mac), mtu=nic.mtu())
         if number == 0:
             draft.manage(PRIMARY, firm=True)
         else:
@@ -51,7 +51,7 @@ def _vlans(root: Part, nics: Mapping[str, Draft]) -> Iterator[Draft]:
             vlan = group.child(number).about(mac)
             tag = vlan.made("", number, values.vlan_id)
             if tag is not None:
-                draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.read("mtu", values.mtu))
+                draft = Draft(LinkKey(mac, tag), vlan, mtu=vlan.mtu())
                 if made.options(draft, vlan, {"mac": "mac"}):
                     _addresses(draft)
                     yield draft

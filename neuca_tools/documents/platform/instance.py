@@ -8,6 +8,7 @@ References: nova, api/metadata/base.py and "Device role tagging"; the cloud-init
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform.parts import Part
@@ -71,7 +72,7 @@ def read(root: Part) -> PlatformDocument:
         else:
             origin = Origin("state", "up", device.where)
             links.append(LinkRequest(LinkKey(mac), "up", origins=(origin,)))
-    hostname = root.read("hostname", values.hostname)
+    hostname = _hostname(root)
     items = tuple(_items(root))
     return PlatformDocument(
         hostname=hostname,
@@ -80,6 +81,22 @@ def read(root: Part) -> PlatformDocument:
         items=items,
         faults=tuple(root.faults),
     )
+
+
+def _hostname(root: Part) -> Optional[str]:
+    """The host name, or as in cloud-init its first label if the whole is too long.
+
+    It is no part of the network: without a usable one, the document is still complete.
+    """
+    text = root.text("hostname")
+    for name in (text, text.partition(".")[0]) if text else ():
+        try:
+            return values.hostname(name)
+        except values.UnusableError as error:
+            reason = f"{error}, ignoring it"
+    if text:
+        root.fault("hostname", text, reason, "warning")
+    return None
 
 
 def _role_tag(device: Part) -> str:

@@ -16,7 +16,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
@@ -91,9 +91,9 @@ _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "
 KEYS = (
     nocloud_v1.KEYS
     | frozenset(
-        "version match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4 gateway6"
-        " routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode renderer"
-        " parameters mode primary path-cost port-priority infiniband-mode ports".split()
+        "version config match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4"
+        " gateway6 routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode"
+        " renderer parameters mode primary path-cost port-priority infiniband-mode ports".split()
     )
     | frozenset(name for names in _OPTIONS.values() for name in names)
     | _OFFLOADS.keys()
@@ -113,6 +113,9 @@ def read(root: Part) -> PlatformDocument:
     if isinstance(root.tree.get("network"), dict):
         top = root.child("network")
         root.warn_besides("network")
+    if top.tree.get("config") == "disabled":
+        # The word of cloud-init for a network that it leaves alone.
+        return finish([], root)
     version = top.text("version")
     if version == "1":
         return nocloud_v1.read(top)
@@ -127,9 +130,9 @@ def _version_2(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     uppers = _uppers(top)
     for name, link in _free(top, "ethernets", taken):
-        _add(drafts, name, _ethernet(name, link))
+        add(drafts, name, _ethernet(name, link))
     for kind, name, link in _virtual_links(top, taken):
-        _add(drafts, name, _virtual(kind, name, link))
+        add(drafts, name, _virtual(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
     why_not = dict.fromkeys(sorted(described), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
@@ -137,17 +140,17 @@ def _version_2(top: Part) -> PlatformDocument:
     for name, upper in uppers.items():
         if name in drafts or not upper.is_master:
             made.name_members(upper.part, upper.key, drafts, why_not)
-    vlans: dict[str, Draft] = {}
     for name, link in _free(top, "vlans", taken):
-        _add(vlans, name, _vlan(name, link, drafts, why_not))
-    drafts = {**drafts, **vlans, **drafts}
+        add(drafts, name, _vlan(name, link, drafts, why_not))
     for name, link in _free(top, "vrfs", taken):
-        _add(drafts, name, _vrf(name, link))
+        add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    for name in [name for name in uppers if name in drafts]:
+    for name, upper in uppers.items():
+        if name not in drafts or drafts[name].part.path != upper.part.path:
+            continue
         errors = top.faults.errors
-        _connect(drafts[name], uppers[name], drafts)
+        _connect(drafts[name], upper, drafts)
         if top.faults.errors != errors:
             left.add_unusable([name])
     return finish(drafts.values(), top, by_hand=True)
@@ -204,11 +207,6 @@ def _foreign(link: Part) -> str:
     if link.text("renderer") == "sriov":
         return "a VLAN filter of an SR-IOV virtual function"
     return ""
-
-
-def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    if draft is not None:
-        drafts[name] = draft
 
 
 def _connect(draft: Draft, upper: made.Upper, drafts: Mapping[str, Draft]) -> None:
@@ -330,7 +328,7 @@ def _vlan(
     """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
     below = link.text("link") or ""
     parent, number = drafts.get(below), link.read("id", values.vlan_id)
-    if parent is None:
+    if parent is None or parent.key.vlan_id is not None:
         if below in why_not:
             link.fault("link", below, why_not[below], "warning")
         elif not below:
@@ -347,7 +345,7 @@ def _vlan(
 
 
 def _common(draft: Draft, link: Part) -> Draft:
-    draft.mtu = link.read("mtu", values.mtu)
+    draft.mtu = link.mtu()
     for family in (4, 6):
         if link.flag(f"dhcp{family}"):
             draft.lease(family)

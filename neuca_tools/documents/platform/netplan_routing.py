@@ -11,12 +11,12 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
     "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
 )
-_RULE_KEYS = ("from", "to", "table", "priority", "mark", "type-of-service")
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
@@ -67,7 +67,7 @@ def _add_special(draft: Draft, route: Part, to: str, kind: str) -> None:
     if to == "default":
         version = via.version if via else 4
         to = "0.0.0.0/0" if version == 4 else "::/0"
-    network = route.made("to", to, lambda text: destination(cidr(*_target(text))))
+    network = route.made("to", to, _selected)
     if network is None:
         return
     if via is not None and via.version != network.version:
@@ -87,6 +87,14 @@ def _target(to: str) -> tuple[str, Optional[str]]:
     return to, "32"
 
 
+def _selected(text: str) -> Network:
+    """The prefix that a rule selects; host bits are masked, as by networkd."""
+    return destination(cidr(*_target(text)))
+
+
+_RULE_READERS = {**rule_sections.READERS, "from": _selected, "to": _selected}
+
+
 def _with_traits(
     request: RouteRequest,
     route: Part,
@@ -99,7 +107,7 @@ def _with_traits(
         kind or "unicast",
         route.read("scope", lambda text: values.word(text, route_lines.SCOPES)) or "",
         bool(route.flag("on-link")) and request.via is not None,
-        route.read("mtu", values.mtu) or 0,
+        route.mtu() or 0,
         source=source if source and source.version == request.to.version else None,
     )
     return request._replace(traits=traits, metric=route.read("metric", route_lines.metric))
@@ -107,10 +115,10 @@ def _with_traits(
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own} if own else {})
+    found = rule_sections.Draft({"table": own or MAIN_TABLE})
     errors = rule.faults.errors
-    for key in _RULE_KEYS:
-        value = rule.read(key, rule_sections.READERS[key])
+    for key, read_value in _RULE_READERS.items():
+        value = rule.read(key, read_value)
         if value is not None:
             found.found[key] = value
     if rule.faults.errors != errors:

@@ -15,7 +15,7 @@ from typing import Optional, Union
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import prefix_length
@@ -66,15 +66,11 @@ def read(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        draft = _base(name, link)
-        if draft is not None:
-            drafts[name] = draft
+        add(drafts, name, _base(name, link))
     why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
         made.name_members(link, "vlan_link", drafts, why_not)
-        draft = _vlan(link, drafts, why_not)
-        if draft is not None:
-            drafts[link.text("name") or link.path] = draft
+        add(drafts, link.text("name") or link.path, _vlan(link, drafts, why_not))
     _set_members(top, taken, drafts, why_not)
     networks = _networks(drafts.values())
     for link in _of_kind(top, "route"):
@@ -209,7 +205,7 @@ def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> O
 
 
 def _common(draft: Draft, link: Part) -> Draft:
-    draft.mtu = link.read("mtu", values.mtu)
+    draft.mtu = link.mtu()
     accept_ra = link.flag("accept-ra")
     if accept_ra is not None:
         draft.automatic = draft.automatic._replace(accept_ra=accept_ra)
@@ -263,7 +259,7 @@ def _set_mtu(draft: Draft, subnet: Part, is_ipv6: bool) -> None:
     if is_ipv6:
         draft.set_ipv6_mtu(subnet, "mtu")
     else:
-        draft.mtu = subnet.read("mtu", values.mtu) or draft.mtu
+        draft.mtu = subnet.mtu() or draft.mtu
 
 
 def _route(draft: Draft, route: Part) -> None:

@@ -77,13 +77,11 @@ def _kinds(root: Part) -> dict[str, list[Part]]:
 
 
 def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
-    """Add a draft by the id of its link, or by its path where another link has that id."""
+    """Add a draft by the id of its link, or by its path if it has none that is its own."""
     if draft is None:
         return
     name = link.text("id") or link.path
-    if name in drafts:
-        name = draft.part.path
-    drafts[name] = draft
+    drafts[link.path if name in drafts else name] = draft
 
 
 def _physical(link: Part) -> Optional[Draft]:
@@ -140,7 +138,7 @@ def _bond(number: int, link: Part) -> Optional[Draft]:
     if bond is None or not made.options(bond, link, _BOND, _SPANS):
         return None
     link.use(*_LINK_USED)
-    bond.mtu = link.read("mtu", values.mtu)
+    bond.mtu = link.mtu()
     return bond
 
 
@@ -173,15 +171,17 @@ def _vlan(
 
 def _draft(link: Part, key: LinkKey) -> Draft:
     link.use(*_LINK_USED)
-    return Draft(key, link, mtu=link.read("mtu", values.mtu))
+    return Draft(key, link, mtu=link.mtu())
 
 
 def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[str]]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
+    if not below:
+        network.fault("link", None, "a network without its link, ignoring it")
+    elif draft is None and below not in ids:
+        network.fault("link", below, "no link has this id, ignoring the network", "warning")
     if draft is None:
-        if below not in ids:
-            network.fault("link", below, "no link has this id, ignoring the network", "warning")
         return
     network = network.about(draft.key.mac)
     network.use(*_NETWORK_USED)

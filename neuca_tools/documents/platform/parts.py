@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
 
-from neuca_tools.documents.neuca.values import UnusableError, clip
+from neuca_tools.documents.neuca.values import UnusableError, clip, mtu
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault
 
 MAX_FAULTS = 200
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
+_NO_MTU = ("0", "null", "none")
 _T = TypeVar("_T")
 
 
@@ -155,6 +156,12 @@ class Part:
         except UnusableError as reason:
             self.fault(key, text, str(reason))
             return None
+
+    def mtu(self, key: str = "mtu") -> Optional[int]:
+        """An MTU in bytes; None if there is none, for which platforms have several words."""
+        if self.text(key) in _NO_MTU:
+            return None
+        return self.read(key, mtu)
 
     def flag(self, key: str) -> Optional[bool]:
         """Whether a value is true or a word for it; None if there is none, or, with a fault, if it

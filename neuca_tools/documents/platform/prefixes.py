@@ -8,7 +8,6 @@ from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network
 
@@ -55,8 +54,4 @@ def _prefix_length(netmask: str) -> str:
     netmask = netmask.strip()
     if "." not in netmask and ":" not in netmask:
         return netmask
-    mask = values.host(netmask)
-    zeros = int(mask) ^ (2**mask.max_prefixlen - 1)
-    if zeros & (zeros + 1):
-        raise UnusableError(f'"{mask}" is not a netmask')
-    return str(mask.max_prefixlen - zeros.bit_length())
+    return str(values.netmask_length(values.host(netmask)))

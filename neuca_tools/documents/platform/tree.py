@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Optional, Union
 
 from neuca_tools.errors import DocumentError
@@ -21,6 +22,10 @@ MAX_DEPTH = 32
 MAX_ITEMS = 50000
 # Characters of a YAML scalar that count as one more item, because aliases may repeat a long one.
 _ITEM = 32
+REPEATED = "repeated keys"
+"""The key of the root for the paths of keys that occur twice in their object, with a severity."""
+MOST_REPEATED = 20
+_EXACT = 2.0**53  # below it, a float has every integer
 # YAML 1.2, 10.2.1.1.
 _NULL = ("", "~", "null", "Null", "NULL")
 _TAGS = tuple(
@@ -31,15 +36,72 @@ _TAGS = tuple(
 
 def from_json(data: bytes, what: str) -> Tree:
     """Parse a JSON text; `what` names the document in the DocumentError that this raises."""
+    repeated: _Repeated = {}
     try:
-        tree = json.loads(_text(data, what), parse_int=str, parse_float=str, parse_constant=str)
+        tree = json.loads(
+            _text(data, what),
+            object_pairs_hook=partial(_object, repeated),
+            parse_int=str,
+            parse_float=_number,
+            parse_constant=str,
+        )
     except RecursionError:
         raise _too_deep(what) from None
     except ValueError as error:
         raise DocumentError(f"cannot read {what}: it is not JSON: {error}") from None
     if sum(1 for _ in _walk(tree, what)) > MAX_ITEMS:
         raise _too_many(what)
-    return tree  # type: ignore[no-any-return] # json.loads is not typed
+    return _with_repeated(tree, dict(_placed(tree, "", repeated)) if repeated else {})
+
+
+# An object by its identity, which it keeps as long as it is here, with the notes about its keys.
+_Repeated = dict[int, "tuple[dict[str, Tree], dict[str, Tree]]"]
+
+
+def _object(repeated: _Repeated, pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+    """An object of JSON; its repeated keys are noted by its identity."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        given: dict[str, Tree] = {}
+        notes: dict[str, Tree] = {}
+        repeated[id(found)] = (found, notes)
+        for key, value in pairs:
+            if key in given:
+                _note(notes, key, given[key], value)
+            given[key] = value
+    return found
+
+
+def _placed(tree: Tree, path: str, repeated: _Repeated) -> Iterator[tuple[str, Tree]]:
+    """What is noted of the objects in a tree, with the paths to them."""
+    if isinstance(tree, dict):
+        _, notes = repeated.get(id(tree), ({}, {}))
+        for key, note in notes.items():
+            yield f"{path}.{key}".lstrip("."), note
+        for key, value in tree.items():
+            yield from _placed(value, f"{path}.{key}".lstrip("."), repeated)
+    elif isinstance(tree, list):
+        for number, item in enumerate(tree):
+            yield from _placed(item, f"{path}[{number}]", repeated)
+
+
+def _note(repeated: dict[str, Tree], path: str, *values: Tree) -> None:
+    """Note a key that occurs twice: an error if more than a single value is lost."""
+    if len(repeated) < MOST_REPEATED:
+        whole = any(isinstance(value, (list, dict)) for value in values)
+        repeated[path] = "error" if whole else "warning"
+
+
+def _with_repeated(tree: Tree, repeated: dict[str, Tree]) -> Tree:
+    if repeated and isinstance(tree, dict):
+        tree.setdefault(REPEATED, repeated)
+    return tree
+
+
+def _number(text: str) -> str:
+    """A number with a point or exponent, without them if it is an integer: `1450.0` is 1450."""
+    value = float(text)
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else text
 
 
 def from_yaml(data: bytes, what: str) -> Tree:
@@ -65,7 +127,7 @@ def from_yaml(data: bytes, what: str) -> Tree:
         raise DocumentError(
             f"cannot read {what}: it is not YAML: an escape is not a character"
         ) from None
-    return builder.root
+    return _with_repeated(builder.root, builder.repeated)
 
 
 def lines_of(data: bytes) -> dict[str, int]:
@@ -91,7 +153,10 @@ def lines_of(data: bytes) -> dict[str, int]:
 
 
 class _Places:
-    """Follows the events of a YAML text, and notes where each key and item begins."""
+    """Follows the events of a YAML text, and notes where each key and item begins.
+
+    Of a key that occurs twice, the last one counts.
+    """
 
     def __init__(self, found: dict[str, int]) -> None:
         self._found = found
@@ -117,12 +182,12 @@ class _Places:
         if isinstance(at, int):
             self._open[-1] = holder, at + 1
             path = f"{holder}[{at}]"
-            self._found.setdefault(path, event.start_mark.line + 1)
+            self._found[path] = event.start_mark.line + 1
             return path
         if at is None:
             key = event.value if kind == "ScalarEvent" else ""
             self._open[-1] = holder, key
-            self._found.setdefault(f"{holder}.{key}".lstrip("."), event.start_mark.line + 1)
+            self._found[f"{holder}.{key}".lstrip(".")] = event.start_mark.line + 1
             return ""
         self._open[-1] = holder, None
         return f"{holder}.{at}".lstrip(".")
@@ -173,6 +238,7 @@ class _Open:
     def __init__(self, tree: Union[list[Tree], dict[str, Tree]], anchor: Optional[str]) -> None:
         self.tree, self.anchor, self.size, self.height = tree, anchor, 1, 0
         self.key: Optional[str] = None
+        self.keys: set[str] = set()  # without those that are merged into it
 
 
 class _Builder:
@@ -181,6 +247,7 @@ class _Builder:
     def __init__(self, what: str) -> None:
         self.what = what
         self.root: Tree = None
+        self.repeated: dict[str, Tree] = {}
         self._documents = 0
         self._open: list[_Open] = []
         # Tree, size and height of what each anchor stands for.
@@ -253,8 +320,21 @@ class _Builder:
         elif holder.key is None:
             holder.key = self._key(tree)
         else:
+            if holder.key in holder.keys and holder.key != "<<":
+                _note(self.repeated, self._path(), holder.tree[holder.key], tree)
+            holder.keys.add(holder.key)
             _set(holder.tree, holder.key, tree)
             holder.key = None
+
+    def _path(self) -> str:
+        """The path of the value that is complete now, as that of a Part."""
+        path = ""
+        for holder in self._open:
+            if isinstance(holder.tree, list):
+                path += f"[{len(holder.tree)}]"
+            else:
+                path = f"{path}.{holder.key}".lstrip(".")
+        return path
 
     def _key(self, tree: Tree) -> str:
         if isinstance(tree, (list, dict)):

@@ -1,0 +1,117 @@
+"""An optional item that cannot be used costs only itself: the document stays complete, so that the agent still removes."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from platforms import faults, links, made, routes
+
+MAC = "fa:16:3e:00:00:01"
+LONG = "k8s-prod-cluster-worker-nodegroup-a-0123456789-server-abcdefghi.novalocal"
+
+
+def hostname(text, kind="meta_data.json", key="hostname"):
+    document = made(kind, json.dumps({key: text}))
+    return document.hostname, faults(document)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (LONG, LONG.partition(".")[0]),
+        ("node.example.org.", "node.example.org"),
+        ("node_a", "node_a"),
+        (f"{'x' * 64}.org", None),
+        ("two words", None),
+        ("-a.org", None),
+        ("ü", None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("kind", "key"), [("meta_data.json", "hostname"), ("meta-data", "local-hostname")]
+)
+def test_a_host_name_of_the_platform_is_shortened_or_dropped(text, expected, kind, key):
+    found, reasons = hostname(text, kind, key)
+    assert found == expected
+    assert [reason.partition(":")[0] for reason in reasons] == ["warning"] * (expected is None)
+
+
+@pytest.mark.parametrize("mtu", [0, "0", "null", None, 0.0])
+@pytest.mark.parametrize("kind", ["phy", "bond", "vlan"])
+def test_an_mtu_of_nothing_requests_none(mtu, kind):
+    found = [{"id": "p", "type": "phy", "ethernet_mac_address": MAC}]
+    if kind == "vlan":
+        found.append({"id": "v", "type": "vlan", "vlan_link": "p", "vlan_id": 4.0})
+    if kind == "bond":
+        found.append({"id": "b", "type": "bond", "bond_mode": "802.3ad", "bond_links": ["p"]})
+    found[-1]["mtu"] = mtu
+    document = made("network_data.json", json.dumps({"links": found, "networks": []}))
+    assert faults(document) == []
+    assert {mtu for _, _, mtu, _ in links(document).values()} == {None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            "network-config",
+            f"version: 1\nconfig: [{{type: physical, name: a, mac_address: '{MAC}', mtu: 0}}]",
+        ),
+        (
+            "network-config",
+            f"version: 2\nethernets: {{a: {{match: {{macaddress: '{MAC}'}}, mtu: 0}}}}",
+        ),
+        (
+            "GCE instance",
+            json.dumps(
+                {"networkInterfaces": [{"mac": "fa:16:3e:00:00:09"}, {"mac": MAC, "mtu": 0}]}
+            ),
+        ),
+    ],
+)
+def test_an_mtu_of_zero_requests_none_in_every_format(kind, text):
+    document = made(kind, text)
+    assert (faults(document), links(document)[MAC][2]) == ([], None)
+
+
+def test_an_integer_of_json_may_have_a_point_or_an_exponent():
+    link = {"id": "p", "type": "phy", "ethernet_mac_address": MAC, "mtu": 1450.0}
+    text = json.dumps({"links": [link], "networks": []})
+    assert links(made("network_data.json", text))[MAC][2] == 1450
+    assert links(made("network_data.json", text.replace("1450.0", "1.45e3")))[MAC][2] == 1450
+    assert faults(made("network_data.json", text.replace("1450.0", "1450.5")))
+
+
+@pytest.mark.parametrize("form", ["network: {config: disabled}", "config: disabled"])
+def test_a_disabled_network_is_an_empty_document(form):
+    document = made("network-config", form)
+    assert (document.links, document.faults) == ((), ())
+
+
+RULES = """\
+version: 2
+ethernets:
+  ens3:
+    addresses: [10.2.0.5/24]
+    routes: [{to: default, via: 10.2.0.1, table: 101}]
+    routing-policy:
+      - {from: 10.2.0.5/24, table: 101, priority: 100}
+      - {to: 10.9.0.7/16, table: 101}
+      - {from: 'fd00::5/64', table: 101}
+      - {from: 10.2.0.5}
+"""
+
+
+def test_the_prefix_of_a_rule_may_have_host_bits_and_a_rule_no_table():
+    document = made("network-config", RULES)
+    assert faults(document) == []
+    assert [(one.rule.source, one.rule.to, one.rule.table) for one in document.rules] == [
+        ("10.2.0.0/24", "", 101),
+        ("", "10.9.0.0/16", 101),
+        ("fd00::/64", "", 101),
+        ("10.2.0.5/32", "", 254),
+    ]
+    assert routes(document) == [("0.0.0.0/0", "10.2.0.1", "name ens3")]

@@ -1,0 +1,164 @@
+"""What a document describes twice is reported: one name, one NIC, one key; and nothing without a name is taken for another."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from platforms import faults, links, made
+from worlds import nic, world
+
+from neuca_tools.desired.bindings import bound
+from neuca_tools.documents.check import check
+from neuca_tools.model import Record
+
+A, B = "fa:16:3e:00:00:01", "fa:16:3e:00:00:02"
+
+
+def v1(*entries):
+    return made("network-config", json.dumps({"version": 1, "config": entries}))
+
+
+def physical(name, address, **more):
+    subnets = [{"type": "static", "address": address}]
+    return {"type": "physical", "name": name, "subnets": subnets, **more}
+
+
+def test_the_second_link_of_one_name_in_version_1_is_reported():
+    document = v1(physical("a", "10.1.0.1/24"), physical("a", "10.2.0.1/24", mac_address=A))
+    assert links(document) == {"name a": ("up", None, None, ["10.1.0.1/24"])}
+    assert faults(document) == [
+        f'error: network-config {A} "config[1]": there is already a link "a", ignoring this one'
+    ]
+
+
+def test_the_second_vlan_of_one_name_in_version_1_is_reported():
+    vlans = [
+        {"type": "vlan", "name": "v", "vlan_link": "a", "vlan_id": number} for number in (5, 6)
+    ]
+    document = v1(physical("a", "10.1.0.1/24"), *vlans)
+    assert [str(one.key) for one in document.links] == ["name a", "name a.5"]
+    assert ["there is already a link" in text for text in faults(document)] == [True]
+
+
+@pytest.mark.parametrize("kind", ["bonds", "bridges", "vlans"])
+def test_the_second_link_of_one_name_in_version_2_is_reported(kind):
+    other = {"id": 5, "link": "b"} if kind == "vlans" else {"interfaces": ["b"]}
+    tree = {"version": 2, "ethernets": {"a": {"mtu": 1400}, "b": {}}, kind: {"a": other}}
+    document = made("network-config", json.dumps(tree))
+    assert links(document)["name a"][2] == 1400
+    assert len(document.links) == 2
+    assert ['there is already a link "a"' in text for text in faults(document)] == [True]
+
+
+KEYS = """\
+network:
+  version: 2
+  ethernets:
+    ens3: {addresses: [10.2.0.5/24]}
+    ens3: {addresses: [10.3.0.5/24]}
+    ens4:
+      mtu: 1400
+      mtu: 1500
+      addresses: [10.4.0.5/24, {10.5.0.5/24: {label: a, label: b}}]
+"""
+
+
+def test_a_key_of_yaml_that_occurs_twice_is_reported_with_its_path():
+    document = made("network-config", KEYS)
+    assert links(document)["name ens3"][3] == ["10.3.0.5/24"]
+    twice = "this key occurs twice, ignoring the first"
+    assert [text for text in faults(document) if twice in text] == [
+        f'error: network-config "network.ethernets.ens3": {twice}',
+        f'warning: network-config "network.ethernets.ens4.addresses[1].10.5.0.5/24.label": {twice}',
+        f'warning: network-config "network.ethernets.ens4.mtu": {twice}',
+    ]
+    lines = {one.line: one.severity for one in check(KEYS.encode()).findings if twice in one.text}
+    assert lines == {5: "error", 8: "warning", 9: "warning"}
+
+
+def test_a_key_of_json_that_occurs_twice_is_reported():
+    text = '{"links": [{"id": "a", "mtu": 9000, "mtu": 1500}], "links": [], "networks": []}'
+    reasons = [text for text in faults(made("network_data.json", text)) if "twice" in text]
+    assert [reason.partition(": this")[0] for reason in reasons] == [
+        'error: network_data.json "links"'
+    ]
+    text = '{"links": [{"id": "a", "mtu": 1500,\n "mtu": 1500}],\n"networks": []}'
+    (finding,) = [one for one in check(text.encode()).findings if "twice" in one.text]
+    assert (finding.line, finding.severity) == (2, "warning")
+    assert finding.text.startswith('"links[0].mtu": this key')
+
+
+def test_a_merge_key_is_no_repetition():
+    text = "version: 2\nethernets:\n  a: &a {mtu: 1400}\n  b: {<<: *a, <<: *a, mtu: 1500}\n"
+    assert faults(made("network-config", text)) == []
+
+
+def test_a_network_without_a_link_is_put_on_none():
+    document = made(
+        "network_data.json",
+        json.dumps(
+            {
+                "links": [
+                    {"id": "p0", "ethernet_mac_address": A},
+                    {"type": "phy", "ethernet_mac_address": B},
+                    {
+                        "type": "bond",
+                        "bond_mode": "802.3ad",
+                        "bond_links": ["p0"],
+                        "bond_primary": "",
+                    },
+                ],
+                "networks": [
+                    {"id": "z", "type": "ipv4", "ip_address": "10.1.1.6", "netmask": "24"}
+                ],
+            }
+        ),
+    )
+    assert links(document)[B] == ("up", None, None, [])
+    assert links(document)["bond bond0"] == ("up", None, None, [])
+    assert faults(document) == [
+        'error: network_data.json "networks[0].link": a network without its link, ignoring it'
+    ]
+
+
+SAME_NIC = """\
+version: 2
+ethernets:
+  a: {match: {macaddress: "fa:16:3e:00:00:01"}, addresses: [10.2.0.5/24]}
+  eth1: {addresses: [10.3.0.5/24]}
+"""
+
+
+def test_two_entries_for_one_nic_by_address_and_by_name_are_reported():
+    device = nic(1, mac=A, permanent_mac=A, name="eth1")
+    document, problems = bound(made("network-config", SAME_NIC), world(device), Record())
+    assert links(document) == {A: ("up", None, None, ["10.2.0.5/24"])}
+    text = (
+        f'the document describes this NIC 2 times, as "{A}" and "eth1":'
+        " of each setting, the first counts"
+    )
+    assert [(one.code, one.text, str(one.link)) for one in problems] == [("refused", text, A)]
+
+
+def test_a_nic_that_is_only_named_as_a_port_is_not_described_twice():
+    text = SAME_NIC.replace(
+        "  eth1: {addresses: [10.3.0.5/24]}\n", "bridges: {br0: {interfaces: [eth1]}}\n"
+    )
+    device = nic(1, mac=A, permanent_mac=A, name="eth1")
+    assert bound(made("network-config", text), world(device), Record())[1] == []
+
+
+def test_an_alternative_name_matches_unless_another_nic_has_it_as_its_own():
+    text = "version: 2\nethernets:\n  ens4: {addresses: [10.3.0.5/24]}\n"
+    other = nic(1, mac=A, permanent_mac=A, name="eth1", altnames=("ens4", "enp0s4"))
+    document, problems = bound(made("network-config", text), world(other), Record())
+    assert (list(links(document)), problems) == ([A], [])
+    own = nic(2, mac=B, permanent_mac=B, name="ens4")
+    document, _ = bound(made("network-config", text), world(other, own), Record())
+    assert list(links(document)) == [B]
+    pattern = text.replace("ens4: {", "x: {match: {name: 'en*'}, ")
+    document, _ = bound(made("network-config", pattern), world(other, own), Record())
+    assert list(links(document)) == [A, B]
