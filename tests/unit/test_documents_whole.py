@@ -156,7 +156,7 @@ ITEMS = {
         ("to", "via", "table", "type", "scope", "metric", "mtu", "on-link", "from"),
         "route",
     ),
-    "netplan rule": (netplan_rule, netplan.netplan_routing._RULE_KEYS, "rule"),
+    "netplan rule": (netplan_rule, netplan.netplan_routing._RULE_READERS, "rule"),
     "netplan bond": (
         netplan_link("bonds", "parameters"),
         (*netplan._OPTIONS["bond"], "primary"),
