@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
-from neuca_tools.selftest.conditions import PHASE_RULES, REST_SESSION, SESSION_RULES
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
@@ -30,7 +30,7 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
 )
 from neuca_tools.selftest.conditions.compare import worse_direction
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
@@ -129,10 +129,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     all_passed = bool(judged) and all(judged)
     worse = worse_direction(session)
     found = [*_of_phases(looks, results)]
-    ranked = rank([*found, *_of_the_session(SESSION_RULES, session, all_passed, worse)], worse)
-    if all(one.severity == INFO for one in ranked) and not all_passed:
-        likely = next(iter(_of_the_session(REST_SESSION, session, all_passed, worse)), None)
-        ranked = (likely, *ranked) if likely else ranked
+    ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
     inconclusive, unexplained = _inconclusive(looks, ranked), None
     if inconclusive is None and not all_passed:
         unexplained = _unexplained(session, ranked)
@@ -177,12 +174,10 @@ def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
     return hit.share < TRIFLE and result.passed is not False
 
 
-def _of_the_session(
-    rules: Iterable[Rule[Session]], session: Session, all_passed: bool, worse: Optional[str]
-) -> Iterable[Finding]:
+def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(one.is_disturbed for one in session.looks)
-    for row in rules:
+    for row in SESSION_RULES:
         hit = row.rule(session)
         if hit is None:
             continue
