@@ -121,7 +121,10 @@ def told(content: str) -> Diagnosis:
 
 
 def causes(content: str) -> list[str]:
-    return [one.id for one in told(content).findings if one.severity != "info"]
+    """Of findings and of what is merely possible."""
+    diagnosis = told(content)
+    claims = [one for one in diagnosis.findings if one.severity != "info"]
+    return [one.id for one in (*claims, *diagnosis.possible)]
 
 
 SCHEDULED = """Running with tool 'iperf3'

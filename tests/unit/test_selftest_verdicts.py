@@ -82,7 +82,7 @@ def test_a_cause_in_one_direction_explains_nothing_in_the_other():
 
 def test_the_text_says_which_direction_is_meant():
     fast, slow = tcp(flow_of(900e6, **FULL_PATH)), tcp(flow_of(100e6, **WINDOW))
-    lines = " ".join(text(diagnose(two_ways(fast, slow))).split())
+    lines = " ".join(text(diagnose(two_ways(fast, slow)), verbose=True).split())
     assert "(D01, explains 80%, from the peer)" in lines
     assert "(D18, explains 100%, to the peer)" in lines
 

@@ -12,7 +12,6 @@ from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
     LIMIT,
-    LOW,
     MEDIUM,
     Hit,
     fact,
@@ -203,7 +202,7 @@ def _no_answer(said: str) -> Hit:
         (fact("iperf", said),),
         "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
-        confidence=LOW,
+        confidence=MEDIUM,
     )
 
 

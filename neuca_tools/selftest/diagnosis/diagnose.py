@@ -34,12 +34,14 @@ from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
+from neuca_tools.selftest.diagnosis.failures import failures
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Look
 
+MOST_POSSIBLE = 3  # guesses that are reported
 SHORTEST = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
 MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42", "D47"})
@@ -69,7 +71,9 @@ class Diagnosis:
     """Findings, the most important first.
 
     `inconclusive` says why this test has no result, `unexplained` why a rate that was measured has
-    no explanation; `expect` is in bit/s.
+    no explanation; `expect` is in bit/s. `possible` are guesses, which decide nothing; `failures`
+    are facts that are wrong, whatever causes them. `since` is the result of the comparison with
+    earlier tests.
     """
 
     findings: tuple[Finding, ...]
@@ -77,6 +81,9 @@ class Diagnosis:
     inconclusive: Optional[str] = None
     expect: Optional[float] = None
     unexplained: Optional[str] = None
+    possible: tuple[Finding, ...] = ()
+    failures: tuple[str, ...] = ()
+    since: ExitCode = ExitCode.PASS
 
     @property
     def unknown(self) -> Optional[str]:
@@ -90,7 +97,7 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Why the test did not run; if it did, whether the rate is as expected."""
+        """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults
         for outcome in OUTCOMES:
             if faults & outcome.conditions and self._applies(outcome):
@@ -99,8 +106,10 @@ class Diagnosis:
             return ExitCode.INCONCLUSIVE
         if faults & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
-        if faults or any(one.passed is False for one in self.phases):
+        if faults or self.failures or any(one.passed is False for one in self.phases):
             return ExitCode.BELOW
+        if self.since is not ExitCode.PASS:
+            return self.since
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
     @property
@@ -130,10 +139,19 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     worse = worse_direction(session)
     found = [*_of_phases(looks, results)]
     ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
-    inconclusive, unexplained = _inconclusive(looks, ranked), None
+    findings = tuple(one for one in ranked if not one.is_possible)
+    inconclusive, unexplained = _inconclusive(looks, findings), None
     if inconclusive is None and not all_passed:
-        unexplained = _unexplained(session, ranked)
-    return Diagnosis(ranked, results, inconclusive, evidence.expect, unexplained)
+        unexplained = _unexplained(session, findings)
+    return Diagnosis(
+        findings,
+        results,
+        inconclusive,
+        evidence.expect,
+        unexplained,
+        possible=tuple(one for one in ranked if one.is_possible)[:MOST_POSSIBLE],
+        failures=failures(evidence, looks, findings),
+    )
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
