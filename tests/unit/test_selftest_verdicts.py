@@ -270,3 +270,27 @@ def test_round_trips_of_the_kernel_that_stay_flat_tell_however_late_programs_res
     lossy = uneven([19e6] * 10, retrans=0.05, rtt=10_900, min_rtt=10_000, **ROOMY)
     found = diagnose(replace(lossy, idle=Latency(100, 0, 0.024))).findings
     assert [(one.id, one.severity) for one in found][:2] == [("D17", "limit"), ("D05", "info")]
+
+
+@pytest.mark.parametrize("expect", [80e6, 800e6])
+def test_what_is_expected_is_no_prediction(expect):
+    """Nothing here bounds what the path carries: neither a link's speed nor a measured rate."""
+    found = diagnose(tcp(flow_of(20e6, **WINDOW), expect=expect)).findings[0]
+    assert (found.id, found.predicted) == ("D01", None)
+
+
+def test_the_speed_that_the_kernel_makes_up_for_a_veth_is_no_bound():
+    evidence = tcp(flow_of(20e6, **WINDOW), expect=80e6)
+    for kind, predicts in (("veth", False), ("physical", True)):
+        link = Link("eth1", kind, speed=10e9, mtu=1500)
+        known = replace(evidence, local=replace(evidence.local, links=(link,), path=("eth1",)))
+        assert (diagnose(known).findings[0].predicted is not None) is predicts
+
+
+def test_the_next_limit_is_not_above_the_capacity_that_was_measured():
+    window, path = tcp(flow_of(20e6, **WINDOW), expect=80e6), flow_of(50e6, **FULL_PATH)
+    many = replace(tcp(path).phases[0], name="tcp-parallel")
+    found = diagnose(replace(window, phases=(*window.phases, many))).findings
+    first = next(one for one in found if one.id == "D01")
+    assert first.next_limit == "the path, which several streams fill, 50.0 Mbit/s"
+    assert first.predicted == pytest.approx(50e6)
