@@ -11,7 +11,7 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Latency, Link, PathMtu
+from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Latency, Link, PathMtu, Reach, Step
 from neuca_tools.selftest.evidence.run import Flow, Interval, Run
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.text import text
@@ -294,3 +294,65 @@ def test_the_next_limit_is_not_above_the_capacity_that_was_measured():
     first = next(one for one in found if one.id == "D01")
     assert first.next_limit == "the path, which several streams fill, 50.0 Mbit/s"
     assert first.predicted == pytest.approx(50e6)
+
+
+# --- MTUs, overlays ------------------------------------------------------------------------------------------------------
+
+JUMBO = Host(links=(Link("eth1", mtu=9000),), path=("eth1",))
+SMALLER = {"path_mtu": PathMtu(1504, 1504, False), "local": JUMBO, "peer": JUMBO}
+MTU_STEP = (Step("path-mtu", "fail", "1504 out, 1504 back, of 9000 bytes"),)
+
+
+def test_a_failed_step_is_in_the_verdict_and_in_the_exit_code():
+    """TCP gets through, so that connections do not hang; the CPU limits."""
+    busy = tcp(flow_of(900e6, cpus=(0.99,), **QUIET), steps=MTU_STEP, **SMALLER)
+    found = diagnose(busy)
+    assert "D21" not in [one.id for one in found.findings]
+    mtu = next(one for one in found.findings if one.id == "D23")
+    assert mtu.text.startswith("packets of more than 1504 bytes do not pass")
+    assert "TCP adapts to it, and larger frames are of no use" in mtu.text
+    assert (found.exit_code, found.words) == (ExitCode.BELOW, "fault found")
+    silent = diagnose(replace(busy, path_mtu=PathMtu()))
+    assert silent.failures == ("path-mtu: 1504 out, 1504 back, of 9000 bytes",)
+    assert silent.exit_code is ExitCode.BELOW
+
+
+def test_a_refused_connection_is_no_black_hole():
+    evidence = Evidence(reach=Reach(tcp="refused", ping=True), steps=MTU_STEP, **SMALLER)
+    assert [one.id for one in diagnose(evidence).findings] == ["D33", "D23"]
+
+
+def test_a_tunnel_that_names_no_device_gets_its_right_mtu():
+    links = (Link("vx0", "vxlan", mtu=1500), Link("eth1", "physical", mtu=1500))
+    host = Host(links=links, path=("vx0",), route_mtu=1450)
+    found = diagnose(tcp(flow_of(900e6, **QUIET), local=host, path_mtu=PathMtu(1450, 1450, True)))
+    mtu = [one for one in found.findings if one.id in ("D21", "D22", "D23")]
+    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450, on both hosts"]
+
+
+def overlay(**offloads: bool) -> Host:
+    links = (Link("vx0", "vxlan", "eth1", 1450, offloads=offloads), Link("eth1", mtu=1500))
+    return Host(links=links, path=("vx0", "eth1"))
+
+
+def over_and_under(over: Evidence, host: Host) -> Evidence:
+    under = tcp(flow_of(6e9, **QUIET), path="underlay")
+    return replace(over, local=host, phases=(*over.phases, *under.phases))
+
+
+def test_the_offloads_that_are_off_are_named_with_a_command_that_works():
+    slow = tcp(flow_of(970e6, **QUIET), path="overlay")
+    host = overlay(**{"tcp-segmentation-offload": False, "generic-segmentation-offload": False})
+    found = next(one for one in diagnose(over_and_under(slow, host)).findings if one.id == "D24")
+    assert found.advice.startswith("ethtool -K vx0 tso on; ethtool -K vx0 gso on")
+    assert not [
+        one for one in diagnose(over_and_under(slow, overlay())).findings if one.id == "D24"
+    ]
+
+
+def test_an_overlay_behind_a_shaper_does_not_lack_offloads():
+    shaped = tcp(flow_of(95e6, **FULL_PATH), path="overlay", expect=1e9)
+    host = overlay(**{"tx-udp_tnl-segmentation": False})
+    found = {one.id: one.severity for one in diagnose(over_and_under(shaped, host)).findings}
+    assert found["D18"] == "limit"
+    assert "D24" not in found

@@ -12,6 +12,7 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.printed import printed
 
+REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
@@ -21,6 +22,11 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
+
+
+def is_refused(session: Session) -> bool:
+    """Whether the peer has no server on the port."""
+    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(errors(session)))
 
 
 def errors(session: Session) -> str:

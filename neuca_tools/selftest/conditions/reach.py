@@ -17,7 +17,7 @@ from neuca_tools.selftest.conditions.base import (
     fact,
     known_facts,
 )
-from neuca_tools.selftest.conditions.errors import errors
+from neuca_tools.selftest.conditions.errors import errors, is_refused
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -43,7 +43,6 @@ FULL_QUEUES = (
 )
 LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
-REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
@@ -166,7 +165,7 @@ def no_route(session: Session) -> Optional[Hit]:
 
 def filtered(session: Session) -> Optional[Hit]:
     reach, said = session.evidence.reach, errors(session)
-    if reach.tcp == "refused" or REFUSED.search(said):
+    if is_refused(session):
         return Hit(
             1.0,
             "the peer responds, but nothing listens on that port",
