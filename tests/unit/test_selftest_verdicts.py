@@ -11,8 +11,20 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Latency, Link, PathMtu, Reach, Step
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence import (
+    Cpu,
+    Evidence,
+    Host,
+    Latency,
+    Link,
+    PathMtu,
+    Phase,
+    Reach,
+    Step,
+)
+from neuca_tools.selftest.evidence.route import OneWay
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.text import text
 
@@ -356,3 +368,139 @@ def test_an_overlay_behind_a_shaper_does_not_lack_offloads():
     found = {one.id: one.severity for one in diagnose(over_and_under(shaped, host)).findings}
     assert found["D18"] == "limit"
     assert "D24" not in found
+
+
+# --- Lost datagrams, and peers that cannot be reached ----------------------------------------------------------------------
+
+TWO_TESTS = """Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec  1.24 GBytes  1.06 Gbits/sec  0.001 ms  {}/162217 ({}%)
+[  4] Sent 162217 datagrams
+
+Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec   124 MBytes   104 Mbits/sec  0.038 ms  {}/15827 ({}%)
+[  4] Sent 15827 datagrams
+"""
+SENDER_ALONE = """Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bitrate         Total Datagrams
+[  5]   0.00-1.00   sec   119 MBytes  1.00 Gbits/sec  86330
+[  5]   1.00-2.00   sec   119 MBytes  1.00 Gbits/sec  86330
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-2.00   sec   238 MBytes  1.00 Gbits/sec  0.000 ms  0/172660 (0%)  sender
+"""
+
+
+@pytest.mark.parametrize(
+    ("losses", "share"), [((135795, 84, 13456, 85), "85%"), ((48665, 30, 4748, 30), "30%")]
+)
+def test_two_tests_that_lose_the_same_share_do_not_pass(losses, share):
+    found = diagnose(evidence_of(TWO_TESTS.format(*losses).encode()))
+    assert (found.exit_code, found.words) == (ExitCode.BELOW, "fault found")
+    assert found.failures == (f"{share} of the datagrams to the peer were lost",)
+
+
+def test_a_loss_below_the_threshold_passes():
+    found = diagnose(evidence_of(TWO_TESTS.format(1622, 1, 15, 0.1).encode()))
+    assert (found.exit_code, found.failures) == (ExitCode.PASS, ())
+
+
+def test_what_a_sender_of_datagrams_counted_alone_is_no_result():
+    found = diagnose(evidence_of(SENDER_ALONE.encode()))
+    assert found.exit_code is ExitCode.INCONCLUSIVE
+    assert found.unknown == (
+        "how many datagrams arrived is not known: the receiver's line is missing"
+    )
+
+
+def test_a_test_of_which_nothing_arrives_has_no_rate_and_fails():
+    sent = Total(1.0, bytes=125e3, rate=1e6, datagrams=86)
+    flow = Flow("forward", (), sent, Total(1.0, datagrams=86, lost=86))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow,), target=1e6))
+    found = diagnose(Evidence(phases=(udp,)))
+    assert (found.phases[0].rate, found.phases[0].loss, found.phases[0].passed) == (0.0, 1.0, False)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_datagrams_that_arrive_twice_are_not_lost():
+    sent = Total(1.0, bytes=500e3, rate=4e6, datagrams=345)
+    flow = Flow("forward", (), sent, Total(1.0, bytes=550e3, rate=4.4e6, datagrams=345, lost=345))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow,), target=4e6))
+    found = diagnose(Evidence(phases=(udp,)))
+    assert found.phases[0].loss == 0.0
+    assert found.failures == ("10% of the datagrams to the peer arrived twice",)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_loss_of_half_the_flows_is_said_although_tcp_is_as_fast_as_expected():
+    one_way = (OneWay("forward", 1e6, 2000, 2000, 46), OneWay("reverse", 1e6, 2000, 2000, 0))
+    found = diagnose(tcp(flow_of(900e6, **QUIET), expect=900e6, one_way=one_way))
+    assert found.phases[0].passed
+    assert found.failures == ("2.3% of slowly sent datagrams to the peer were lost",)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_three_percent_that_bbr_does_not_mind_are_said():
+    found = diagnose(tcp(flow_of(900e6, retrans=0.03, **QUIET), expect=900e6))
+    assert "3.0% of the segments to the peer were lost" in found.failures
+
+
+BLOCKED = {"idle": Latency(97, 97), "idle_tcp": Latency(97, 0, 0.001, 0.002, 0.002)}
+
+
+def test_datagrams_that_nothing_answers_beside_tcp_are_a_firewall():
+    found = diagnose(tcp(flow_of(900e6, **QUIET), expect=900e6, **BLOCKED)).findings[0]
+    assert (found.id, found.severity) == ("D33", "fault")
+    assert "none of 97 datagrams" in found.text
+
+
+@pytest.mark.parametrize(
+    ("reach", "condition", "words"),
+    [
+        (Reach("reachable", ping=True, tcp="no-route"), "D33", "a firewall rejects"),
+        (Reach("failed", tcp="no-route"), "D31", "for the peer's address"),
+        (Reach("failed", gateway="172.16.1.200"), "D31", "for 172.16.1.200, the gateway"),
+        (Reach("reachable", ("aa",), ping=False, tcp="timeout"), "D33", "it has no way back"),
+        (Reach("reachable", ("aa",), ping=True, tcp="timeout"), "D33", "a firewall drops it"),
+        (Reach(ping=True, wrong_peer=True), "D35", "the peer has another secret"),
+    ],
+)
+def test_the_unreachable_is_told_from_what_rejects(reach, condition, words):
+    found = diagnose(Evidence(reach=reach)).findings[0]
+    assert found.id == condition
+    assert words in found.text
+
+
+def test_no_route_to_host_in_a_text_is_rather_a_firewall():
+    said = b"$ iperf3 -c 192.168.122.14\niperf3: error - unable to connect to server: No route to host\n"
+    found = diagnose(evidence_of(said)).findings
+    assert [(one.id, one.confidence) for one in found] == [("D33", "medium")]
+
+
+def test_the_advised_server_listens_where_the_test_looks_for_it():
+    found = diagnose(Evidence(reach=Reach(ping=True, tcp="refused", port=45678))).findings[0]
+    assert "iperf3 -s -p 45678" in found.advice
+    assert "neuca-selftest serve --port 45678" in found.advice
+
+
+def test_a_port_that_iperf3_cannot_connect_to_is_closed():
+    said = b"iperf3: error - unable to send control message: Bad file descriptor\n"
+    assert [one.id for one in diagnose(evidence_of(said)).findings] == ["D33"]
+
+
+@pytest.mark.parametrize(
+    "name", ["latency", "path-mtu", "connections", "rpm", "one-way", "path", "rdma"]
+)
+def test_a_step_alone_is_a_result(name):
+    steps = (
+        Step("as-planned", "skipped"),
+        Step("reach", "pass"),
+        Step(name, "pass", "as it should"),
+    )
+    passed = diagnose(Evidence(steps=steps))
+    assert (passed.exit_code, passed.unknown) == (ExitCode.PASS, None)
+    failed = diagnose(Evidence(steps=(*steps[:2], Step(name, "fail", "no"))))
+    assert (failed.exit_code, failed.failures) == (ExitCode.BELOW, (f"{name}: no",))
+    skipped = diagnose(Evidence(steps=(*steps[:2], Step(name, "skipped", "no helper"))))
+    assert skipped.unknown == "nothing was measured"

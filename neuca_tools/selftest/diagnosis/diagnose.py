@@ -41,6 +41,7 @@ from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Look
 
+PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
 MOST_POSSIBLE = 3  # guesses that are reported
 SHORTEST = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
@@ -140,7 +141,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     found = [*_of_phases(looks, results)]
     ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
     findings = tuple(one for one in ranked if not one.is_possible)
-    inconclusive, unexplained = _inconclusive(looks, findings), None
+    inconclusive, unexplained = _inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
         unexplained = _unexplained(session, findings)
     return Diagnosis(
@@ -248,14 +249,22 @@ def _result(one: Look) -> PhaseResult:
     )
 
 
-def _inconclusive(looks: Sequence[Look], found: Sequence[Finding]) -> Optional[str]:
+def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
+    """Whether there is a rate, or a step that is none of a rate has a result."""
+    results = {step.name for step in evidence.steps if step.verdict in ("pass", "fail")}
+    return bool(results - PREPARATIONS) or any(one.rate is not None for one in looks)
+
+
+def _inconclusive(
+    evidence: Evidence, looks: Sequence[Look], found: Sequence[Finding]
+) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
     if any(one.id in UNFINISHED for one in found):
         return None
     cut = next(filter(None, map(_cut_short, looks)), None)
     if cut is not None:
         return cut
-    if not found and not any(one.rate for one in looks):
+    if not found and not _is_measured(evidence, looks):
         return "nothing was measured"
     return next((one.text for one in found if one.id == "D10" and one.severity == FAULT), None)
 
@@ -278,6 +287,8 @@ def _cut_short(one: Look) -> Optional[str]:
 def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
     tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
+    if any(one.protocol == "udp" and one.rate and one.loss is None for one in session.looks):
+        return "how many datagrams arrived is not known: the receiver's line is missing"
     if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None
     windows = tcp.windows

@@ -26,12 +26,14 @@ DUPLICATED = 0.02
 SAID_BY = {
     "reach": {"D16", "D29", "D30", "D31", "D32", "D33", "D34", "D35", "D43"},
     "as-planned": {"D37", "D38", "D46"},
+    "latency": {"D33"},
     "path-mtu": {"D21", "D23"},
     "connections": {"D42"},
     "rdma": {"D45"},
     "broadcast": {"D47"},
     "one-way": set(),
     "rpm": set(),
+    "path": set(),
 }
 WAYS = {"forward": "to the peer", "reverse": "from the peer"}
 
