@@ -57,6 +57,16 @@ def schema() -> dict[str, object]:
         },
         "phases": {"type": "array", "items": _of(PhaseResult, definitions)},
         "findings": {"type": "array", "items": _of(Finding, definitions)},
+        "failures": {
+            "type": "array",
+            "description": "what is wrong whatever causes it: failed steps, lost packets",
+            "items": {"type": "string"},
+        },
+        "possible": {
+            "type": "array",
+            "description": "guesses of low confidence, which decide nothing",
+            "items": _of(Finding, definitions),
+        },
         "evidence": _of(Evidence, definitions),
     }
     required = list(properties)

@@ -32,8 +32,9 @@ def add_options(parser: argparse._ActionsContainer, options: Options) -> None:
 
 def add_output_options(parser: argparse._ActionsContainer) -> None:
     """Add the options about what is printed, which every command has."""
+    more = "also print notes about the configuration, and all of a report"
     loud = parser.add_mutually_exclusive_group()
-    loud.add_argument("-v", "--verbose", **flag("also print notes about the configuration"))
+    loud.add_argument("-v", "--verbose", **flag(more))
     loud.add_argument("-q", "--quiet", **flag("print only errors"))
     parser.add_argument(
         "--color", choices=COLORS, default="auto", help="whether to color the output"

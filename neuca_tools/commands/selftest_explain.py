@@ -39,8 +39,9 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(document({"subject": about, **report(evidence, diagnosis)}))
     else:
-        report_text = colored(text(diagnosis), diagnosis.exit_code, uses_color(arguments))
-        print(f"{subject_line(about)}\n{report_text}")
+        shown = text(diagnosis, arguments.verbose)
+        shown = colored(shown, diagnosis.exit_code, uses_color(arguments))
+        print(f"{subject_line(about)}\n{shown}")
     return diagnosis.exit_code
 
 

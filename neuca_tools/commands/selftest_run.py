@@ -38,7 +38,7 @@ from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.progress import header
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.record import record
-from neuca_tools.selftest.report.text import colored, comparison, conclusion, step_line
+from neuca_tools.selftest.report.text import colored, conclusion, differences, step_line
 
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
 SEVEREST = (
@@ -58,7 +58,6 @@ class PeerResult(NamedTuple):
 
     evidence: Evidence
     diagnosis: Diagnosis
-    code: ExitCode
     before: Optional[Diagnosis]
 
 
@@ -139,19 +138,21 @@ def without_iperf3(at_boot: bool = False) -> int:
 
 
 def _test_peer(setup: _Setup, address: Address) -> PeerResult:
-    """Test one peer, compare with earlier tests, apply --try-fix and print."""
+    """Test one peer, compare with earlier tests, store, apply --try-fix and print."""
     earlier = _earlier(setup, address)
-    evidence, diagnosis = _measure(setup, address)
-    compared = before = None
+    evidence = _measure(setup, address)
+    diagnosis, compared, before = diagnose(evidence), None, None
     if earlier:
         compared, before = _compare(earlier, evidence), diagnose(earlier[-1])
+        diagnosis = replace(diagnosis, since=compared.exit_code)
+    if is_root():
+        _keep(setup, evidence, diagnosis)
     if setup.arguments.try_fix:
         evidence = _try_fix(setup, address, evidence, diagnosis)
-    code = _exit_code(diagnosis, compared)
     if not setup.for_programs:
-        told = "\n".join(filter(None, (conclusion(diagnosis), _differences(compared, code))))
-        print(setup.colored(told, code))
-    return PeerResult(evidence, diagnosis, code, before)
+        told = (_differences(compared), conclusion(diagnosis, setup.arguments.verbose))
+        print(setup.colored("\n".join(filter(None, told)), diagnosis.exit_code))
+    return PeerResult(evidence, diagnosis, before)
 
 
 def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> int:
@@ -164,22 +165,18 @@ def _conclude(arguments: argparse.Namespace, results: Sequence[PeerResult]) -> i
         print(document([report(*test) for test in tests]))
     if arguments.nagios:
         print(nagios(results[0].diagnosis))
-        return NAGIOS[results[0].code]
-    return min((result.code for result in results), key=SEVEREST.index)
+        return NAGIOS[results[0].diagnosis.exit_code]
+    return min((result.diagnosis.exit_code for result in results), key=SEVEREST.index)
 
 
-def _measure(setup: _Setup, address: Address) -> tuple[Evidence, Diagnosis]:
-    """Test one peer and, as root, store the report. Raises SelftestError."""
+def _measure(setup: _Setup, address: Address) -> Evidence:
+    """Test one peer. Raises SelftestError."""
     try:
         evidence = _test(setup, address, setup.options)
     except OSError as error:
         raise SelftestError(f"test {address}: {error.strerror or error}") from error
     taken = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    evidence = replace(evidence, taken=taken, boot=boot_id() or None)
-    diagnosis = diagnose(evidence)
-    if is_root():
-        _keep(setup, evidence, diagnosis)
-    return evidence, diagnosis
+    return replace(evidence, taken=taken, boot=boot_id() or None)
 
 
 def _earlier(setup: _Setup, address: Address) -> list[Evidence]:
@@ -239,28 +236,15 @@ def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Dia
     return replace(evidence, steps=(*evidence.steps, *steps))
 
 
-def _exit_code(diagnosis: Diagnosis, compared: Optional[Comparison]) -> ExitCode:
-    """The diagnosis decides; if it found nothing wrong, the comparison with earlier tests does."""
-    fine = diagnosis.exit_code is ExitCode.PASS or (
-        diagnosis.exit_code is ExitCode.INCONCLUSIVE and not diagnosis.inconclusive
-    )
-    if not fine or compared is None or compared.exit_code is ExitCode.PASS:
-        return diagnosis.exit_code
-    return compared.exit_code
-
-
-def _differences(found: Optional[Comparison], code: ExitCode) -> str:
-    """What changed or got worse since earlier tests; with the verdict if that is the exit code."""
+def _differences(found: Optional[Comparison]) -> str:
+    """What changed or got worse since earlier tests; the verdict follows."""
     if found is None:
         return ""
     # A test without a rate is reported by its own step.
     found = replace(found, rates=tuple(rate for rate in found.rates if rate.after is not None))
     if not found.changes and not any(rate.worse for rate in found.rates):
         return ""
-    text = comparison(found)
-    if code is not found.exit_code:
-        text = text.rpartition("\n")[0]
-    return f"— compared with earlier tests\n{text}"
+    return f"— compared with earlier tests\n{differences(found)}"
 
 
 def silent(_: Step) -> None:

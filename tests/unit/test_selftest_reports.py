@@ -24,6 +24,7 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Li
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report import svg
+from neuca_tools.selftest.report.entry import entry_of
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
@@ -64,7 +65,7 @@ FULL = replace(
 
 def test_the_text_says_limit_fix_and_next_limit():
     assert (
-        text(diagnose(SMALL))
+        text(diagnose(SMALL), verbose=True)
         == """\
 tcp         250 Mbit/s  FAIL
 LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms
@@ -382,9 +383,34 @@ def run(*words) -> int:
 def test_explain_prints_the_report_and_exits_with_its_code(tmp_path, capsys):
     (tmp_path / "run.txt").write_bytes(PUBLISHED["vm-untuned-udp-100M"])
     assert run("explain", tmp_path / "run.txt") == 4
-    assert capsys.readouterr().out.endswith(
-        "\nVERDICT     below threshold: D07, UDP receive buffer overflow\n"
-    )
+    out = capsys.readouterr().out
+    assert "\nVERDICT     below threshold: 26% of the datagrams to the peer were lost\n" in out
+    assert "possible:   UDP receive buffer overflow (D07): " in out.partition("VERDICT")[2]
+    assert "LIMIT" not in out
+
+
+def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_changes():
+    healthy = tcp(flow_of(900e6, snd_cwnd=900), expect=900e6)
+    worse = replace(diagnose(healthy), since=ExitCode.WORSE)
+    assert diagnose(healthy).exit_code is ExitCode.PASS
+    document = json.loads(record(healthy, worse))
+    entry = entry_of(healthy, worse, "quick", 4.0, None)
+    assert (document["verdict"], document["exit_code"]) == ("worse than before", 7)
+    assert (entry["verdict"], entry["exit_code"]) == ("worse than before", 7)
+    assert text(worse).endswith("\nVERDICT     worse than before, expected 900 Mbit/s")
+    assert nagios(worse).startswith("DATAPLANE WARNING - ")
+    assert "neuca_selftest_verdict 7\n" in prometheus([(healthy, worse)])
+    assert "worse than before" in page(healthy, worse)
+
+
+def test_the_first_screen_has_twelve_lines():
+    """Of the worst published output too: subject, tests, LIMIT, FIX, verdict, guesses."""
+    for name, content in PUBLISHED.items():
+        assert text(diagnose(evidence_of(content))).count("\n") < 11, name
+    many = replace(FULL, phases=FULL.phases * 3)
+    assert "more tests (--verbose)" in text(diagnose(many))
+    assert text(diagnose(many)).count("\n") < 11
+    assert text(diagnose(many), verbose=True).count("\n") > 11
 
 
 def test_explain_writes_the_files_that_are_asked_for(tmp_path, capsys):

@@ -11,8 +11,20 @@ from selftest_runs import flow_of, receiver, tcp, udp_phase
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.diagnosis.diagnose import diagnose
-from neuca_tools.selftest.evidence import Cpu, Evidence, Host, Latency, Link, PathMtu
-from neuca_tools.selftest.evidence.run import Flow, Interval, Run
+from neuca_tools.selftest.evidence import (
+    Cpu,
+    Evidence,
+    Host,
+    Latency,
+    Link,
+    PathMtu,
+    Phase,
+    Reach,
+    Step,
+)
+from neuca_tools.selftest.evidence.route import OneWay
+from neuca_tools.selftest.evidence.run import Flow, Interval, Run, Total
+from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.text import text
 
@@ -82,7 +94,7 @@ def test_a_cause_in_one_direction_explains_nothing_in_the_other():
 
 def test_the_text_says_which_direction_is_meant():
     fast, slow = tcp(flow_of(900e6, **FULL_PATH)), tcp(flow_of(100e6, **WINDOW))
-    lines = " ".join(text(diagnose(two_ways(fast, slow))).split())
+    lines = " ".join(text(diagnose(two_ways(fast, slow)), verbose=True).split())
     assert "(D01, explains 80%, from the peer)" in lines
     assert "(D18, explains 100%, to the peer)" in lines
 
@@ -270,3 +282,225 @@ def test_round_trips_of_the_kernel_that_stay_flat_tell_however_late_programs_res
     lossy = uneven([19e6] * 10, retrans=0.05, rtt=10_900, min_rtt=10_000, **ROOMY)
     found = diagnose(replace(lossy, idle=Latency(100, 0, 0.024))).findings
     assert [(one.id, one.severity) for one in found][:2] == [("D17", "limit"), ("D05", "info")]
+
+
+@pytest.mark.parametrize("expect", [80e6, 800e6])
+def test_what_is_expected_is_no_prediction(expect):
+    """Nothing here bounds what the path carries: neither a link's speed nor a measured rate."""
+    found = diagnose(tcp(flow_of(20e6, **WINDOW), expect=expect)).findings[0]
+    assert (found.id, found.predicted) == ("D01", None)
+
+
+def test_the_speed_that_the_kernel_makes_up_for_a_veth_is_no_bound():
+    evidence = tcp(flow_of(20e6, **WINDOW), expect=80e6)
+    for kind, predicts in (("veth", False), ("physical", True)):
+        link = Link("eth1", kind, speed=10e9, mtu=1500)
+        known = replace(evidence, local=replace(evidence.local, links=(link,), path=("eth1",)))
+        assert (diagnose(known).findings[0].predicted is not None) is predicts
+
+
+def test_the_next_limit_is_not_above_the_capacity_that_was_measured():
+    window, path = tcp(flow_of(20e6, **WINDOW), expect=80e6), flow_of(50e6, **FULL_PATH)
+    many = replace(tcp(path).phases[0], name="tcp-parallel")
+    found = diagnose(replace(window, phases=(*window.phases, many))).findings
+    first = next(one for one in found if one.id == "D01")
+    assert first.next_limit == "the path, which several streams fill, 50.0 Mbit/s"
+    assert first.predicted == pytest.approx(50e6)
+
+
+# --- MTUs, overlays ------------------------------------------------------------------------------------------------------
+
+JUMBO = Host(links=(Link("eth1", mtu=9000),), path=("eth1",))
+SMALLER = {"path_mtu": PathMtu(1504, 1504, False), "local": JUMBO, "peer": JUMBO}
+MTU_STEP = (Step("path-mtu", "fail", "1504 out, 1504 back, of 9000 bytes"),)
+
+
+def test_a_failed_step_is_in_the_verdict_and_in_the_exit_code():
+    """TCP gets through, so that connections do not hang; the CPU limits."""
+    busy = tcp(flow_of(900e6, cpus=(0.99,), **QUIET), steps=MTU_STEP, **SMALLER)
+    found = diagnose(busy)
+    assert "D21" not in [one.id for one in found.findings]
+    mtu = next(one for one in found.findings if one.id == "D23")
+    assert mtu.text.startswith("packets of more than 1504 bytes do not pass")
+    assert "TCP adapts to it, and larger frames are of no use" in mtu.text
+    assert (found.exit_code, found.words) == (ExitCode.BELOW, "fault found")
+    silent = diagnose(replace(busy, path_mtu=PathMtu()))
+    assert silent.failures == ("path-mtu: 1504 out, 1504 back, of 9000 bytes",)
+    assert silent.exit_code is ExitCode.BELOW
+
+
+def test_a_refused_connection_is_no_black_hole():
+    evidence = Evidence(reach=Reach(tcp="refused", ping=True), steps=MTU_STEP, **SMALLER)
+    assert [one.id for one in diagnose(evidence).findings] == ["D33", "D23"]
+
+
+def test_a_tunnel_that_names_no_device_gets_its_right_mtu():
+    links = (Link("vx0", "vxlan", mtu=1500), Link("eth1", "physical", mtu=1500))
+    host = Host(links=links, path=("vx0",), route_mtu=1450)
+    found = diagnose(tcp(flow_of(900e6, **QUIET), local=host, path_mtu=PathMtu(1450, 1450, True)))
+    mtu = [one for one in found.findings if one.id in ("D21", "D22", "D23")]
+    assert [one.advice for one in mtu] == ["ip link set vx0 mtu 1450, on both hosts"]
+
+
+def overlay(**offloads: bool) -> Host:
+    links = (Link("vx0", "vxlan", "eth1", 1450, offloads=offloads), Link("eth1", mtu=1500))
+    return Host(links=links, path=("vx0", "eth1"))
+
+
+def over_and_under(over: Evidence, host: Host) -> Evidence:
+    under = tcp(flow_of(6e9, **QUIET), path="underlay")
+    return replace(over, local=host, phases=(*over.phases, *under.phases))
+
+
+def test_the_offloads_that_are_off_are_named_with_a_command_that_works():
+    slow = tcp(flow_of(970e6, **QUIET), path="overlay")
+    host = overlay(**{"tcp-segmentation-offload": False, "generic-segmentation-offload": False})
+    found = next(one for one in diagnose(over_and_under(slow, host)).findings if one.id == "D24")
+    assert found.advice.startswith("ethtool -K vx0 tso on; ethtool -K vx0 gso on")
+    assert not [
+        one for one in diagnose(over_and_under(slow, overlay())).findings if one.id == "D24"
+    ]
+
+
+def test_an_overlay_behind_a_shaper_does_not_lack_offloads():
+    shaped = tcp(flow_of(95e6, **FULL_PATH), path="overlay", expect=1e9)
+    host = overlay(**{"tx-udp_tnl-segmentation": False})
+    found = {one.id: one.severity for one in diagnose(over_and_under(shaped, host)).findings}
+    assert found["D18"] == "limit"
+    assert "D24" not in found
+
+
+# --- Lost datagrams, and peers that cannot be reached ----------------------------------------------------------------------
+
+TWO_TESTS = """Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec  1.24 GBytes  1.06 Gbits/sec  0.001 ms  {}/162217 ({}%)
+[  4] Sent 162217 datagrams
+
+Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bandwidth       Jitter    Lost/Total Datagrams
+[  4]   0.00-10.00  sec   124 MBytes   104 Mbits/sec  0.038 ms  {}/15827 ({}%)
+[  4] Sent 15827 datagrams
+"""
+SENDER_ALONE = """Connecting to host 10.0.0.2, port 5201
+[ ID] Interval           Transfer     Bitrate         Total Datagrams
+[  5]   0.00-1.00   sec   119 MBytes  1.00 Gbits/sec  86330
+[  5]   1.00-2.00   sec   119 MBytes  1.00 Gbits/sec  86330
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-2.00   sec   238 MBytes  1.00 Gbits/sec  0.000 ms  0/172660 (0%)  sender
+"""
+
+
+@pytest.mark.parametrize(
+    ("losses", "share"), [((135795, 84, 13456, 85), "85%"), ((48665, 30, 4748, 30), "30%")]
+)
+def test_two_tests_that_lose_the_same_share_do_not_pass(losses, share):
+    found = diagnose(evidence_of(TWO_TESTS.format(*losses).encode()))
+    assert (found.exit_code, found.words) == (ExitCode.BELOW, "fault found")
+    assert found.failures == (f"{share} of the datagrams to the peer were lost",)
+
+
+def test_a_loss_below_the_threshold_passes():
+    found = diagnose(evidence_of(TWO_TESTS.format(1622, 1, 15, 0.1).encode()))
+    assert (found.exit_code, found.failures) == (ExitCode.PASS, ())
+
+
+def test_what_a_sender_of_datagrams_counted_alone_is_no_result():
+    found = diagnose(evidence_of(SENDER_ALONE.encode()))
+    assert found.exit_code is ExitCode.INCONCLUSIVE
+    assert found.unknown == (
+        "how many datagrams arrived is not known: the receiver's line is missing"
+    )
+
+
+def test_a_test_of_which_nothing_arrives_has_no_rate_and_fails():
+    sent = Total(1.0, bytes=125e3, rate=1e6, datagrams=86)
+    flow = Flow("forward", (), sent, Total(1.0, datagrams=86, lost=86))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow,), target=1e6))
+    found = diagnose(Evidence(phases=(udp,)))
+    assert (found.phases[0].rate, found.phases[0].loss, found.phases[0].passed) == (0.0, 1.0, False)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_datagrams_that_arrive_twice_are_not_lost():
+    sent = Total(1.0, bytes=500e3, rate=4e6, datagrams=345)
+    flow = Flow("forward", (), sent, Total(1.0, bytes=550e3, rate=4.4e6, datagrams=345, lost=345))
+    udp = Phase("udp", Run("iperf3", protocol="udp", flows=(flow,), target=4e6))
+    found = diagnose(Evidence(phases=(udp,)))
+    assert found.phases[0].loss == 0.0
+    assert found.failures == ("10% of the datagrams to the peer arrived twice",)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_loss_of_half_the_flows_is_said_although_tcp_is_as_fast_as_expected():
+    one_way = (OneWay("forward", 1e6, 2000, 2000, 46), OneWay("reverse", 1e6, 2000, 2000, 0))
+    found = diagnose(tcp(flow_of(900e6, **QUIET), expect=900e6, one_way=one_way))
+    assert found.phases[0].passed
+    assert found.failures == ("2.3% of slowly sent datagrams to the peer were lost",)
+    assert found.exit_code is ExitCode.BELOW
+
+
+def test_three_percent_that_bbr_does_not_mind_are_said():
+    found = diagnose(tcp(flow_of(900e6, retrans=0.03, **QUIET), expect=900e6))
+    assert "3.0% of the segments to the peer were lost" in found.failures
+
+
+BLOCKED = {"idle": Latency(97, 97), "idle_tcp": Latency(97, 0, 0.001, 0.002, 0.002)}
+
+
+def test_datagrams_that_nothing_answers_beside_tcp_are_a_firewall():
+    found = diagnose(tcp(flow_of(900e6, **QUIET), expect=900e6, **BLOCKED)).findings[0]
+    assert (found.id, found.severity) == ("D33", "fault")
+    assert "none of 97 datagrams" in found.text
+
+
+@pytest.mark.parametrize(
+    ("reach", "condition", "words"),
+    [
+        (Reach("reachable", ping=True, tcp="no-route"), "D33", "a firewall rejects"),
+        (Reach("failed", tcp="no-route"), "D31", "for the peer's address"),
+        (Reach("failed", gateway="172.16.1.200"), "D31", "for 172.16.1.200, the gateway"),
+        (Reach("reachable", ("aa",), ping=False, tcp="timeout"), "D33", "it has no way back"),
+        (Reach("reachable", ("aa",), ping=True, tcp="timeout"), "D33", "a firewall drops it"),
+        (Reach(ping=True, wrong_peer=True), "D35", "the peer has another secret"),
+    ],
+)
+def test_the_unreachable_is_told_from_what_rejects(reach, condition, words):
+    found = diagnose(Evidence(reach=reach)).findings[0]
+    assert found.id == condition
+    assert words in found.text
+
+
+def test_no_route_to_host_in_a_text_is_rather_a_firewall():
+    said = b"$ iperf3 -c 192.168.122.14\niperf3: error - unable to connect to server: No route to host\n"
+    found = diagnose(evidence_of(said)).findings
+    assert [(one.id, one.confidence) for one in found] == [("D33", "medium")]
+
+
+def test_the_advised_server_listens_where_the_test_looks_for_it():
+    found = diagnose(Evidence(reach=Reach(ping=True, tcp="refused", port=45678))).findings[0]
+    assert "iperf3 -s -p 45678" in found.advice
+    assert "neuca-selftest serve --port 45678" in found.advice
+
+
+def test_a_port_that_iperf3_cannot_connect_to_is_closed():
+    said = b"iperf3: error - unable to send control message: Bad file descriptor\n"
+    assert [one.id for one in diagnose(evidence_of(said)).findings] == ["D33"]
+
+
+@pytest.mark.parametrize(
+    "name", ["latency", "path-mtu", "connections", "rpm", "one-way", "path", "rdma"]
+)
+def test_a_step_alone_is_a_result(name):
+    steps = (
+        Step("as-planned", "skipped"),
+        Step("reach", "pass"),
+        Step(name, "pass", "as it should"),
+    )
+    passed = diagnose(Evidence(steps=steps))
+    assert (passed.exit_code, passed.unknown) == (ExitCode.PASS, None)
+    failed = diagnose(Evidence(steps=(*steps[:2], Step(name, "fail", "no"))))
+    assert (failed.exit_code, failed.failures) == (ExitCode.BELOW, (f"{name}: no",))
+    skipped = diagnose(Evidence(steps=(*steps[:2], Step(name, "skipped", "no helper"))))
+    assert skipped.unknown == "nothing was measured"

@@ -50,7 +50,10 @@ def traced(one: Evidence, *round_trips: float) -> Evidence:
 
 
 def told(evidence: Evidence) -> list[str]:
-    return [one.id for one in diagnose(evidence).findings if one.severity != "info"]
+    """Of findings and of what is merely possible."""
+    found = diagnose(evidence)
+    claims = [one for one in found.findings if one.severity != "info"]
+    return [one.id for one in (*claims, *found.possible)]
 
 
 # --- Round trips of busy hosts -------------------------------------------------------------------------------------------

@@ -16,12 +16,10 @@ from neuca_tools.selftest.conditions.host import HOST, HOST_SESSION
 from neuca_tools.selftest.conditions.loss import LOSS
 from neuca_tools.selftest.conditions.overflow import OVERFLOW
 from neuca_tools.selftest.conditions.path import PATH_SESSION
-from neuca_tools.selftest.conditions.printed_around import AROUND_SESSION
 from neuca_tools.selftest.conditions.printed_datagrams import PRINTED_DATAGRAMS
 from neuca_tools.selftest.conditions.printed_hosts import PRINTED_HOSTS
 from neuca_tools.selftest.conditions.printed_options import BUFFERS, PRINTED_OPTIONS
 from neuca_tools.selftest.conditions.printed_path import PRINTED_PATH
-from neuca_tools.selftest.conditions.printed_rest import REST_SESSION
 from neuca_tools.selftest.conditions.printed_stops import PRINTED_STOPS
 from neuca_tools.selftest.conditions.printed_window import PRINTED_WINDOW
 from neuca_tools.selftest.conditions.queues import QUEUES
@@ -31,7 +29,7 @@ from neuca_tools.selftest.conditions.udp import UDP
 from neuca_tools.selftest.conditions.window import WINDOW
 from neuca_tools.selftest.evidence.look import Look
 
-__all__ = ["PHASE_RULES", "REST_SESSION", "SESSION_RULES"]
+__all__ = ["PHASE_RULES", "SESSION_RULES"]
 
 PHASE_RULES: tuple[Rule[Look], ...] = (
     *UDP,
@@ -57,5 +55,4 @@ SESSION_RULES: tuple[Rule[Session], ...] = (
     *CAPACITY_SESSION,
     *HOST_SESSION,
     *COMPARE_SESSION,
-    *AROUND_SESSION,
 )

@@ -12,6 +12,8 @@ from neuca_tools.selftest.conditions.session import Rule, Session
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.printed import printed
 
+# iperf3 goes on after a connect() that failed, and reports the next call.
+REFUSED = re.compile(r"connection refused|send control message: Bad file descriptor", re.IGNORECASE)
 BUSY = re.compile(r"server is busy", re.IGNORECASE)
 NO_CONGESTION = re.compile(r"set TCP_CONGESTION", re.IGNORECASE)
 CLOSED = re.compile(r"control socket has closed", re.IGNORECASE)
@@ -21,6 +23,11 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
+
+
+def is_refused(session: Session) -> bool:
+    """Whether the peer has no server on the port."""
+    return session.evidence.reach.tcp == "refused" or bool(REFUSED.search(errors(session)))
 
 
 def errors(session: Session) -> str:
@@ -51,9 +58,11 @@ def other_program(session: Session) -> Optional[Hit]:
     if session.evidence.reach.wrong_peer:
         return Hit(
             1.0,
-            "the host that responds at the peer's address is not the peer",
-            (fact("identity", "differs"),),
-            "check the address; look for a second host that has it (arping -D)",
+            "the peer has another secret: one of them is mistyped, or another host has this "
+            "address",
+            (fact("secret", "differs"),),
+            "compare the files of both hosts (sha256sum); else look for a second host that has the "
+            "address (arping -D)",
         )
     said = errors(session)
     if not OTHER_PROGRAM.search(said):
@@ -117,7 +126,7 @@ def refused_buffers(session: Session) -> Optional[Hit]:
 
 ERRORS_SESSION = (
     Rule("D34", "server busy", FAULT, busy),
-    Rule("D35", "unexpected peer", FAULT, other_program),
+    Rule("D35", "another secret or program", FAULT, other_program),
     Rule("D38", "congestion control missing", FAULT, no_such_congestion),
     Rule("D36", "buffers not applied", FAULT, refused_buffers),
 )

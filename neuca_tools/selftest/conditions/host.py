@@ -1,4 +1,4 @@
-"""D09, D10, D37, D38, D40, D41, D44: CPUs, tuning, NICs and clocks of the two hosts."""
+"""D09, D10, D37, D38, D40, D41, D44, D45: CPUs, tuning, NICs and clocks of the two hosts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,7 +13,7 @@ from neuca_tools.selftest.conditions.session import Rule, Session, ends, for_eac
 from neuca_tools.selftest.conditions.streams import is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.window import is_unbounded
-from neuca_tools.selftest.evidence import Host, Link
+from neuca_tools.selftest.evidence import Host, Link, Rdma
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Fact, Look, delta
 
@@ -282,6 +282,30 @@ def numa(end: str, host: Host) -> Optional[Hit]:
     )
 
 
+def rdma(session: Session) -> Optional[Hit]:
+    tested = session.evidence.rdma
+    why = _why_no_rdma(tested)
+    if why is None:
+        return None
+    return Hit(
+        0.5,
+        f"RDMA over {tested.device or 'any device'} does not work: {why}",
+        (fact("RDMA", why),),
+        "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route "
+        "(-d, -g)",
+        confidence=MEDIUM,
+    )
+
+
+def _why_no_rdma(tested: Rdma) -> Optional[str]:
+    """None if RDMA works or was not tested."""
+    if tested.error:
+        return tested.error
+    if tested.state and "ACTIVE" not in tested.state.upper():
+        return f"port state {tested.state}"
+    return "no GID for this network" if tested.device and tested.gid == "" else None
+
+
 HOST = (
     Rule("D09", "CPU full", LIMIT, cpu),
     Rule("D10", "time stolen by the hypervisor", FAULT, steal),
@@ -293,4 +317,5 @@ HOST_SESSION = (
     Rule("D46", "not as planned", FAULT, drift),
     Rule("D40", "link degraded", FAULT, degraded),
     Rule("D41", "wrong NUMA node", LIMIT, numa),
+    Rule("D45", "RDMA does not work", FAULT, rdma),
 )

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.capacity import path_capacity
+from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -28,6 +30,12 @@ THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
 OFFLOAD = "tx-udp_tnl-segmentation"
+# What an overlay needs, with their names for ethtool -K.
+OFFLOADS = {
+    OFFLOAD: OFFLOAD,
+    "tcp-segmentation-offload": "tso",
+    "generic-segmentation-offload": "gso",
+}
 SLOWER = 0.7  # of the rate of the underlay (D24)
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE, ELSEWHERE = 1e6, 0.1
@@ -37,12 +45,11 @@ BUSY_OWNER = 0.5  # of a CPU (D25)
 def black_hole(session: Session) -> Optional[Hit]:
     """Large packets are dropped on the path, and no ICMP message reports it."""
     probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
-    is_less = probed is not None and mtu is not None and probed < mtu
-    unreported = is_less and session.evidence.path_mtu.told is not True
+    is_less, unreported = _is_less(session), _is_unreported(session)
     # If packets of full size were acknowledged, something else holds TCP up.
     suspects = session.tcp if probed is None or is_less else ()
     stuck = next(filter(_is_stuck, suspects), None)
-    if stuck is None and (not unreported or _gets_through(session)):
+    if stuck is None and (not unreported or _gets_through(session) or is_refused(session)):
         return None
     above = f" above {probed} bytes" if probed else ""
     return Hit(
@@ -58,6 +65,16 @@ def black_hole(session: Session) -> Optional[Hit]:
         confidence=HIGH if unreported else MEDIUM,
         sysctls={"net.ipv4.tcp_mtu_probing": "1"},
     )
+
+
+def _is_less(session: Session) -> bool:
+    """Whether the path carries smaller packets than the interfaces do."""
+    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
+    return probed is not None and mtu is not None and probed < mtu
+
+
+def _is_unreported(session: Session) -> bool:
+    return _is_less(session) and session.evidence.path_mtu.told is not True
 
 
 def _gets_through(session: Session) -> bool:
@@ -80,6 +97,8 @@ def _is_stuck(look: Look) -> bool:
 
 def smaller_path(session: Session) -> Optional[Hit]:
     """The path MTU is smaller than the interface's, and ICMP reports it."""
+    if inconsistent(session) is not None:
+        return None
     for end, host in session.hosts:
         mtu = smallest_mtu(links_of(host))
         if host.route_mtu and mtu and host.route_mtu < mtu:
@@ -149,17 +168,21 @@ def _packets_limit(session: Session, end: str) -> bool:
 
 
 def _is_costly(link: Link) -> bool:
-    if link.kind in TUNNELS or _lacks_offload(link):
+    if link.kind in TUNNELS or link.offloads.get(OFFLOAD) is False:
         return True
     return link.offloads.get("tcp-segmentation-offload") is False
 
 
-def _lacks_offload(link: Link) -> bool:
-    return link.offloads.get(OFFLOAD) is False
-
-
 def inconsistent(session: Session) -> Optional[Hit]:
-    """A link's MTU is larger than its lower device allows."""
+    """A link's MTU is larger than its lower device, its tunnel or the path to the peer allows."""
+    return (
+        _too_large_for_its_device(session)
+        or _too_large_for_the_tunnel(session)
+        or _too_large_for_the_path(session)
+    )
+
+
+def _too_large_for_its_device(session: Session) -> Optional[Hit]:
     for end, link, mtu, lower, possible in _stacked(session, lambda host: host.links):
         if link.kind not in OVERHEADS or mtu <= possible:
             continue
@@ -174,29 +197,68 @@ def inconsistent(session: Session) -> Optional[Hit]:
     return None
 
 
+def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
+    """By the path MTU, of a tunnel that names no lower device."""
+    for end, host in session.hosts:
+        known = filter(None, (host.route_mtu, _probed_mtu(session)))
+        possible = min(known, default=None)
+        for link in links_of(host):
+            if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
+                return Hit(
+                    0.6,
+                    f"{link.name} of the {end} host has MTU {link.mtu}, which is too large for the "
+                    f"tunnel: {possible} bytes fit, the outer MTU less the tunnel's headers",
+                    (Fact(f"{link.name} mtu", possible, link.mtu),),
+                    f"ip link set {link.name} mtu {possible}, on both hosts",
+                    end,
+                )
+    return None
+
+
+def _too_large_for_the_path(session: Session) -> Optional[Hit]:
+    """The path drops larger packets without a word, and TCP gets through all the same."""
+    is_through = _gets_through(session)
+    if not _is_unreported(session) or not (is_through or is_refused(session)):
+        return None
+    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
+    adapts = "; TCP adapts to it, and larger frames are of no use" if is_through else ""
+    return Hit(
+        0.3,
+        f"packets of more than {probed} bytes do not pass, although the MTU of the interface is "
+        f"{mtu}, and no ICMP message reports it{adapts}",
+        (Fact("path MTU", mtu, probed),),
+        f"set the MTU of the peer and of the path to {mtu}, or that of the interface to {probed}",
+        "both",
+    )
+
+
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
     over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
     if over is None or not under or over >= SLOWER * under:
         return None
-    without = list(filter(_lacks_offload, session.links))
-    if not without and any(link.kind in TUNNELS for link in session.links):
+    if any(one.phase.path == "overlay" and path_capacity(one) for one in session.tcp):
+        return None  # a shaper, which offloads do not make faster
+    off = [(link, name) for link in session.links for name in _missing_offloads(link)]
+    if not off and any(link.kind in TUNNELS for link in session.links):
         return None
-    off = [fact(f"{link.name} {OFFLOAD}", "off") for link in without]
+    facts = [fact(f"{link.name} {name}", "off") for link, name in off]
+    turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(
         1 - over / under,
         f"the overlay carries {amounts.percent(over / under)} of the rate of the path below it: "
         "encapsulation without offload",
-        (Fact("overlay / underlay, bit/s", under, over), *off[:1]),
-        f"turn on {OFFLOAD}{_on_device(without)} (ethtool -K), if the NIC supports it; jumbo "
-        "frames below the overlay",
-        confidence=HIGH if without else MEDIUM,
+        (Fact("overlay / underlay, bit/s", under, over), *facts[:3]),
+        "; ".join(filter(None, (turned, "jumbo frames below the overlay"))),
+        confidence=HIGH if off else MEDIUM,
         fixed=under,
     )
 
 
-def _on_device(links: Sequence[Link]) -> str:
-    return f" of {links[0].name}" if links else ""
+def _missing_offloads(link: Link) -> list[str]:
+    """The offloads that an overlay needs and that are off: of a tunnel, segmentation as well."""
+    names = list(OFFLOADS) if link.kind in TUNNELS else [OFFLOAD]
+    return [name for name in names if link.offloads.get(name) is False]
 
 
 def _first_rate(session: Session, path: str) -> Optional[float]:

@@ -133,24 +133,6 @@ def scattered(look: Look) -> Optional[Hit]:
     )
 
 
-def line_of_datagrams(look: Look) -> Optional[Hit]:
-    """UDP: more was asked for than the link carries."""
-    one = _udp_printed(look)
-    sent = look.flow.sent.rate if look.flow else None
-    if one is None or not sent or not look.asked or look.asked < sent / OF_LINE_UDP[0]:
-        return None
-    if not _fills_line(sent):
-        return None
-    return Hit(
-        1.0,
-        f"-b requested {amounts.rate(look.asked)}; {amounts.rate(sent)} is all that UDP can send "
-        "over this Ethernet",
-        (fact("sent, bit/s", round(sent)), fact("-b", round(look.asked))),
-        "ask for less (-b), or use a faster link",
-        confidence=MEDIUM,
-    )
-
-
 def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
     lowest, highest = part
     return any(lowest <= rate / speed <= highest for speed in SPEEDS)
@@ -168,6 +150,5 @@ def _are_few(look: Look, arrived: float) -> bool:
 PRINTED_DATAGRAMS = (
     Rule("D18", "path capacity reached", LIMIT, constant_arrival),
     Rule("D18", "path capacity reached", LIMIT, slow_path),
-    Rule("D18", "path capacity reached", LIMIT, line_of_datagrams),
     Rule("D19", "random loss", FAULT, scattered),
 )

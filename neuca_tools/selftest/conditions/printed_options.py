@@ -9,7 +9,6 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import BLOCK, tcp_printed
-from neuca_tools.selftest.conditions.printed_hosts import is_given
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
@@ -17,9 +16,6 @@ from neuca_tools.selftest.evidence.printed import Printed
 
 # iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
 TICKS, MANY = 10, 4  # in a second; seconds
-# Bytes: every path carries larger segments, even with the least MTU of IPv6 (RFC 8200, section 5).
-SMALL_SEGMENTS = 1000
-FEW = 20_000  # segments in a second: any CPU sends and receives as many
 
 
 def whole_blocks(look: Look) -> Optional[Hit]:
@@ -82,27 +78,6 @@ def _unstated_blocks(one: Printed) -> Hit:
     )
 
 
-def small_segments(look: Look) -> Optional[Hit]:
-    """The segments are so small (-M) that their number is what the hosts spend their time on."""
-    one = tcp_printed(look)
-    if one is None or not one.run.mss or one.run.mss > SMALL_SEGMENTS:
-        return None
-    if is_given(look, one) and not one.is_loopback:
-        return None
-    segments = one.rate / 8 / one.run.mss
-    if segments < FEW:
-        return None
-    return Hit(
-        0.8,
-        f"{amounts.rate(one.rate)} in segments of {one.run.mss} bytes are {segments:.0f} packets "
-        "in a second: these cost more CPU time than the data",
-        (fact("MSS", one.run.mss), fact("packets in a second", round(segments))),
-        "test without -M, and with the MTU that the path has",
-        "both",
-        confidence=MEDIUM,
-    )
-
-
 def buffers_not_applied(look: Look) -> Optional[Hit]:
     """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
     run = look.phase.run
@@ -127,7 +102,4 @@ def buffers_not_applied(look: Look) -> Optional[Hit]:
 
 
 BUFFERS = (Rule("D36", "buffers not applied", FAULT, buffers_not_applied),)
-PRINTED_OPTIONS = (
-    Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),
-    Rule("D06", "smaller packets than the path allows", LIMIT, small_segments),
-)
+PRINTED_OPTIONS = (Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),)

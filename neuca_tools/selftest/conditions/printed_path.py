@@ -10,7 +10,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     BURSTS,
@@ -29,7 +29,6 @@ from neuca_tools.selftest.conditions.printed import (
     is_constant,
     is_limited,
     is_paced,
-    is_shared,
     link_filled,
     nominal_rates,
     tcp_printed,
@@ -358,24 +357,7 @@ def _is_in_bursts(one: Printed) -> bool:
     return one.cwnd >= BURSTS * by_chance(one, one.late_share)
 
 
-def full_by_many(look: Look) -> Optional[Hit]:
-    """Many streams fill something together, of which only their loss is known."""
-    one = tcp_printed(look)
-    if one is None or not is_shared(one) or one.rate >= FAST_LINE or one.is_loopback:
-        return None
-    return Hit(
-        0.5,
-        f"{one.streams} streams carry {amounts.rate(one.rate)} together and lose "
-        f"{amounts.percent(one.share)} of their segments: they fill something that drops the rest, "
-        "which may be a limiter, or the CPU of a host or of a tunnel",
-        (fact("rate, bit/s", round(one.rate)), fact("retransmits", one.retransmits)),
-        "one stream alone: as fast without loss means the path, slower means the hosts",
-        confidence=LOW,
-    )
-
-
 PRINTED_PATH = (
     Rule("D18", "path capacity reached", LIMIT, given_rate),
-    Rule("D18", "path capacity reached", LIMIT, full_by_many),
     Rule("D17", "policed", LIMIT, policed),
 )

@@ -1,27 +1,22 @@
-"""D05, D21: nothing is delivered any more, where iperf's own figures are all that is known."""
+"""D21: nothing is delivered, where iperf's own figures are all that is known."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.printed import BLOCK
+from neuca_tools.selftest.conditions.base import FAULT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
-from neuca_tools.selftest.evidence.run import Flow, Interval, known_rates
+from neuca_tools.selftest.evidence.run import Flow, Interval
 
 BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
-SILENT = 0.5  # of the run
 FEWEST = 10  # datagrams
-# Intervals before it at least, and of their median rate each of them: not a radio that fades.
-UNTIL, EVEN = 5, 0.5
 
 
 def stalled(look: Look) -> Optional[Hit]:
@@ -74,78 +69,6 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
     return window is None or window <= ETHERNET or tries >= BACKED_OFF
 
 
-def silenced(look: Look) -> Optional[Hit]:
-    """Data went out for a while, and from then on nothing, although it was sent again."""
-    flow = _flow_printed(look)
-    if flow is None:
-        return None
-    known = [one for one in flow.intervals if one.bytes is not None]
-    silent = _silent(known)
-    said = _silence(known[: len(known) - len(silent)], silent)
-    if said is None:
-        return None
-    return Hit(
-        1.0,
-        f"after {amounts.time(silent[0].start)} nothing more {said}: from then on, the path loses "
-        "everything",
-        (fact("cwnd at the end", silent[-1].cwnd), fact("intervals without data", len(silent))),
-        "check the link at that time: dmesg and ethtool -S of both hosts and of devices between",
-        confidence=MEDIUM,
-        severity=FAULT,
-    )
-
-
-def _silence(before: Sequence[Interval], silent: Sequence[Interval]) -> Optional[str]:
-    """In words, if the run ended in silence, as its sender or its receiver counted it."""
-    if all(one.retransmits is None and one.cwnd is None for one in (*before, *silent)):
-        return "arrived" if _is_cut_off(before, silent) else None
-    is_long = len(silent) >= SILENT * (len(before) + len(silent))
-    if len(before) < 2 or not is_long or not _is_tried(silent):
-        return None
-    return "was delivered, however often it was retransmitted"
-
-
-def _is_cut_off(before: Sequence[Interval], silent: Sequence[Interval]) -> bool:
-    """Whether an even rate stopped for good."""
-    rates = known_rates(before[:-1])  # the last one has a part of it
-    if len(silent) < BACKED_OFF or len(rates) < UNTIL:
-        return False
-    return min(rates) >= EVEN * median(rates)
-
-
-def _silent(known: Sequence[Interval]) -> Sequence[Interval]:
-    """The intervals after the last one with data."""
-    sent = next((at + 1 for at in reversed(range(len(known))) if known[at].bytes), 0)
-    return known[sent:]
-
-
-def _is_tried(silent: Sequence[Interval]) -> bool:
-    """Whether the sender kept trying, and its timer ran out: that leaves it one segment."""
-    tries = sum(1 for one in silent if one.retransmits)
-    if len(silent) < BACKED_OFF or tries < 2:
-        return False
-    return (silent[-1].cwnd or 0) <= ETHERNET
-
-
-def stalling(look: Look) -> Optional[Hit]:
-    """Nothing moves for whole intervals, again and again, at a rate that has blocks for each."""
-    flow = _flow_printed(look)
-    sizes = [one.bytes for one in flow.intervals if one.bytes is not None] if flow else []
-    silent, size = sum(not one for one in sizes), sum(sizes)
-    if look.asked or not SILENT <= silent / max(1, len(sizes)) < 1 or size < BLOCK * len(sizes):
-        return None
-    if not _resumes(sizes) or len(sizes) < UNTIL or _is_never_lost(flow):
-        return None
-    return Hit(
-        0.9,
-        f"nothing was delivered in {silent} of {len(sizes)} intervals, and much in the others: the "
-        "path loses everything for seconds, or the link stops",
-        (fact("intervals without data", silent),),
-        "check the link at that time: dmesg and ethtool -S of both hosts; of a radio, its signal",
-        confidence=MEDIUM,
-    )
-
-
 def nothing_arrives(look: Look) -> Optional[Hit]:
     """UDP: datagrams were sent, and the receiver counted none at all."""
     flow = look.flow
@@ -168,20 +91,7 @@ def nothing_arrives(look: Look) -> Optional[Hit]:
     )
 
 
-def _is_never_lost(flow: Optional[Flow]) -> bool:
-    """Whether the sender is known to have sent nothing again: what it sent waits, or is held."""
-    return flow is not None and {one.retransmits for one in flow.intervals} == {0}
-
-
-def _resumes(sizes: Sequence[float]) -> bool:
-    """Whether there is data after silence, and before it."""
-    known = [at for at, size in enumerate(sizes) if size]
-    return any(later > before + 1 for before, later in zip(known, known[1:]))
-
-
 PRINTED_STOPS = (
     Rule("D21", "path MTU black hole", FAULT, nothing_arrives),
     Rule("D21", "path MTU black hole", FAULT, stalled),
-    Rule("D05", "limited by loss", LIMIT, silenced),
-    Rule("D05", "limited by loss", LIMIT, stalling),
 )

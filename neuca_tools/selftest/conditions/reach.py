@@ -1,4 +1,4 @@
-"""D16, D30 to D33, D42, D43, D45, D47: whether the peer can be reached, and by which means."""
+"""D16, D30 to D33, D42, D43, D47: whether the peer can be reached, and by which means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -12,13 +12,12 @@ from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
     LIMIT,
-    LOW,
     MEDIUM,
     Hit,
     fact,
     known_facts,
 )
-from neuca_tools.selftest.conditions.errors import errors
+from neuca_tools.selftest.conditions.errors import errors, is_refused
 from neuca_tools.selftest.conditions.session import (
     Rule,
     Session,
@@ -27,7 +26,7 @@ from neuca_tools.selftest.conditions.session import (
     other_end,
     sysctl_max,
 )
-from neuca_tools.selftest.evidence import Broadcast, Host, Rdma, Sample
+from neuca_tools.selftest.evidence import Broadcast, Evidence, Host, Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 LOST_BROADCASTS = 0.01  # of all responses (D47)
@@ -44,7 +43,6 @@ FULL_QUEUES = (
 )
 LARGER_CONNTRACK = {"net.netfilter.nf_conntrack_max": "262144"}
 LARGER_BACKLOG = {"net.core.somaxconn": "4096", "net.ipv4.tcp_max_syn_backlog": "4096"}
-REFUSED = re.compile(r"connection refused", re.IGNORECASE)
 NO_NEIGHBOUR = re.compile(r"no route to host|EHOSTUNREACH", re.IGNORECASE)
 NO_ANSWER = re.compile(r"did not receive ack", re.IGNORECASE)
 NO_ROUTE = re.compile(r"network is unreachable|ENETUNREACH", re.IGNORECASE)
@@ -139,17 +137,34 @@ def reverse_path(session: Session) -> Optional[Hit]:
 
 
 def no_neighbour(session: Session) -> Optional[Hit]:
-    reach, said = session.evidence.reach, errors(session)
-    unresolved = reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route"
-    if not unresolved and not NO_NEIGHBOUR.search(said):
+    reach = session.evidence.reach
+    is_unresolved = reach.neighbour in ("failed", "incomplete") or reach.tcp == "no-route"
+    if not is_unresolved or is_rejected(session):
         return None
+    who, address = "the peer's address on this network", other_end(session, "local")
+    if reach.gateway:
+        who, address = f"{reach.gateway}, the gateway of the route to the peer", reach.gateway
     return Hit(
         1.0,
-        "no response to ARP or ND for the peer's address on this network",
-        (fact("neighbour", reach.neighbour or said or "no route to host"),),
+        f"no response to ARP or ND for {who}",
+        (fact("neighbour", reach.neighbour or "no route to host"),),
         "check cable, VLAN, address and prefix on both hosts, and MAC filters; ip neigh show "
-        f"{other_end(session, 'local')}",
+        f"{address}",
     )
+
+
+def is_rejected(session: Session) -> bool:
+    """Whether a firewall answers in the peer's place: "No route to host" of one that is there.
+
+    iptables and firewalld reject with ICMP host-prohibited, which is EHOSTUNREACH as well as a
+    neighbour that does not respond is. Of a text nothing else is known.
+    """
+    reach = session.evidence.reach
+    if reach.neighbour in ("failed", "incomplete"):
+        return False
+    if reach.tcp == "no-route":
+        return reach.ping is True or reach.neighbour == "reachable"
+    return bool(NO_NEIGHBOUR.search(errors(session)))
 
 
 def no_route(session: Session) -> Optional[Hit]:
@@ -166,21 +181,56 @@ def no_route(session: Session) -> Optional[Hit]:
 
 
 def filtered(session: Session) -> Optional[Hit]:
-    reach, said = session.evidence.reach, errors(session)
-    if reach.tcp == "refused" or REFUSED.search(said):
+    said = errors(session)
+    if is_refused(session):
         return Hit(
             1.0,
             "the peer responds, but nothing listens on that port",
             (fact("connect", "ECONNREFUSED"),),
-            "start the server: iperf3 -s -1",
+            _start_server(session.evidence.reach.port),
             "receiver",
         )
+    if is_rejected(session):
+        return _rejected(session)
     if NO_ANSWER.search(said):
         return _no_answer(said)
+    return _no_response(session, said) or _udp_blocked(session)
+
+
+def _start_server(port: Optional[int]) -> str:
+    """The commands for the port that the test uses."""
+    if port is None:
+        return "start the server: iperf3 -s, with the -p of the client"
+    ours = f"neuca-selftest serve --port {port} --secret-file FILE"
+    return f"on the peer: {ours}, or iperf3 -s -p {port}"
+
+
+def _rejected(session: Session) -> Hit:
+    reach = session.evidence.reach
+    is_there = reach.ping or reach.neighbour == "reachable" or session.evidence.rtt
+    return Hit(
+        0.95,
+        "the peer is there, and a firewall rejects the connection (No route to host)"
+        if is_there
+        else "a firewall on the path or on the peer rejects the connection (No route to host), or, "
+        "in the same network, the peer does not respond to ARP",
+        (fact("connect", "EHOSTUNREACH"), fact("ping", "answered" if is_there else None)),
+        "open the port on the peer (firewall-cmd --list-all; nft list ruleset); ping tells whether "
+        "it is there",
+        "receiver",
+        confidence=HIGH if is_there else MEDIUM,
+    )
+
+
+def _no_response(session: Session, said: str) -> Optional[Hit]:
+    """A connection that nothing answers."""
+    reach = session.evidence.reach
     if reach.tcp != "timeout" and not TIMED_OUT.search(said):
         return None
     if reach.neighbour in ("failed", "incomplete"):
         return None
+    if reach.ping is False and reach.macs:
+        return _no_way_back(session)
     but, pinged, confidence = "", None, MEDIUM
     if reach.ping:
         but, pinged, confidence = "ping gets responses, but ", fact("ping", "answered"), HIGH
@@ -194,6 +244,39 @@ def filtered(session: Session) -> Optional[Hit]:
     )
 
 
+def _no_way_back(session: Session) -> Hit:
+    """The peer responds to ARP, and to nothing else."""
+    return Hit(
+        0.95,
+        "the peer responds to ARP, but neither to ping nor to a connection: it has no way back "
+        "(its prefix or its routes are wrong), or it drops everything",
+        (fact("ARP", "answered"), fact("ping", "no response"), fact("connect", "timeout")),
+        f"on the peer: ip route get {other_end(session, 'peer')}; ip address; nft list ruleset",
+        "peer",
+        confidence=MEDIUM,
+    )
+
+
+def _udp_blocked(session: Session) -> Optional[Hit]:
+    if not is_udp_blocked(session.evidence):
+        return None
+    count = session.evidence.idle.count
+    return Hit(
+        0.95,
+        f"none of {count} datagrams to the helper got a response, while TCP works: a firewall "
+        "drops UDP",
+        (Fact("responses to datagrams", count, 0),),
+        "open the port for UDP too (nft list ruleset; iptables -S; security groups)",
+        "both",
+    )
+
+
+def is_udp_blocked(evidence: Evidence) -> bool:
+    """Whether the helper answers over TCP, and to no datagram."""
+    idle = evidence.idle
+    return bool(idle.count) and idle.lost == idle.count and evidence.idle_tcp.p50 is not None
+
+
 def _no_answer(said: str) -> Hit:
     """The UDP server of iperf 2 answers the last datagram with what it received."""
     return Hit(
@@ -203,7 +286,7 @@ def _no_answer(said: str) -> Hit:
         (fact("iperf", said),),
         "check whether the server prints anything (iperf -s -u), and open the port",
         "receiver",
-        confidence=LOW,
+        confidence=MEDIUM,
     )
 
 
@@ -285,30 +368,6 @@ def broadcasts(session: Session) -> Optional[Hit]:
     )
 
 
-def rdma(session: Session) -> Optional[Hit]:
-    tested = session.evidence.rdma
-    why = _why_no_rdma(tested)
-    if why is None:
-        return None
-    return Hit(
-        0.5,
-        f"RDMA over {tested.device or 'any device'} does not work: {why}",
-        (fact("RDMA", why),),
-        "ibv_devinfo; rdma link; choose the device and the GID of the NIC that has the route "
-        "(-d, -g)",
-        confidence=MEDIUM,
-    )
-
-
-def _why_no_rdma(tested: Rdma) -> Optional[str]:
-    """None if RDMA works or was not tested."""
-    if tested.error:
-        return tested.error
-    if tested.state and "ACTIVE" not in tested.state.upper():
-        return f"port state {tested.state}"
-    return "no GID for this network" if tested.device and tested.gid == "" else None
-
-
 REACH_SESSION = (
     Rule("D43", "duplicate address", FAULT, duplicate),
     Rule("D30", "reverse-path filter", FAULT, reverse_path),
@@ -318,5 +377,4 @@ REACH_SESSION = (
     Rule("D16", "neighbour table overflow", FAULT, neighbours),
     Rule("D42", "connections rejected", LIMIT, connection_rate),
     Rule("D47", "broadcasts lost", FAULT, broadcasts),
-    Rule("D45", "RDMA does not work", FAULT, rdma),
 )

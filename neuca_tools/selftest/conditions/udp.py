@@ -35,6 +35,7 @@ HOPELESS = 0.5
 WHOLE = 1472  # bytes: not fragmented at MTU 1500
 FIRST = 1.5  # seconds
 VERY_FEW = 20_000  # datagrams in a second: the default socket buffer holds 5 ms of them at least
+MANY = 100_000  # packets in a second, which a host with its default settings does not receive
 SENT = 0.95  # of the rate that was asked for (D20)
 UNLIMITED = 50e9  # bit/s: who asks for so much wants to see what is possible
 HEADERS = 28  # bytes: IPv4 and UDP
@@ -141,7 +142,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
         (_loss_fact(look),),
         "for iperf3 alone, -w 4M",
         "receiver",
-        confidence=LOW,
+        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
         severity=INFO if _is_of_a_moment(look) and passed(look) is not False else None,
         sysctls=LARGER_RECEIVE_BUFFERS,
     )
@@ -258,7 +259,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "nstat UdpRcvbufErrors, /proc/net/softnet_stat and ethtool -S on the receiver tell which; "
         "offer less until nothing is lost",
         "receiver",
-        confidence=LOW,
+        confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
     )
 
 

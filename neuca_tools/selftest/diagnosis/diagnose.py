@@ -10,7 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
-from neuca_tools.selftest.conditions import PHASE_RULES, REST_SESSION, SESSION_RULES
+from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
@@ -30,16 +30,19 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
 )
 from neuca_tools.selftest.conditions.compare import worse_direction
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
+from neuca_tools.selftest.diagnosis.failures import failures
 from neuca_tools.selftest.diagnosis.findings import TRIFLE, Finding, rank
 from neuca_tools.selftest.diagnosis.limits import next_after
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.look import Look
 
+PREPARATIONS = {"as-planned", "reach"}  # steps that measure nothing
+MOST_POSSIBLE = 3  # guesses that are reported
 SHORTEST = 0.9  # of the duration that was asked for
 # Conditions that compare rates or losses of several phases: other load on the hosts changes those.
 MEASURED = frozenset({"D06", "D17", "D19", "D24", "D26", "D27", "D28", "D42", "D47"})
@@ -69,7 +72,9 @@ class Diagnosis:
     """Findings, the most important first.
 
     `inconclusive` says why this test has no result, `unexplained` why a rate that was measured has
-    no explanation; `expect` is in bit/s.
+    no explanation; `expect` is in bit/s. `possible` are guesses, which decide nothing; `failures`
+    are facts that are wrong, whatever causes them. `since` is the result of the comparison with
+    earlier tests.
     """
 
     findings: tuple[Finding, ...]
@@ -77,6 +82,9 @@ class Diagnosis:
     inconclusive: Optional[str] = None
     expect: Optional[float] = None
     unexplained: Optional[str] = None
+    possible: tuple[Finding, ...] = ()
+    failures: tuple[str, ...] = ()
+    since: ExitCode = ExitCode.PASS
 
     @property
     def unknown(self) -> Optional[str]:
@@ -90,7 +98,7 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Why the test did not run; if it did, whether the rate is as expected."""
+        """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults
         for outcome in OUTCOMES:
             if faults & outcome.conditions and self._applies(outcome):
@@ -99,8 +107,10 @@ class Diagnosis:
             return ExitCode.INCONCLUSIVE
         if faults & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
-        if faults or any(one.passed is False for one in self.phases):
+        if faults or self.failures or any(one.passed is False for one in self.phases):
             return ExitCode.BELOW
+        if self.since is not ExitCode.PASS:
+            return self.since
         return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
 
     @property
@@ -129,14 +139,20 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     all_passed = bool(judged) and all(judged)
     worse = worse_direction(session)
     found = [*_of_phases(looks, results)]
-    ranked = rank([*found, *_of_the_session(SESSION_RULES, session, all_passed, worse)], worse)
-    if all(one.severity == INFO for one in ranked) and not all_passed:
-        likely = next(iter(_of_the_session(REST_SESSION, session, all_passed, worse)), None)
-        ranked = (likely, *ranked) if likely else ranked
-    inconclusive, unexplained = _inconclusive(looks, ranked), None
+    ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
+    findings = tuple(one for one in ranked if not one.is_possible)
+    inconclusive, unexplained = _inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
-        unexplained = _unexplained(session, ranked)
-    return Diagnosis(ranked, results, inconclusive, evidence.expect, unexplained)
+        unexplained = _unexplained(session, findings)
+    return Diagnosis(
+        findings,
+        results,
+        inconclusive,
+        evidence.expect,
+        unexplained,
+        possible=tuple(one for one in ranked if one.is_possible)[:MOST_POSSIBLE],
+        failures=failures(evidence, looks, findings),
+    )
 
 
 def phase_results(evidence: Evidence) -> tuple[PhaseResult, ...]:
@@ -177,12 +193,10 @@ def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
     return hit.share < TRIFLE and result.passed is not False
 
 
-def _of_the_session(
-    rules: Iterable[Rule[Session]], session: Session, all_passed: bool, worse: Optional[str]
-) -> Iterable[Finding]:
+def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(one.is_disturbed for one in session.looks)
-    for row in rules:
+    for row in SESSION_RULES:
         hit = row.rule(session)
         if hit is None:
             continue
@@ -235,14 +249,22 @@ def _result(one: Look) -> PhaseResult:
     )
 
 
-def _inconclusive(looks: Sequence[Look], found: Sequence[Finding]) -> Optional[str]:
+def _is_measured(evidence: Evidence, looks: Sequence[Look]) -> bool:
+    """Whether there is a rate, or a step that is none of a rate has a result."""
+    results = {step.name for step in evidence.steps if step.verdict in ("pass", "fail")}
+    return bool(results - PREPARATIONS) or any(one.rate is not None for one in looks)
+
+
+def _inconclusive(
+    evidence: Evidence, looks: Sequence[Look], found: Sequence[Finding]
+) -> Optional[str]:
     """Why the test has no result; None if it has one, or if a finding says why it did not run."""
     if any(one.id in UNFINISHED for one in found):
         return None
     cut = next(filter(None, map(_cut_short, looks)), None)
     if cut is not None:
         return cut
-    if not found and not any(one.rate for one in looks):
+    if not found and not _is_measured(evidence, looks):
         return "nothing was measured"
     return next((one.text for one in found if one.id == "D10" and one.severity == FAULT), None)
 
@@ -265,6 +287,8 @@ def _cut_short(one: Look) -> Optional[str]:
 def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
     tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
+    if any(one.protocol == "udp" and one.rate and one.loss is None for one in session.looks):
+        return "how many datagrams arrived is not known: the receiver's line is missing"
     if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None
     windows = tcp.windows

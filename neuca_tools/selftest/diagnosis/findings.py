@@ -15,7 +15,6 @@ from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
-DOUBTED = 0.5  # of its weight: what is of low confidence
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
 LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
@@ -49,6 +48,11 @@ class Finding:
     sysctls: Mapping[str, str] = field(default_factory=dict, metadata=INTERNAL)
     direction: Optional[str] = None
     tell: Optional[str] = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether it is a guess: it explains nothing, and decides nothing."""
+        return self.severity != INFO and self.confidence == LOW
 
 
 def of_each_direction(found: Iterable[Finding], worse: Optional[str]) -> Iterator[Finding]:
@@ -99,7 +103,7 @@ def rank(found: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:
 
 def _is_certain(one: Finding) -> bool:
     """Whether a finding is certain and large enough to be the cause of another."""
-    return one.severity != INFO and one.confidence != LOW and one.share >= TRIFLE
+    return one.severity != INFO and not one.is_possible and one.share >= TRIFLE
 
 
 def _unless_explained(one: Finding, certain: Sequence[Finding]) -> Finding:
@@ -122,16 +126,14 @@ def _order(one: Finding, worse: Optional[str]) -> tuple[bool, bool, bool, float,
     Information comes last, and limits last of it, because every path has one.
     """
     is_information = one.severity == INFO
-    weight = one.share * (DOUBTED if one.confidence == LOW else 1)
-    if one.severity == FAULT:
-        weight += FAULT_FIRST
+    weight = one.share + (FAULT_FIRST if one.severity == FAULT else 0.0)
     is_of_better = worse is not None and one.phase == ALONE and one.direction not in (worse, BOTH)
     return is_information, is_information and one.id in LIMITS, is_of_better, -weight, one.id
 
 
 def _with_alternative(one: Finding, found: Sequence[Finding]) -> Finding:
     """With the test that tells this finding from those that may be meant instead."""
-    if one.severity == INFO:
+    if one.severity == INFO or one.is_possible:
         return one
     others = [other for other in found if other.severity != INFO and _is_same_way(one, other)]
     told = (tell_apart(one.id, other.id) for other in others)

@@ -12,9 +12,12 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.causes import explains_loss
+from neuca_tools.selftest.conditions.datagrams import CLEARLY
 from neuca_tools.selftest.conditions.predict import Limit, goodput, mathis
 from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.conditions.udp import is_losing
 from neuca_tools.selftest.conditions.window import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
@@ -25,6 +28,8 @@ NOTICED = 1.05  # times the present rate
 # Conditions whose `fixed` was measured on this path: by datagrams, several streams, the underlay.
 MEASURED = frozenset({"D17", "D24", "D26"})
 SEVERAL = "tcp-parallel"
+# Links whose speed is a number that the kernel makes up.
+WITHOUT_SPEED = frozenset({"veth", "tun", "tap", "bridge", "vxlan", "geneve", "macvlan", "ipvlan"})
 NOT_KNOWN = Limit("not known: measure again", "", math.inf)
 
 
@@ -39,18 +44,23 @@ def limits(look: Look) -> list[Limit]:
 
 def _of_links(look: Look) -> list[Limit]:
     links = (*links_of(look.sender), *links_of(look.receiver))
-    rates = [goodput(link.speed, link.mtu or 1500) for link in links if link.speed]
+    real = [link for link in links if link.speed and link.kind not in WITHOUT_SPEED]
+    rates = [goodput(link.speed or 0.0, link.mtu or 1500) for link in real]
     return [Limit("the link", "D18", rate) for rate in sorted(rates)[:1]]
 
 
 def _of_path(look: Look) -> Iterator[Limit]:
-    """Where a single stream does not fill the path, but several in the same direction do."""
+    """The capacity of the path in this direction, as another phase measured it."""
     for phase in look.evidence.phases:
-        if (phase.name, phase.direction) != (SEVERAL, look.phase.direction):
+        if phase is look.phase or phase.direction != look.phase.direction:
             continue
-        hit = None if phase is look.phase else path_capacity(derive.look(look.evidence, phase))
+        other = derive.look(look.evidence, phase)
+        hit = path_capacity(other) if phase.name != TOGETHER else None
         if hit is not None and hit.fixed:
-            yield Limit("the path, which several streams fill", "D18", hit.fixed)
+            which = "the path, which several streams fill" if phase.name == SEVERAL else "the path"
+            yield Limit(which, "D18", hit.fixed)
+        if is_losing(other) and other.rate and (other.loss or 0.0) >= CLEARLY:
+            yield Limit("the path, which loses more datagrams", "D18", other.rate)
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:
@@ -101,7 +111,7 @@ def _promise(condition: str, hit: Hit, predicted: float, look: Look) -> Optional
 
 
 def _carried(look: Look) -> float:
-    """The highest rate in bit/s that the path is known or expected to carry; 0 if it is not.
+    """The highest rate in bit/s that the path is known to carry; 0 if none is.
 
     Several streams or datagrams that were faster tell more than the speed of the links.
     """
@@ -109,7 +119,7 @@ def _carried(look: Look) -> float:
     measured = max(others, default=0.0)
     if measured > NOTICED * (look.rate or 0.0):
         return measured
-    return max([one.rate for one in _of_links(look)] + [look.evidence.expect or 0.0])
+    return min((one.rate for one in (*_of_links(look), *_of_path(look))), default=0.0)
 
 
 def _rate_of(phase: Phase, direction: str) -> float:

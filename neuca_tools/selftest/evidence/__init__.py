@@ -213,7 +213,7 @@ class Reach:
     `neighbour` is "reachable", "incomplete" or "failed"; `macs` are all MACs that answered for the
     peer's address. `tcp` is "connected", "refused", "timeout", "no-route", "unreachable" or "busy".
     `wrong_peer`: who answered does not have the peer's secret or identity. `route` is the device
-    through which the route to the peer leaves.
+    through which the route to the peer leaves, `port` that of iperf3.
     """
 
     neighbour: Optional[str] = None
@@ -222,6 +222,8 @@ class Reach:
     tcp: Optional[str] = None
     wrong_peer: Optional[bool] = None
     route: Optional[str] = None
+    gateway: Optional[str] = None
+    port: Optional[int] = None
 
 
 @dataclass(frozen=True)

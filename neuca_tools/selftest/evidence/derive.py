@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import mean, median
 from typing import Optional
@@ -164,6 +165,8 @@ def _min_rtt(sockets: Sockets, flow: Flow, evidence: Evidence) -> Optional[float
 def _rate(flow: Flow, steady: Sequence[Interval], rates: Sequence[float]) -> Optional[float]:
     """The rate in the steady part if each interval is known; that of the whole test for UDP."""
     received = flow.received
+    if flow.is_lost:
+        return 0.0
     if received.rate is not None and (received.lost is not None or len(rates) < 2):
         return received.rate
     weights = [one.seconds for one in steady if one.rate is not None]
@@ -180,7 +183,9 @@ def _loss(late: Sockets, flow: Flow, mss: Optional[int]) -> Optional[float]:
         return again / sent
     lost, datagrams = _lost_datagrams(flow)
     if lost is not None and datagrams:
-        return min(1.0, lost / datagrams)
+        # Datagrams that arrive twice make iperf3's count of losses meaningless.
+        is_more = (flow.received.bytes or 0.0) > (flow.sent.bytes or math.inf)
+        return 0.0 if is_more else min(1.0, lost / datagrams)
     if flow.sent.retransmits is not None and flow.sent.bytes:
         return min(1.0, flow.sent.retransmits * (mss or USUAL_MSS) / flow.sent.bytes)
     return None

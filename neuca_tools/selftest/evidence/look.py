@@ -166,6 +166,14 @@ class Look:
         return self.throughput.loss
 
     @property
+    def duplicated(self) -> float:
+        """Of UDP, the share of what was sent that arrived once more; 0 if that is not known."""
+        flow = self.flow
+        if self.protocol != "udp" or flow is None or not flow.sent.bytes:
+            return 0.0
+        return max(0.0, (flow.received.bytes or 0.0) / flow.sent.bytes - 1)
+
+    @property
     def network(self) -> Optional[float]:
         """The share of the time not limited by window or buffer."""
         receiver, sender = self.windows.rwnd_limited, self.windows.sndbuf_limited

@@ -44,7 +44,7 @@ from neuca_tools.selftest.evidence.run import (
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 FOLLOWS = 0.95  # of the rate before the window fell
 SHORT = 2.0  # seconds
-COLLAPSED, INITIAL = 2, 10  # segments; of the first window (RFC 6928)
+INITIAL = 10  # segments of the first window (RFC 6928)
 PARTS = 5
 # Intervals; the distance of the quartiles of a normal distribution, in standard deviations.
 ENOUGH_FOR_QUARTERS, OF_QUARTERS = 10, 1.349
@@ -162,11 +162,6 @@ class Printed:
         """Whether the congestion window stayed where it was."""
         cwnds = self.cwnds
         return len(cwnds) > 1 and max(cwnds) - min(cwnds) <= FLAT * max(cwnds)
-
-    @property
-    def is_collapsed(self) -> bool:
-        """Whether the congestion window is what a timeout leaves of it (RFC 5681, section 3.1)."""
-        return self.cwnd is not None and self.cwnd <= COLLAPSED * self.mss * self.streams
 
     @property
     def is_reduced(self) -> bool:

@@ -77,7 +77,15 @@ class Flow:
     @property
     def rate(self) -> Optional[float]:
         """bit/s of the whole test, as received if that is known."""
+        if self.is_lost:
+            return 0.0
         return self.received.rate or self.sent.rate
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether none of the datagrams that were sent arrived."""
+        lost, datagrams = self.received.lost, self.received.datagrams
+        return bool(datagrams) and (lost or 0) >= (datagrams or 0) and not self.received.bytes
 
     @property
     def held(self) -> float:

@@ -16,7 +16,7 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.reach import broadcast_lost
+from neuca_tools.selftest.conditions.reach import broadcast_lost, is_udp_blocked
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
     Evidence,
@@ -36,7 +36,7 @@ from neuca_tools.selftest.measure.host.facts import Messages
 from neuca_tools.selftest.measure.host.fixes import STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
-from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, ThroughputSteps
+from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.path import path_step
 from neuca_tools.selftest.measure.probes import broadcast, hops, path_mtu, rdma, reach, roundtrip
@@ -196,6 +196,7 @@ class PeerTest:
         if "reach" in self._options.steps:
             found = reach.reach(self._address, way, device)
         found, note = self._connect(source, found)
+        found = replace(found, port=self._options.port)
         self._evidence = replace(self._evidence, reach=found)
         reachable = is_reachable(found)
         several = len(set(found.macs)) > 1
@@ -241,6 +242,8 @@ class PeerTest:
         words = [f"{how} {words_of(idle)}"]
         if over_tcp.p50 is not None:
             words.append(f"TCP {words_of(over_tcp)}")
+        if is_udp_blocked(self._evidence):
+            return "fail", "; ".join(words)
         if idle.p50 is None:
             return "unknown", "; ".join(words)
         return "pass", "; ".join(words)
@@ -266,6 +269,8 @@ class PeerTest:
     def _path_mtu(self, source: Address, device: Device) -> Result:
         """Compare the path MTU with what both ends' devices take."""
         mtu = self._common_mtu(device)
+        if is_udp_blocked(self._evidence):
+            return "unknown", UDP_BLOCKED
         try:
             found = self._probe_path(source, mtu)
         except OSError as error:
@@ -278,9 +283,11 @@ class PeerTest:
         known = [value for value in (found.forward, found.backward) if value]
         if not known:
             return "unknown", text
-        if min(known) < mtu:
-            return "fail", text
-        return "pass", text
+        if min(known) >= mtu:
+            return "pass", text
+        if found.told:
+            return "pass", f"{text}: ICMP reports it"
+        return "fail", text
 
     def _common_mtu(self, device: Device) -> int:
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""

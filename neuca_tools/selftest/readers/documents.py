@@ -12,7 +12,6 @@ from typing import Optional
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
-from neuca_tools.selftest.evidence.around import around
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
 from neuca_tools.selftest.readers import LARGEST, flent, librespeed, perfsonar, read_all
@@ -62,8 +61,7 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
         raise SelftestError(f"read the output of iperf: {runs[0].error}")
     phases = [phase for run in results for phase in _phases(run)]
     first, *others = phases
-    rtt = pinged(raw, results) or around(raw).delay
-    return Evidence(phases=(replace(first, raw=raw), *others), rtt=rtt)
+    return Evidence(phases=(replace(first, raw=raw), *others), rtt=pinged(raw, results))
 
 
 def pinged(text: str, runs: list[Run]) -> Optional[float]:

@@ -23,6 +23,7 @@ def nagios(diagnosis: Diagnosis) -> str:
             words.append(f"{one.name} {amounts.rate(one.rate)}")
             values.append(f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}")
     words = words or [diagnosis.words]
+    words += diagnosis.failures
     words += [f"{limit.id} {limit.title}"] if limit else []
     words += filter(None, [diagnosis.unknown])
     line = f"DATAPLANE {state} - {', '.join(words)}".replace("|", "/").replace("\n", " ")

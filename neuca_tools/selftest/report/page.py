@@ -66,6 +66,9 @@ def _body(
     yield f'<p class="verdict {state}">{escape(verdict(diagnosis))}</p>'
     if diagnosis.unknown:
         yield f"<p>{escape(diagnosis.unknown)}</p>"
+    for finding in diagnosis.possible:
+        words = f"possible: {finding.title} ({finding.id}): {finding.text}"
+        yield f"<p class=quiet>{escape(words)}</p>"
     yield "</header>"
     yield from _tests(evidence, diagnosis)
     yield "<div class=findings>"

@@ -62,8 +62,8 @@ def _words(value: Value, unit: str) -> str:
     if value.tax is None:
         return known
     if not value.tax:
-        return f"{known:<{VALUE}}the same"
-    words = f"{known:<{VALUE}}{amounts.percent(abs(value.tax))}"
+        return f"{known:<{VALUE - 1}} the same"
+    words = f"{known:<{VALUE - 1}} {amounts.percent(abs(value.tax))}"
     words += " more" if (value.tax > 0) is (unit in LESS_IS_BETTER) else " less"
     if value.alike:
         words += ", no more than they vary"

@@ -22,7 +22,9 @@ def document(evidence: Evidence, diagnosis: Diagnosis) -> dict[str, object]:
         "unknown": diagnosis.unknown,
         "expect": diagnosis.expect,
         "phases": encode(diagnosis.phases),
+        "failures": list(diagnosis.failures),
         "findings": encode(diagnosis.findings),
+        "possible": encode(diagnosis.possible),
         "responsiveness": encode(scores(evidence.responsiveness)),
         "evidence": encode(evidence),
     }

@@ -1,4 +1,4 @@
-"""The report for people: a line for each phase, then LIMIT, FIX and NEXT LIMIT of each finding."""
+"""The report for people: a line for each phase, then LIMIT, FIX and the verdict."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import Optional
 
 from neuca_tools.model.printable import GREEN, RED, lines, painted, plain
@@ -27,6 +27,7 @@ WIDTH = 120
 SHOWS = 0.05
 # Columns.
 LABEL = 12
+MOST_PHASES = 4  # on the first screen
 LABELS = ("LIMIT", "FIX", "NEXT LIMIT", "TELL APART")
 LABELS_OF_OTHERS = ("also", "fix", "next limit", "tell apart")
 # What is added where only one direction was found to be limited.
@@ -40,14 +41,18 @@ WHERE = {
 }
 
 
-def text(diagnosis: Diagnosis) -> str:
-    """The whole report, without a newline at its end."""
-    return lines([*(phase_line(phase) for phase in diagnosis.phases), *_conclusion(diagnosis)])
+def text(diagnosis: Diagnosis, verbose: bool = False) -> str:
+    """The whole report, without a newline at its end; on one screen unless it is `verbose`."""
+    phases = [phase_line(phase) for phase in diagnosis.phases]
+    if not verbose and len(phases) > MOST_PHASES:
+        left = len(phases) - MOST_PHASES + 1
+        phases = [*phases[: MOST_PHASES - 1], f"{'':<{LABEL}}{left} more tests (--verbose)"]
+    return lines([*phases, *_conclusion(diagnosis, verbose)])
 
 
-def conclusion(diagnosis: Diagnosis) -> str:
+def conclusion(diagnosis: Diagnosis, verbose: bool = False) -> str:
     """The report without the phases, which were printed as they ended."""
-    return lines(_conclusion(diagnosis))
+    return lines(_conclusion(diagnosis, verbose))
 
 
 def colored(report: str, code: ExitCode, color: bool) -> str:
@@ -71,18 +76,27 @@ def step_line(step: Step) -> str:
     return plain(f"{step.name:<{LABEL + 1}}{word:<8} {step.text}")
 
 
-def _conclusion(diagnosis: Diagnosis) -> Iterator[str]:
-    labels = LABELS
-    for finding in diagnosis.findings:
-        if finding.severity != INFO:
-            yield from _finding(finding, labels)
-            labels = LABELS_OF_OTHERS
-    for finding in diagnosis.findings:
-        if finding.severity == INFO:
-            yield from _labelled("info", f"{finding.text} ({finding.id})")
+def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
+    limits = [one for one in diagnosis.findings if one.severity != INFO]
+    for finding in limits[:1]:
+        yield from _finding(finding, LABELS, verbose)
+    if verbose:
+        for finding in limits[1:]:
+            yield from _finding(finding, LABELS_OF_OTHERS, verbose)
+        for finding in diagnosis.findings:
+            if finding.severity == INFO:
+                yield from _labelled("info", f"{finding.text} ({finding.id})")
+    elif limits[1:]:
+        others = ", ".join(f"{one.id} {one.title}" for one in limits[1:])
+        yield from _labelled("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
     if diagnosis.unknown:
         yield from _labelled("UNKNOWN", diagnosis.unknown)
     yield from _labelled("VERDICT", verdict(diagnosis))
+    for finding in diagnosis.possible:
+        words = f"{finding.title} ({finding.id}): {finding.text}"
+        if not verbose:
+            words = shorten(words, WIDTH - LABEL, placeholder=" …")
+        yield from _labelled("possible:", words)
 
 
 def phase_words(phase: PhaseResult) -> str:
@@ -166,17 +180,20 @@ def way_words(finding: Finding) -> str:
     return WAYS.get(finding.direction or "", "") if finding.phase == ALONE else ""
 
 
-def _finding(finding: Finding, labels: tuple[str, str, str, str]) -> Iterator[str]:
+def _finding(finding: Finding, labels: tuple[str, str, str, str], verbose: bool) -> Iterator[str]:
     limit, fix, following, apart = labels
     explains = f"{finding.id}, explains {share_words(finding)}{way_words(finding)}"
     yield from _labelled(limit, f"{finding.title}: {finding.text} ({explains})")
-    for fact in finding.evidence:
-        yield from _labelled("", fact_line(fact))
+    if verbose:
+        for fact in finding.evidence:
+            yield from _labelled("", fact_line(fact))
     if finding.advice:
         words = f"{WHERE.get(finding.end, '')}{finding.advice}"
         if finding.predicted:
             words += f" ⇒ {amounts.rate(finding.predicted)} predicted"
         yield from _labelled(fix, words)
+    if not verbose:
+        return
     if finding.next_limit:
         yield from _labelled(following, finding.next_limit)
     if finding.tell:
@@ -201,15 +218,14 @@ def _value(value: object) -> str:
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
-    condition = limit and f"{limit.id}, {limit.title}"
+    condition = f"{limit.id}, {limit.title}" if limit else ""
     if diagnosis.exit_code is ExitCode.PASS and limit is not None:
         return f"limited by {condition}; no rate is expected (--expect) that it could fall short of"
     words = diagnosis.words
     if diagnosis.expect:
         words += f", expected {amounts.rate(diagnosis.expect)}"
-    if condition:
-        words += f": {condition}"
-    return words
+    causes = "; ".join(filter(None, (*diagnosis.failures, condition)))
+    return f"{words}: {causes}" if causes else words
 
 
 def _labelled(label: str, words: str) -> Iterator[str]:
@@ -220,14 +236,19 @@ def _labelled(label: str, words: str) -> Iterator[str]:
 
 
 def comparison(found: Comparison) -> str:
-    """A line for each rate and for each value that changed."""
+    """A line for each rate and for each value that changed, and the verdict."""
+    return lines([differences(found), *_labelled("VERDICT", WORDS[found.exit_code])])
+
+
+def differences(found: Comparison) -> str:
+    """The same without a verdict."""
     rows = [_rate_line(one) for one in found.rates]
     for one in found.changes:
         rows += _labelled(
             "CHANGED" if one.identity else "changed",
             f"{one.where} {one.field}: {one.before or 'absent'} → {one.after or 'absent'}",
         )
-    return lines([*rows, *_labelled("VERDICT", WORDS[found.exit_code])])
+    return lines(rows)
 
 
 def _before(one: RateChange) -> str:

@@ -204,10 +204,11 @@ def _with_settings(link: Link, device: Device) -> Link:
 
 
 def _offloads(settings: DeviceSettings) -> dict[str, bool]:
+    """Those that can be changed: what a driver has fixed is no fault of the host."""
     return {
         OFFLOADS.get(name, name.partition(".")[2]): value == "on"
         for name, value in settings.values.items()
-        if name.startswith("offloads.")
+        if name.startswith("offloads.") and name not in settings.missing
     }
 
 

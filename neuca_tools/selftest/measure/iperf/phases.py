@@ -11,6 +11,7 @@ from typing import Optional
 
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.diagnosis.diagnose import PhaseResult, phase_results
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Latency, Phase, Step
 from neuca_tools.selftest.evidence.responsiveness import Probes, responsiveness
@@ -48,6 +49,7 @@ OPTIONAL = "tcp-parallel"
 # Seconds between the round trips that are measured under load.
 BESIDE = 0.05
 NO_HELPER = "this needs a helper on the peer"
+UDP_BLOCKED = "no datagram gets through"
 
 
 class ThroughputSteps:
@@ -99,6 +101,13 @@ class ThroughputSteps:
             return True
         if self._lost:
             self._done(name, "skipped", self._lost)
+            return True
+        return False
+
+    def _is_blocked(self, name: str) -> bool:
+        """Report the step as skipped if no datagram gets through: iperf3 would wait for them."""
+        if is_udp_blocked(self._evidence):
+            self._done(name, "skipped", UDP_BLOCKED)
             return True
         return False
 
@@ -163,7 +172,7 @@ class ThroughputSteps:
 
     def _udp(self) -> None:
         """Offer rates up to the expected one, or to what TCP reached, for the loss-free rate."""
-        if self._is_left_out("udp"):
+        if self._is_left_out("udp") or self._is_blocked("udp"):
             return
         asked = self._options.rate or self._options.expect
         rates = [one.rate for one in phase_results(self._evidence) if one.rate]
@@ -244,7 +253,7 @@ class ThroughputSteps:
 
     def _one_way(self) -> None:
         """The loss of each direction on its own, at a rate that the path carries without queues."""
-        if self._is_left_out("one-way"):
+        if self._is_left_out("one-way") or self._is_blocked("one-way"):
             return
         rates = [one.rate for one in phase_results(self._evidence) if one.rate]
         slowest = min(rates, default=LOWEST / HALF)

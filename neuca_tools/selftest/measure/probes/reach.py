@@ -45,7 +45,8 @@ def reach(peer: Address, way: Way, device: Device) -> Reach:
     state = None
     with suppress(OSError):
         state = kernel.neighbour(way.gateway or peer, way.index)
-    return Reach("reachable" if macs else state, macs, ping, route=device.name)
+    gateway = str(way.gateway) if way.gateway else None
+    return Reach("reachable" if macs else state, macs, ping, route=device.name, gateway=gateway)
 
 
 def _ping(peer: Address, source: Optional[Address]) -> Optional[bool]:

@@ -1,0 +1,91 @@
+"""What is wrong, whatever causes it: steps that failed, and packets that were lost.
+
+These facts decide the exit code together with the findings, which explain them.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import INFO
+from neuca_tools.selftest.conditions.datagrams import is_same_way
+from neuca_tools.selftest.conditions.udp import is_losing, offered
+from neuca_tools.selftest.diagnosis.findings import Finding
+from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.evidence.look import Look
+
+# Shares of the packets. A host that is busy for a moment loses up to LOST; of what is sent slowly
+# and evenly, to see each direction by itself, hardly any.
+LOST, GENTLY_LOST = 0.02, 0.01
+# Of the bytes: what arrives beyond what was sent was duplicated on the path.
+DUPLICATED = 0.02
+# The findings that say the same as a failed step. Throughput tests are judged by their rates.
+SAID_BY = {
+    "reach": {"D16", "D29", "D30", "D31", "D32", "D33", "D34", "D35", "D43"},
+    "as-planned": {"D37", "D38", "D46"},
+    "latency": {"D33"},
+    "path-mtu": {"D21", "D23"},
+    "connections": {"D42"},
+    "rdma": {"D45"},
+    "broadcast": {"D47"},
+    "one-way": set(),
+    "rpm": set(),
+    "path": set(),
+}
+WAYS = {"forward": "to the peer", "reverse": "from the peer"}
+
+
+def failures(
+    evidence: Evidence, looks: Sequence[Look], findings: Sequence[Finding]
+) -> tuple[str, ...]:
+    """In words, each once."""
+    known = {one.id for one in findings if one.severity != INFO}
+    steps = (
+        f"{step.name}: {step.text}"
+        for step in evidence.steps
+        if step.verdict == "fail" and step.name in SAID_BY and not SAID_BY[step.name] & known
+    )
+    return tuple(dict.fromkeys([*steps, *_lost(looks, findings), *_lost_one_way(evidence)]))
+
+
+def _lost(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
+    """The worst loss of each protocol and direction. TCP loses packets on any full path."""
+    worst: dict[tuple[str, str], Look] = {}
+    for look in looks:
+        key = look.protocol, look.phase.direction
+        is_explained = look.protocol == "tcp" and _has_limit(findings, look.phase.direction)
+        if not look.phase.search and not is_explained and _is_lost(look, looks):
+            worst[key] = max(worst.get(key, look), look, key=lambda one: one.loss or 0.0)
+    for (protocol, direction), look in worst.items():
+        what = "datagrams" if protocol == "udp" else "segments"
+        yield f"{amounts.percent(look.loss or 0.0)} of the {what} {WAYS[direction]} were lost"
+    for look in looks:
+        share = look.duplicated
+        if share >= DUPLICATED:
+            way = WAYS[look.phase.direction]
+            yield f"{amounts.percent(share)} of the datagrams {way} arrived twice"
+
+
+def _has_limit(findings: Sequence[Finding], direction: str) -> bool:
+    return any(
+        one.severity != INFO and one.direction in (None, "both", direction) for one in findings
+    )
+
+
+def _is_lost(look: Look, looks: Sequence[Look]) -> bool:
+    """Of UDP, unless a faster test lost nothing: a host was busy for a moment then."""
+    if (look.loss or 0.0) < LOST or look.protocol == "tcp":
+        return (look.loss or 0.0) >= LOST
+    faster = (one for one in looks if is_same_way(one, look) and offered(one) > offered(look))
+    return is_losing(look) and all(map(is_losing, faster))
+
+
+def _lost_one_way(evidence: Evidence) -> Iterator[str]:
+    """By the sequence numbers of both hosts, of what was sent slowly."""
+    for one in evidence.one_way:
+        if (one.loss or 0.0) >= GENTLY_LOST:
+            share, way = amounts.percent(one.loss or 0.0), WAYS[one.direction]
+            yield f"{share} of slowly sent datagrams {way} were lost"
