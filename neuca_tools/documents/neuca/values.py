@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
+from typing import Optional
 
 from neuca_tools.model import OWN, Address, Host, Network
 from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
+from neuca_tools.model.rows import UnknownWord
 
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
@@ -49,7 +51,11 @@ _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
 class UnusableError(ValueError):
-    """A value is unusable; the text of the exception is the reason."""
+    """A value is unusable; the text of the exception is the reason. `unknown`: see `Fault`."""
+
+    def __init__(self, reason: str, unknown: Optional[UnknownWord] = None) -> None:
+        super().__init__(reason)
+        self.unknown = unknown
 
 
 def clip(text: str) -> str:
@@ -119,7 +125,8 @@ def word(text: str, allowed: Iterable[str]) -> str:
     lower = text.strip().lower()
     if lower not in choices:
         listed = ", ".join(f'"{choice}"' for choice in choices[:-1])
-        raise UnusableError(f'"{clip(text)}" is not {listed} or "{choices[-1]}"')
+        unknown = UnknownWord("value", clip(text), choices)
+        raise UnusableError(f'"{clip(text)}" is not {listed} or "{choices[-1]}"', unknown)
     return lower
 
 
