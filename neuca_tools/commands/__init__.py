@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
+
 
 def collect_rarely() -> None:
     """Spend less of a short process on the search for cyclic garbage.
@@ -11,8 +14,5 @@ def collect_rarely() -> None:
     Loading some 200 modules makes many objects and no garbage. The default threshold, 700 objects,
     has each of them visited again and again, and once more at exit.
     """
-    import atexit
-    import gc
-
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Optional
 
 from neuca_tools.model.printable import plain_lines
@@ -98,8 +99,6 @@ def _codes(holders: Sequence[Mapping[str, Any]]) -> Counter[str]:
 
 def _seconds(text: Optional[str]) -> Optional[float]:
     """Seconds since 1970 for a time of RFC 3339; None if it is none."""
-    from datetime import datetime
-
     try:
         return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%S%z").timestamp()
     except ValueError:
