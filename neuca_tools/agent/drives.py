@@ -62,6 +62,7 @@ class Volume:
     @property
     def instance(self) -> str:
         """The instance ID in the document that the source will read; empty if there is none."""
+        # Most hosts have no volume; it saves 1 ms, and half a MiB of the idle daemon.
         from neuca_tools.documents.platform import instance
 
         name, part = "meta-data", instance.NOCLOUD

@@ -79,6 +79,7 @@ def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> M
     updated = machine.met(before, now, intake.instance)
     if source not in VOLUME_SOURCES:
         return updated
+    # Only if the document is from a volume; it saves 1 ms.
     from neuca_tools.agent.drives import digest_in_force
 
     volume = digest_in_force(source, config.run_directory)
@@ -106,6 +107,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     `why` says how we know. The copy is complete before anything is removed, and the record of the
     machine is replaced last: if this is interrupted, the next start does it again.
     """
+    # For a clone only; it saves 20 ms.
     from neuca_tools.guest.outcome import RAN
     from neuca_tools.state.stale import of_this_boot
 
@@ -124,6 +126,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
 
 def rules(config: Config) -> list[Path]:
     """The udev rules that the agent wrote, and what an interrupted write has left of one."""
+    # For a clone only; the idle daemon has no module of a pass.
     from neuca_tools.desired.marks import rule_mac
 
     directory, substring = config.udev_directory, config.udev_substring

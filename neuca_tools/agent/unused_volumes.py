@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from neuca_tools.backends import udev
+from neuca_tools.backends.blockdev import read_number
 from neuca_tools.errors import ObserveError, SourceError
 from neuca_tools.files import locked
+from neuca_tools.model.volumes import device_refusal
 from neuca_tools.state import records
 
 LOCK = "drives.lock"  # also of the copies
@@ -19,8 +22,6 @@ PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 
 
 def refused(run_directory: Path) -> list[str]:
     """A line for each volume of this host that is not used."""
-    from neuca_tools.backends import udev
-
     try:
         return lines_of(udev.volumes(), run_directory)
     except ObserveError as error:
@@ -31,9 +32,6 @@ def lines_of(numbers: Sequence[str], run_directory: Path) -> list[str]:
     """The lines for those of these block devices (`major:minor`) whose volume is not used."""
     if not numbers:
         return []
-    from neuca_tools.backends.blockdev import read_number
-    from neuca_tools.model.volumes import device_refusal
-
     log = records.load_volumes(run_directory)
     lines = []
     for number in numbers:

@@ -34,6 +34,8 @@ from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
 from neuca_tools.state.records import has_document, load_look
 from neuca_tools.state.store import catch_up, unsaved
 
+# Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
+
 log = logging.getLogger("neuca")
 
 if TYPE_CHECKING:

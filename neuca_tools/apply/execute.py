@@ -79,6 +79,7 @@ class GuardedWriter:
         self._netlink.set_attributes(index, values)
 
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
+        # Most hosts need neither this module nor the backends of all settings.
         from neuca_tools.apply import device_io
 
         device_io.write(self._netlink, index, group, values)

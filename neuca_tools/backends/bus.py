@@ -119,6 +119,7 @@ class Bus(AbstractContextManager["Bus"]):
         """
         self._deadline = self._deadline or time.monotonic() + self._budget
         try:
+            # Only where a manager runs; it saves 5 ms.
             from dbus.connection import Connection
             from dbus.exceptions import DBusException
         except ImportError as error:
@@ -150,6 +151,7 @@ class Bus(AbstractContextManager["Bus"]):
         arguments: tuple[object, ...],
         limit: float,
     ) -> Any:
+        # As in `_connect`.
         from dbus.exceptions import DBusException
 
         started = time.monotonic()

@@ -8,6 +8,7 @@ the previous namespace cannot be entered again.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from pathlib import Path
@@ -22,8 +23,6 @@ _MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 
 def mount_privately(device: Path, place: Path) -> None:
     """Mount a device for this process, with ro, nosuid, nodev and noexec. Raises SourceError."""
-    import ctypes
-
     libc = ctypes.CDLL(None, use_errno=True)
     _check(libc.unshare(_CLONE_NEWNS), "create a mount namespace")
     _check(
@@ -51,6 +50,4 @@ def mount_privately(device: Path, place: Path) -> None:
 
 def _check(code: int, what: str) -> None:
     if code != 0:
-        import ctypes
-
         raise SourceError(f"{what}: {os.strerror(ctypes.get_errno())}")

@@ -241,6 +241,7 @@ class Netlink(AbstractContextManager["Netlink"]):
             with applying():
                 exists = routing.has_rule(rule)
             if not exists:
+                # Only for a change, as in `_opened`.
                 from pyroute2.netlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_REQUEST
                 from pyroute2.netlink.rtnl import RTM_NEWRULE
 

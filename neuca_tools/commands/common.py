@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 import sys
@@ -118,8 +119,6 @@ def require_root(command: str) -> None:
 def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:
     """Print data as JSON, or as the text that `text` makes of it."""
     if as_json:
-        import json
-
         print(json.dumps(data, indent=1))
     else:
         print(text(data))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
+from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.commands.common import is_root, prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, DocumentError, NeucaError
@@ -55,8 +56,6 @@ def document(config: Config, source: Optional[str]) -> Intake:
     """
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
-        from neuca_tools.agent.metadata_access import surroundings
-
         intake = fetch(asked, config.timeout, Session(), config.state, surroundings(config, asked))
         _report_problems(intake, fatal=bool(source))
         return intake

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, NoReturn, Optional
 
 from neuca_tools.errors import EXIT_USAGE
+from neuca_tools.model.printable import plain_lines
 
 
 class Formatter(argparse.HelpFormatter):
@@ -70,8 +71,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the message, and exit with EXIT_USAGE."""
         print(self.format_usage(), end="", file=sys.stderr)
-        from neuca_tools.model.printable import plain_lines
-
         # The messages of neucad and neuca look alike.
         program = self.prog.split()[0].replace("neucad", "neuca")
         print(f"{program}: {plain_lines(message)}", file=sys.stderr)
@@ -85,6 +84,7 @@ def no_command(word: str, known: Collection[str]) -> str:
 
 def suggestion(word: str, known: Collection[str]) -> str:
     """The end of a message: the known word that is probably meant; empty if none is like it."""
+    # After a mistake only; it saves difflib, 1 ms.
     from neuca_tools.documents.spelling import closest
 
     meant = closest(word, known)

@@ -11,6 +11,8 @@ from typing import Any, Callable
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.common import guarded
 
+# Imports inside functions: each command loads only what it needs of 150 to 280 ms.
+
 
 def main(words: Sequence[str]) -> int:
     """Run a subcommand and return its `ExitCode`.

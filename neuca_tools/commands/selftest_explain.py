@@ -19,6 +19,8 @@ from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.subject import subject, subject_line
 from neuca_tools.selftest.report.text import colored, text
 
+# Imports inside functions: most runs write no report of this kind.
+
 if TYPE_CHECKING:
     from neuca_tools.selftest.report.prometheus import Test
 

@@ -21,7 +21,7 @@ from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
 from neuca_tools.documents.privacy import is_known_section
-from neuca_tools.documents.spelling import closest, closest_name, meant_by, section_meant, spelt
+from neuca_tools.documents.spelling import closest, closest_name, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
@@ -99,7 +99,7 @@ def _neuca(data: bytes) -> Iterator[Finding]:
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
     fault = spelt(fault) if compared else fault
-    meant, severity = meant_by(fault), fault.severity
+    meant, severity = fault.meant, fault.severity
     if compared and not fault.key and not is_known_section(fault.section):
         meant = section_meant(fault.section)
         fault = fault._replace(reason=suggested(fault.reason, meant))

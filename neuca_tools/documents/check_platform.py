@@ -16,7 +16,7 @@ from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, suggested
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack
 from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, lines_of
-from neuca_tools.documents.spelling import closest, closest_name, meant_by, spelt
+from neuca_tools.documents.spelling import closest, closest_name, spelt
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault
 
@@ -127,7 +127,7 @@ def _findings(tree: dict[str, Tree], kind: str, lines: Mapping[str, int]) -> Ite
         _, meant = unknown.pop((fault.key, fault.value), ("", ""))
         fault = _spelt(fault, kind, meant)
         text = _without_document(fault, kind)
-        yield Finding(_line(lines, fault.key), fault.severity, text, meant_by(fault))
+        yield Finding(_line(lines, fault.key), fault.severity, text, fault.meant)
     if kind == openstack.NAME:
         return  # its links have ids, which are not names of NICs; the reader says so
     for (path, name), (item, meant) in unknown.items():
@@ -139,13 +139,13 @@ def _findings(tree: dict[str, Tree], kind: str, lines: Mapping[str, int]) -> Ite
 def _spelt(fault: Fault, kind: str, meant: str) -> Fault:
     """The fault with what its value probably means, which makes it an error."""
     fault = spelt(fault)
-    if meant_by(fault):
+    if fault.meant:
         return fault
     if fault.key.rpartition(".")[2] in _WORDY:
         meant = closest_name(fault.value, foreign_keys.WORDS[kind])
     if not meant:
         return fault
-    return fault._replace(reason=suggested(fault.reason, meant), severity="error")
+    return fault._replace(reason=suggested(fault.reason, meant), severity="error", meant=meant)
 
 
 def _without_document(fault: Fault, kind: str) -> str:

@@ -13,9 +13,6 @@ from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import Fault
 
 LONGEST = 80  # characters of a word that is compared
-_UNKNOWN = re.compile(r'^(unknown [^;"]*(?:"([^"]*)")?); known are (.*)$', re.DOTALL)
-_NO_WORD = re.compile(r'^"([^"]*)" is not ((?:"[^"]*",? ?)+ or "[^"]*")$')
-_MEANT = re.compile(r'^.*; did you mean "([^"]*)"\?$', re.DOTALL)
 
 
 def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:
@@ -57,25 +54,15 @@ def section_meant(name: str) -> str:
 
 
 def spelt(fault: Fault) -> Fault:
-    """A fault that lists the known words, with the one that is probably meant instead of them."""
-    found = _UNKNOWN.match(fault.reason)
-    if found:
-        said, meant = found[1], closest(found[2] or fault.key, re.split(r", | and ", found[3]))
-    else:
-        found = _NO_WORD.match(fault.reason)
-        if not found:
-            return fault
-        said = f'unknown value "{found[1]}"'
-        meant = closest_name(found[1], re.findall('"([^"]*)"', found[2]))
+    """A fault about an unknown word, with the one that is probably meant in place of all known."""
+    if not fault.unknown:
+        return fault
+    kind, word, known = fault.unknown
+    meant = closest_name(word, known) if kind == "value" else closest(word, known)
     if not meant:
         return fault
-    return fault._replace(reason=f'{said}; did you mean "{meant}"?')
-
-
-def meant_by(fault: Fault) -> str:
-    """The word that `spelt` put into a fault; empty if there is none."""
-    found = _MEANT.match(fault.reason)
-    return found[1] if found else ""
+    said = "unknown key" if kind == "key" else f'unknown {kind} "{word}"'
+    return fault._replace(reason=f'{said}; did you mean "{meant}"?', meant=meant)
 
 
 def _swapped(word: str) -> set[str]:

@@ -14,20 +14,18 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked, make_directory, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.state.store import content_of, read
-
-if TYPE_CHECKING:
-    import subprocess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ENVIRONMENT = {
@@ -111,8 +109,6 @@ def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[
 
 
 def _start(body: Path, pipe: int) -> subprocess.Popen[bytes]:
-    import subprocess
-
     def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-from typing import ClassVar, Literal, NamedTuple, Union
+from typing import ClassVar, Literal, NamedTuple, Optional, Union
 
 
 class User(NamedTuple):
@@ -63,10 +63,19 @@ class Item(NamedTuple):
         return f"Item(section={self.section!r}, key={self.key!r}, line={self.line})"
 
 
+class UnknownWord(NamedTuple):
+    """A word that is none of the known ones; `kind` is `key`, `word` or `value`."""
+
+    kind: str
+    word: str
+    known: tuple[str, ...]
+
+
 class Fault(NamedTuple):
     """Something in a text that is unusable (`error`) or questionable (`warning`).
 
     `line` is 0 for a text without lines, such as JSON; `section` is the name of the document then.
+    `unknown` is the word that is the reason, if one is, and `meant` the known one it probably is.
     """
 
     line: int
@@ -75,6 +84,8 @@ class Fault(NamedTuple):
     value: str
     reason: str
     severity: Literal["error", "warning"] = "error"
+    unknown: Optional[UnknownWord] = None
+    meant: str = ""
 
     @property
     def text(self) -> str:

@@ -21,6 +21,8 @@ from neuca_tools.model import Host
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 
+# Imports inside functions: `neuca status` asks no source; that saves 5 to 20 ms.
+
 if TYPE_CHECKING:
     from neuca_tools.sources.service import Service
 

@@ -28,6 +28,7 @@ from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import Url, parse_url
 
 if TYPE_CHECKING:
+    # Files are read without http.client, which takes 19 ms.
     from neuca_tools.sources.http import Connection
 
 # The second is the former name.
@@ -104,6 +105,7 @@ class NoCloud(Directory):
 
     def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
         """The seed at a URL, read through the likeliest interface that gets an answer."""
+        # Files are read without http.client, which takes 19 ms.
         from neuca_tools.sources.http import Connection
 
         try:

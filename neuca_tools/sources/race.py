@@ -15,15 +15,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Optional, Union
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Optional, Union
 
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
-
-if TYPE_CHECKING:
-    from queue import SimpleQueue
-    from threading import Thread
 
 HEAD_START = 0.25
 """Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
@@ -95,8 +93,6 @@ class Race:
 
     def _wait(self, seconds: Optional[float]) -> None:
         """Wait until one of the running requests ends; without `seconds`, as long as it takes."""
-        from queue import Empty
-
         try:
             entry, way, outcome = self._queue().get(timeout=seconds)
         except Empty:
@@ -160,8 +156,6 @@ class Race:
         if source.local:
             self._take(entry, way, self._outcome(source, self.session))
             return
-        from threading import Thread
-
         queue, session = self._queue(), self.session
         thread = Thread(target=lambda: queue.put((entry, way, self._outcome(source, session))))
         thread.start()
@@ -169,9 +163,7 @@ class Race:
         self._running += 1
 
     def _queue(self) -> SimpleQueue[_Ended]:
-        """Where threads leave what they got. Files are read without threads and their modules."""
-        from queue import SimpleQueue
-
+        """Where threads leave what they got. Files are read without threads."""
         if self._ended is None:
             self._ended = SimpleQueue()
         return self._ended

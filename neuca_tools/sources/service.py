@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
@@ -17,6 +18,7 @@ from neuca_tools.sources.base import Deadline, Source, Surroundings
 from neuca_tools.sources.url import Url, parse_url
 
 if TYPE_CHECKING:
+    # Files are read without http.client, which takes 19 ms.
     from neuca_tools.sources.http import Connection, Response
 
 LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)
@@ -113,8 +115,6 @@ class Service(Source):
         return ()
 
     def _at(self, url: Url, outlet: Optional[Outlet]) -> Service:
-        from copy import copy
-
         other = copy(self)
         other.url, other.outlet = url, outlet
         return other
@@ -129,6 +129,7 @@ class Service(Source):
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
             raise SourceError(f"{method} {self.url}{path}: {self.surroundings.blocked}")
         if self._connection is None:
+            # Files are read without http.client, which takes 19 ms.
             from neuca_tools.sources.http import Connection
 
             name = self.outlet.name if self.outlet else ""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import logging
 import subprocess
 import sys
@@ -173,3 +174,24 @@ log.warning("it %s", "recovers")
 """
     done = run_by_a_new_interpreter(code)
     assert done.stderr == "start a pass: Too many open files\nit recovers\n"
+
+
+def test_an_import_inside_a_function_has_a_comment_that_says_what_it_saves():
+    """Above the first of its function, or for the whole module below its own imports."""
+    bare = []
+    for path in sorted((ROOT / "neuca_tools").rglob("*.py")):
+        text = path.read_text()
+        lines = text.splitlines()
+        if "selftest" in path.parts or "\n# Imports inside functions: " in text:
+            continue
+        for function in ast.walk(ast.parse(text)):
+            if isinstance(function, ast.FunctionDef):
+                found = [
+                    one
+                    for one in ast.walk(function)
+                    if isinstance(one, (ast.Import, ast.ImportFrom))
+                ]
+                above = lines[max(found[0].lineno - 4, 0) : found[0].lineno] if found else ["#"]
+                if not any("#" in line for line in above):
+                    bare.append(f"{path.relative_to(ROOT)}:{found[0].lineno}")
+    assert bare == []

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, Optional
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
 from neuca_tools.model import Fault
+from neuca_tools.model.rows import UnknownWord
 
 MAX_LINES = 200000
 MAX_LINE = 65536
@@ -53,7 +54,12 @@ class Line(NamedTuple):
         place = self.source or f"line {self.number}"
         return f"{place}, [{self.section}]"
 
-    def fault(self, reason: str, severity: Literal["error", "warning"] = "error") -> Fault:
+    def fault(
+        self,
+        reason: str,
+        severity: Literal["error", "warning"] = "error",
+        unknown: Optional[UnknownWord] = None,
+    ) -> Fault:
         """A fault about this line, without a value that may be secret."""
         key = shown_key(self.section, self.key)
         value = ""
@@ -66,6 +72,7 @@ class Line(NamedTuple):
             value=value,
             reason=reason,
             severity=severity,
+            unknown=unknown,
         )
 
 

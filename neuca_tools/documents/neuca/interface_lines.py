@@ -41,11 +41,11 @@ def read(line: Line) -> tuple[Draft, list[Fault]]:
         draft.give(line, "state", links.state(word))
     except UnusableError as reason:
         draft.unsure = True
-        return draft, [line.fault(str(reason))]
+        return draft, [line.fault(str(reason), unknown=reason.unknown)]
     try:
         return draft, _network(draft, line, rest)
     except UnusableError as reason:
-        return draft, [line.fault(str(reason))]
+        return draft, [line.fault(str(reason), unknown=reason.unknown)]
 
 
 def _network(draft: Draft, line: Line, text: str) -> list[Fault]:

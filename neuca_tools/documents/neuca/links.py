@@ -16,6 +16,7 @@ from neuca_tools.documents.privacy import link_kind
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
 from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
 from neuca_tools.model.routing import UNROUTED
+from neuca_tools.model.rows import UnknownWord
 
 # Where a setting comes from that no text gives.
 DEFAULT = "default"
@@ -160,7 +161,7 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
             faults += _take(draft, line)
         except UnusableError as reason:
             draft.unsure = draft.unsure or line.key == "state"
-            faults.append(line.fault(str(reason)))
+            faults.append(line.fault(str(reason), unknown=reason.unknown))
     return faults
 
 
@@ -193,8 +194,9 @@ def _take_one(draft: Draft, line: Line) -> None:
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
         _take_setting(draft, line)
     else:
-        known = {"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind}
-        raise UnusableError(f"unknown key; known are {', '.join(sorted(known))} and sysctl.KEY")
+        known = sorted({"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind})
+        reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
+        raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
 
 
 def _take_routing(draft: Draft, line: Line) -> None:
@@ -246,7 +248,7 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
         try:
             address, warnings = one_address(line, text)
         except UnusableError as reason:
-            faults.append(line.fault(str(reason)))
+            faults.append(line.fault(str(reason), unknown=reason.unknown))
             continue
         if address in found:
             warnings = [line.fault(f'"{address}" is listed twice', "warning")]

@@ -14,6 +14,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, Host, LinkKey, Network, RouteRequest, RouteState
 from neuca_tools.model.links import KINDS as LINK_KINDS
 from neuca_tools.model.routing import KINDS, MOST, Traits
+from neuca_tools.model.rows import UnknownWord
 
 MOST_NEXT_HOPS = 64
 SCOPES = ("global", "link", "host")
@@ -108,8 +109,10 @@ def _with_properties(request: RouteRequest, words: Iterator[str]) -> RouteReques
 
 def _value(word: str, words: Iterator[str]) -> str:
     if word not in (*_TRAITS, *_OTHERS):
-        known = ", ".join(sorted((*_TRAITS, *_OTHERS)))
-        raise UnusableError(f'unknown word "{values.clip(word)}"; known are {known}')
+        known = sorted((*_TRAITS, *_OTHERS))
+        shown = values.clip(word)
+        reason = f'unknown word "{shown}"; known are {", ".join(known)}'
+        raise UnusableError(reason, UnknownWord("word", shown, tuple(known)))
     found = next(words, None)
     if found is None:
         raise UnusableError(f'"{word}" has no value')

@@ -15,6 +15,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import is_rule
 from neuca_tools.model import Fault, Network
 from neuca_tools.model.routing import MOST, Rule, RuleRequest
+from neuca_tools.model.rows import UnknownWord
 
 MAX_RULES = 1024
 # Before the rules of policy routing, which begin at 31000, and behind all that have a priority.
@@ -64,7 +65,10 @@ class Draft:
     def take(self, key: str, text: str) -> None:
         """Parse one value. Raises UnusableError."""
         if key not in READERS:
-            raise UnusableError(f"unknown key; known are {', '.join(sorted(READERS))}")
+            known = sorted(READERS)
+            raise UnusableError(
+                f"unknown key; known are {', '.join(known)}", UnknownWord("key", key, tuple(known))
+            )
         self.found[key] = READERS[key](text)
 
     def rules(self) -> list[Rule]:
@@ -122,7 +126,7 @@ def _section(lines: list[Line]) -> tuple[list[RuleRequest], list[Fault]]:
         try:
             draft.take(line.key, line.value)
         except UnusableError as reason:
-            faults.append(line.fault(f"{reason}, ignoring the rule"))
+            faults.append(line.fault(f"{reason}, ignoring the rule", unknown=reason.unknown))
     if faults:
         return [], faults
     first = lines[0]

@@ -44,7 +44,7 @@ def rows(
             found.append(row)
             faults += more
         except UnusableError as reason:
-            faults.append(line.fault(str(reason)))
+            faults.append(line.fault(str(reason), unknown=reason.unknown))
     return tuple(found), faults
 
 

@@ -8,10 +8,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
+from typing import Optional
 
 from neuca_tools.model import OWN, Address, Host, Network
 from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
+from neuca_tools.model.rows import UnknownWord
 
 IPV6_MINIMUM_MTU = 1280
 _LONGEST_SHOWN = 80
@@ -23,8 +25,8 @@ _MAC = re.compile(
 )
 _SEPARATORS = {ord(separator): "" for separator in ":.-"}
 # The GUID of an InfiniBand port, or 20 bytes that end with one: an IPoIB address, or a DHCP client
-# identifier as Ironic has it.
-_GUID = re.compile(
+# identifier as Ironic has it. Compiled when it is needed, which takes 2 ms.
+_GUID = (
     r"(?:0x)?[0-9a-f]{16}(?:[0-9a-f]{24})?"
     r"|[0-9a-f]{4}(?:(?P<four>[:-])[0-9a-f]{4})(?:(?P=four)[0-9a-f]{4}){2}"
     r"|[0-9a-f]{2}(?P<two>[:-])(?:[0-9a-f]{2}(?P=two)){6}[0-9a-f]{2}"
@@ -50,7 +52,11 @@ _SYSCTL = re.compile(r"[A-Za-z0-9_./+~-]+")
 
 
 class UnusableError(ValueError):
-    """A value is unusable; the text of the exception is the reason."""
+    """A value is unusable; the text of the exception is the reason. `unknown`: see `Fault`."""
+
+    def __init__(self, reason: str, unknown: Optional[UnknownWord] = None) -> None:
+        super().__init__(reason)
+        self.unknown = unknown
 
 
 def clip(text: str) -> str:
@@ -93,7 +99,7 @@ def nic(text: str) -> str:
     A GUID can be given by itself, or as the end of an IPoIB address or client identifier.
     """
     lower = text.strip().lower()
-    if _MAC.fullmatch(lower) or not _GUID.fullmatch(lower):
+    if _MAC.fullmatch(lower) or not re.fullmatch(_GUID, lower):
         return mac(text)
     digits = re.sub("0x|[:-]", "", lower)[-16:]
     if digits in ("0" * 16, "f" * 16):
@@ -120,7 +126,8 @@ def word(text: str, allowed: Iterable[str]) -> str:
     lower = text.strip().lower()
     if lower not in choices:
         listed = ", ".join(f'"{choice}"' for choice in choices[:-1])
-        raise UnusableError(f'"{clip(text)}" is not {listed} or "{choices[-1]}"')
+        unknown = UnknownWord("value", clip(text), choices)
+        raise UnusableError(f'"{clip(text)}" is not {listed} or "{choices[-1]}"', unknown)
     return lower
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+# Imports inside functions: only hosts on a platform need the readers, which take 8 ms.
+
 if TYPE_CHECKING:
     from neuca_tools.model import PlatformDocument
 

@@ -12,6 +12,7 @@ from typing import Callable, Literal, Optional, TypeVar
 from neuca_tools.documents.neuca.values import UnusableError, clip, mtu
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault
+from neuca_tools.model.rows import UnknownWord
 
 MAX_FAULTS = 200
 _TRUE, _FALSE = ("true", "yes", "on", "1", "y"), ("false", "no", "off", "0", "n")
@@ -74,7 +75,12 @@ class Part:
         return replace(self, mac=mac)
 
     def fault(
-        self, key: str, value: Tree, reason: str, severity: Literal["error", "warning"] = "error"
+        self,
+        key: str,
+        value: Tree,
+        reason: str,
+        severity: Literal["error", "warning"] = "error",
+        unknown: Optional[UnknownWord] = None,
     ) -> None:
         """Record that the value of a key is unusable; at most MAX_FAULTS of each severity are kept.
 
@@ -90,6 +96,7 @@ class Part:
             value=shown,
             reason=reason,
             severity=severity,
+            unknown=unknown,
         )
         self.close(key)
         self.faults.add(found)
@@ -154,7 +161,7 @@ class Part:
         try:
             return reader(text)
         except UnusableError as reason:
-            self.fault(key, text, str(reason))
+            self.fault(key, text, str(reason), unknown=reason.unknown)
             return None
 
     def mtu(self, key: str = "mtu") -> Optional[int]:

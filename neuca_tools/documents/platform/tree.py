@@ -136,6 +136,7 @@ def lines_of(data: bytes) -> dict[str, int]:
     Without an error: what follows a syntax error is missing, as is everything without PyYAML.
     """
     try:
+        # As in `from_yaml`.
         import yaml
     except ImportError:
         return {}
