@@ -88,7 +88,8 @@ def capture(config: Config, root: Path, found: Findings, destination: Path) -> C
             words = arguments(root, begun[0], absent, staged)
             changed = _tar(root, place, words, begun[0], destination)
         files = _write_manifest(begun[0], begun[1])
-        _write_checksum(begun[0], begun[2], destination.name)
+        with begun[0].open("rb") as stream:
+            begun[2].write_bytes(_line(_digest(stream), destination.name))
         size = begun[0].stat().st_size
         for path, result in reversed([*zip(begun, results)]):
             _sync(path)
@@ -241,11 +242,6 @@ def _write_manifest(archive: Path, manifest: Path) -> int:
     except (tarfile.TarError, EOFError, KeyError) as error:
         raise ApplyError(f'read "{archive}": {error}') from error
     return len(digests)
-
-
-def _write_checksum(archive: Path, path: Path, name: str) -> None:
-    with archive.open("rb") as stream:
-        path.write_bytes(_line(_digest(stream), name))
 
 
 def _digest(stream: IO[bytes]) -> str:

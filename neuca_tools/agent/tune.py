@@ -35,16 +35,14 @@ class Tuning(Purpose):
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
         settings = [one for one in decision.plan() if isinstance(one, KINDS)]
-        return tuple(one for one in settings if self.link is None or _link_of(one) == self.link)
+        if self.link is None:
+            return tuple(settings)
+        return tuple(one for one in settings if one.link and one.link.key == self.link)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
         resolution, have, world = decision.resolution, decision.have, decision.world
         return updates.forget_restored(decision.record, resolution, have, world)
-
-
-def _link_of(operation: Operation) -> Optional[LinkKey]:
-    return operation.link.key if operation.link else None
 
 
 def tune(

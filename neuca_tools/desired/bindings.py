@@ -130,13 +130,6 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------
 
 
-def _macs_of_nics(world: World, record: Record) -> set[str]:
-    """The MAC addresses of the NICs that are present or recorded."""
-    nics = filter(is_nic, world.devices.values())
-    present = {mac for device in nics for mac in (identity(device), device.mac)}
-    return present | {mac for mac, nic in record.nics.items() if nic.name}
-
-
 def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     """The GUID of each InfiniBand port that is present or recorded, by its short form.
 
@@ -149,7 +142,9 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
             ports[one].add(guid)
     if not ports:
         return {}
-    macs = _macs_of_nics(world, record)
+    macs = {mac for mac, nic in record.nics.items() if nic.name}
+    for device in filter(is_nic, world.devices.values()):
+        macs |= {identity(device), device.mac}
     for one, guids in ports.items():
         if len(guids) > 1:
             ports[one] = {guid for guid in guids if record.nics.get(guid, UNRECORDED).applied}

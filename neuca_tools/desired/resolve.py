@@ -34,7 +34,6 @@ from neuca_tools.model import (
     Problem,
     Record,
     Router,
-    RouteRequest,
     World,
 )
 from neuca_tools.model.effects import Note
@@ -126,7 +125,7 @@ def resolve(
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
-        left_alone=_left_alone(layers.routes),
+        left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
         ground=ground(world, roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
@@ -200,10 +199,6 @@ def _trust(
         return True, replace(owned, routes=True), None
     sure = trusted(document, requests) if document else frozenset[LinkKey]()
     return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
-
-
-def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
-    return tuple(route.to for route in routes if route.state == "user")
 
 
 def _host_sysctls(
