@@ -101,12 +101,9 @@ def _candidates(
 
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
-    policy = _policy(config)
-    ports = bindings.aliases(world, record)
-    document = last_good(config.state).document
-    document = document and bindings.bound_document(document, ports)
-    policy = bindings.bound_policy(policy, world, record)
-    links = bindings.bound_links(config.links, ports)
+    document, links, policy = bindings.bind(
+        last_good(config.state).document, config.links, _policy(config), world, record
+    )
     roles = stack(document, links, policy, world, record).roles
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()
     return outlets(world, roles, policy, record, without)

@@ -130,6 +130,13 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------
 
 
+def _macs_of_nics(world: World, record: Record) -> set[str]:
+    """The MAC addresses of the NICs that are present or recorded."""
+    nics = filter(is_nic, world.devices.values())
+    present = {mac for device in nics for mac in (identity(device), device.mac)}
+    return present | {mac for mac, nic in record.nics.items() if nic.name}
+
+
 def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
     """The GUID of each InfiniBand port that is present or recorded, by its short form.
 
@@ -142,9 +149,7 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
             ports[one].add(guid)
     if not ports:
         return {}
-    macs = {mac for mac, nic in record.nics.items() if nic.name}
-    for device in filter(is_nic, world.devices.values()):
-        macs |= {identity(device), device.mac}
+    macs = _macs_of_nics(world, record)
     for one, guids in ports.items():
         if len(guids) > 1:
             ports[one] = {guid for guid in guids if record.nics.get(guid, UNRECORDED).applied}
@@ -174,6 +179,19 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
         rules=tuple(_bound(document.rules, found)),
         platform=platform,
     )
+
+
+def bind(
+    document: Optional[Document],
+    links: Iterable[LinkRequest],
+    policy: Policy,
+    world: World,
+    record: Record,
+) -> tuple[Optional[Document], tuple[LinkRequest, ...], Policy]:
+    """All with the GUID of each InfiniBand port that they name by six bytes."""
+    found = aliases(world, record)
+    bound = document and bound_document(document, found)
+    return bound, bound_links(links, found), bound_policy(policy, world, record)
 
 
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:

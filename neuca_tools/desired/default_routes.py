@@ -25,8 +25,7 @@ def problems(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
     }
     clients = {have.links[key].index for key in roles.clients if key in have.links}
-    own = best_default_routes(route for route in world.routes if route.index in roles.management)
-    metrics = {route.to.version: route.metric for route in own}
+    metrics = _management_metrics(roles, world)
     for route in world.routes:
         metric = metrics.get(route.to.version)
         if route.to.prefixlen or metric is None or route.metric >= metric:
@@ -35,6 +34,12 @@ def problems(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
             continue
         if (route.to, route.index, route.metric) not in removed:
             yield from _problem(route, metric, world)
+
+
+def _management_metrics(roles: Roles, world: World) -> dict[int, int]:
+    """The lowest metric of a default route through a management NIC, by its family."""
+    own = best_default_routes(route for route in world.routes if route.index in roles.management)
+    return {route.to.version: route.metric for route in own}
 
 
 def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:

@@ -97,8 +97,11 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, settings = _bound(document, settings, world, record)
-    layers = stack(document, settings.links, settings.policy, world, record)
+    document, local, policy = bindings.bind(
+        document, settings.links, settings.policy, world, record
+    )
+    settings = replace(settings, links=local, policy=policy)
+    layers = stack(document, local, policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
@@ -144,21 +147,6 @@ def _left_as_they_are(
     kept = {key for key in removable.vlans if key not in deletable and key not in links}
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
     return replace(removable, vlans=deletable, addresses=addresses)
-
-
-def _bound(
-    document: Optional[Document], settings: Settings, world: World, record: Record
-) -> tuple[Optional[Document], Settings]:
-    """Both with the GUID of each InfiniBand port that they name by six bytes."""
-    found = bindings.aliases(world, record)
-    return (
-        document and bindings.bound_document(document, found),
-        replace(
-            settings,
-            links=bindings.bound_links(settings.links, found),
-            policy=bindings.bound_policy(settings.policy, world, record),
-        ),
-    )
 
 
 def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from ipaddress import collapse_addresses
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.model import Host, Network
@@ -51,7 +51,8 @@ class Siblings:
 
 def _remove(networks: set[Network], gone: Network) -> None:
     """Take the addresses of a network out of disjoint ones."""
-    holder = _holder(networks, gone)
+    wider = (gone.supernet(new_prefix=length) for length in range(gone.prefixlen, -1, -1))
+    holder = next((network for network in wider if network in networks), None)
     if holder is None:
         networks.difference_update([one for one in networks if is_inside(one, gone)])
         return
@@ -59,9 +60,3 @@ def _remove(networks: set[Network], gone: Network) -> None:
     if holder != gone:
         rest: Any = holder
         networks.update(rest.address_exclude(gone))
-
-
-def _holder(networks: Collection[Network], inner: Network) -> Optional[Network]:
-    """The one of them that has the inner one in it."""
-    wider = (inner.supernet(new_prefix=length) for length in range(inner.prefixlen, -1, -1))
-    return next((one for one in wider if one in networks), None)

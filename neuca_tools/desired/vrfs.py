@@ -164,8 +164,7 @@ def default_routes(
     """
     hops: dict[object, Hop] = {}
     notes: list[Note] = []
-    members = [one for one in links.values() if one.master and one.master.kind == KIND]
-    inside = sorted((one for one in members if one.addresses), key=lambda one: one.key.order)
+    inside = _members_with_addresses(links)
     if not inside:
         return (), ()
     present = {address.ip for address in chain.from_iterable(scene.world.addresses.values())}
@@ -184,6 +183,12 @@ def default_routes(
                 continue
             notes.append(Note("gateway", "not applicable", text, link.key))
     return tuple(hops.values()), tuple(notes)
+
+
+def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
+    """The members of VRFs that have addresses, in the order of their keys."""
+    members = [one for one in links.values() if one.master and one.master.kind == KIND]
+    return sorted((one for one in members if one.addresses), key=lambda one: one.key.order)
 
 
 def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
