@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 from neuca_tools.errors import RecordError
-from neuca_tools.model import Address, Incarnation, Link, LinkKey, NetworkState, Record, Written
+from neuca_tools.model import (
+    Address,
+    Incarnation,
+    Link,
+    LinkKey,
+    NetworkState,
+    Record,
+    Virtual,
+    Written,
+)
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
