@@ -13,7 +13,7 @@ from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.merge import stack
-from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned, strangers
+from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
@@ -61,8 +61,9 @@ def _through(
     if around.outlets or not origin.mac:
         return around
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
-    if not strangers(origin, world):
+    if origin.mac.partition(".")[0] in nics:
         return replace(around, blocked=blocked)
+    # Its NIC is absent: another one may have replaced it.
     others = _candidates(config, world, record, origin)
     return replace(around, origin=None, outlets=others, blocked=blocked)
 

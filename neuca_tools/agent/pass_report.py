@@ -43,7 +43,7 @@ class Pass(Purpose):
         record = updates.forget_restored(decision.record, resolution, have, world)
         record = updates.remember_nics(record, resolution)
         heard = {done.manager for done in result.done if isinstance(done, Tell)}
-        record = leftovers.settled(record, have, world, decision.silent_managers, heard)
+        record = leftovers.settled(record, have, world, decision.world.silent_managers, heard)
         record = leftovers.unserved(record, self._unanswered(decision))
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             record = leftovers.untold(record)
@@ -55,7 +55,7 @@ class Pass(Purpose):
 
     def _unanswered(self, decision: Decision) -> set[str]:
         """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
-        if "networkmanager" not in decision.silent_managers:
+        if "networkmanager" not in decision.world.silent_managers:
             return set()
         found = {key.mac for key, link in decision.want.links.items() if link.profile}
         return found if self.scope is None else found & {*self.scope}

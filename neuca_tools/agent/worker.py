@@ -32,7 +32,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
-from neuca_tools.state.records import has_document, load_look
+from neuca_tools.state.records import load_look
 from neuca_tools.state.store import catch_up, unsaved
 
 log = logging.getLogger("neuca")
@@ -66,10 +66,6 @@ class Job:
     session: Session = field(default_factory=Session)
     left_out: Mapping[str, int] = field(default_factory=dict)
     gone: Sequence[int] = ()
-
-    def has_last_good(self) -> bool:
-        """Whether there is a document from before."""
-        return has_document(self.config.state)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routing import Routing, resolve_routing
+from neuca_tools.desired.routes import Routing
+from neuca_tools.desired.routing import resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Optional
@@ -25,7 +25,8 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Rule, Traits
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -34,17 +35,20 @@ ROUTE_METRIC = 20
 
 
 @dataclass(frozen=True)
-class Hops:
-    """The routes to set, and the prefixes that must have no route (`banned`).
+class Routing:
+    """Routes and rules to set, and the table of each link with policy routing (`tables`).
 
-    `loose` are the prefixes with a next hop in no requested address's network: those routes depend
-    on addresses that another program sets.
+    `banned` are prefixes that must have no route. `loose` are those with a next hop in no requested
+    address's network: their routes depend on addresses that another program sets.
     """
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    rules: Mapping[Rule, LinkKey] = field(default_factory=dict)
+    tables: Mapping[LinkKey, int] = field(default_factory=dict)
     loose: frozenset[Network] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def resolve_routes(
@@ -53,19 +57,23 @@ def resolve_routes(
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
     limits: Fence,
-) -> Hops:
+) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used. `asked_of` has the addresses that are requested on each
     link, whether it can be used or not.
     """
     if not routes:
-        return Hops()
+        return Routing()
     finder = _Finder(links, asked_of, scene, limits)
     for route in routes:
         finder.take(route)
-    hops, loose = tuple(finder.taken.values()), frozenset(finder.loose)
-    return Hops(hops, tuple(finder.banned), tuple(finder.problems), loose)
+    return Routing(
+        tuple(finder.taken.values()),
+        tuple(finder.banned),
+        loose=frozenset(finder.loose),
+        problems=tuple(finder.problems),
+    )
 
 
 class _Finder:
