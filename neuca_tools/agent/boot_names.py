@@ -103,19 +103,14 @@ def needs_no_wait(config: Config, present: Iterable[tuple[str, str]]) -> bool:
     """
     (requests, record), nics = _known(config), [*present]
     named = _recorded(record) - config.ignored_macs
-    expected = {mac for _, mac in nics} & _with_a_rule(config)
+    rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
+    expected = {mac for _, mac in nics} & rules
     return bool(named) and named <= expected and in_place(nics, _names(requests), record)
 
 
 def _recorded(record: Record) -> set[str]:
     """The NICs whose names are kept, by MAC."""
     return {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
-
-
-def _with_a_rule(config: Config) -> set[str]:
-    """The NICs that have a udev rule of ours, by MAC."""
-    names = names_in(config.udev_directory)
-    return {rule_mac(name, config.udev_substring) or "" for name in names}
 
 
 def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:
@@ -163,18 +158,13 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         intake = last_good(config.state)  # the stale one may have been set aside meanwhile
     named = _named(intake.document or Document(), config)
     record = load_record(config.state)
-    if _are_marked(named, config, record):
-        return
+    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
+    if named <= config.ignored_macs | known:
+        return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.here(interfaces()):
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.settle(SETTLE)
     _write_marks(config, intake, record, named)
-
-
-def _are_marked(named: Collection[str], config: Config, record: Record) -> bool:
-    """Whether an earlier pass knew all these MACs, and so wrote what managers have to read."""
-    known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
-    return {*named} <= config.ignored_macs | known
 
 
 def _named(document: Document, config: Config) -> set[str]:

@@ -28,6 +28,7 @@ from neuca_tools.backends.linkwatch import LinkWatch, interfaces
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.files import applying, make_directory
+from neuca_tools.state.records import has_document
 
 log = logging.getLogger("neuca")
 
@@ -72,10 +73,6 @@ class Plans:
         return times
 
 
-def _ignore(*_: object) -> None:
-    """The wake-up descriptor tells which signal it was."""
-
-
 class Daemon:
     """The daemon; `run` returns after SIGTERM or SIGINT."""
 
@@ -100,13 +97,14 @@ class Daemon:
         receive, send = socket.socketpair()
         for end in (receive, send):
             end.setblocking(False)
-        before = [(number, signal.signal(number, _ignore)) for number in SIGNALS]
+        # The wake-up descriptor tells which signal it was.
+        before = [(number, signal.signal(number, lambda *_: None)) for number in SIGNALS]
         wakeup = signal.set_wakeup_fd(send.fileno(), warn_on_full_buffer=False)
         try:
             self._watch(receive.fileno(), lambda: self._signals(receive))
             self._watch(self._links.fileno(), self._link_events)
             self._watch_udev()
-            known = self._job.has_last_good()
+            known = has_document(self.config.state)
             self._begin(self._job._replace(start=True, fetch=not known, run=True))
             if not known:
                 self._say_ready("waiting for the first document")

@@ -172,7 +172,8 @@ def identity(root: Path) -> list[Trace]:
         path
         for directory, pattern in IDENTITY
         for path in _matching(root / directory, pattern)
-        if not _is_machine_id_link(path)
+        # D-Bus may have a link to /etc/machine-id rather than a file with an ID of its own.
+        if not (path.name == "machine-id" and path.is_symlink())
     ]
     initiator = root / iscsi.INITIATOR.relative_to("/")
     if iscsi.is_ours(initiator):  # two hosts of one name would break each other's sessions
@@ -183,11 +184,6 @@ def identity(root: Path) -> list[Trace]:
     if content is None or content.strip() in NO_IDENTITY:
         return found
     return [Trace(machine_id, emptied=True), *found]
-
-
-def _is_machine_id_link(path: Path) -> bool:
-    """Whether it is D-Bus's link to /etc/machine-id rather than a file with an id of its own."""
-    return path.name == "machine-id" and path.is_symlink()
 
 
 def host_keys(root: Path) -> list[Trace]:

@@ -13,7 +13,7 @@ from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.merge import stack
-from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned, strangers
+from neuca_tools.desired.outlets import is_void, name_of, outlets, pinned
 from neuca_tools.desired.policy import Policy
 from neuca_tools.errors import RecordError
 from neuca_tools.model import Record, World
@@ -61,8 +61,9 @@ def _through(
     if around.outlets or not origin.mac:
         return around
     blocked = ABSENT.format(url=origin.url, mac=origin.mac)
-    if not strangers(origin, world):
+    if origin.mac.partition(".")[0] in nics:
         return around._replace(blocked=blocked)
+    # Its NIC is absent: another one may have replaced it.
     others = _candidates(config, world, record, origin)
     return around._replace(origin=None, outlets=others, blocked=blocked)
 
@@ -101,12 +102,9 @@ def _candidates(
 
     With `origin`, whose NIC is gone, only NICs that have appeared since it answered.
     """
-    policy = _policy(config)
-    ports = bindings.aliases(world, record)
-    document = last_good(config.state).document
-    document = document and bindings.bound_document(document, ports)
-    policy = bindings.bound_policy(policy, world, record)
-    links = bindings.bound_links(config.links, ports)
+    document, links, policy = bindings.bind(
+        last_good(config.state).document, config.links, _policy(config), world, record
+    )
     roles = stack(document, links, policy, world, record).roles
     without = (origin.mac.partition(".")[0], *origin.others) if origin else ()
     return outlets(world, roles, policy, record, without)

@@ -57,7 +57,7 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
     if not waiting:
         return False
-    ready = [one for one in waiting if answers(one)]
+    ready = [one for one in waiting if acknowledged(one.target.name, one.neighbour, one.now)]
     save_record(
         config.state, intentions.record_intentions(record, [one.operation for one in ready])
     )
@@ -127,11 +127,6 @@ def _is_neighbour(peer: Host, link: Link) -> bool:
     """Whether a peer is on one of the link's networks, and is not this host."""
     networks = [one for one in link.addresses if one.version == peer.version]
     return any(peer in one.network and peer != one.ip for one in networks)
-
-
-def answers(candidate: Candidate) -> bool:
-    """Whether the neighbour acknowledges a packet of the current MTU."""
-    return acknowledged(candidate.target.name, candidate.neighbour, candidate.now)
 
 
 def probe(candidate: Candidate, writer: Writer) -> int:

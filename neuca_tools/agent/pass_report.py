@@ -1,4 +1,4 @@
-"""The report of a pass: to the journal, and to the run directory, where `neuca status` reads it."""
+"""What a pass is for, and its report: to the journal, and to the run directory for the status."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,21 +6,59 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Optional
 
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.result import Failure, Result
-from neuca_tools.apply.transaction import Outcome
+from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
-from neuca_tools.model import Problem, messages
+from neuca_tools.model import Problem, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.state import changes, leftovers
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import Tell
+from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
 
 log = logging.getLogger("neuca")
 
 MOST_REMOVED = 1000  # lines that status keeps until the next boot
+
+
+@dataclass(frozen=True)
+class Pass(Purpose):
+    """The purpose of a pass: set up the NICs in `scope` as the document asks; None: all NICs."""
+
+    scope: Optional[Collection[str]] = None
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The plan."""
+        return decision.plan(self.scope)
+
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
+        """What is ours, which request is active for each NIC, and what managers left behind."""
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        record = updates.forget_restored(decision.record, resolution, have, world)
+        record = updates.remember_nics(record, resolution)
+        heard = {done.manager for done in result.done if isinstance(done, Tell)}
+        record = leftovers.settled(record, have, world, decision.world.silent_managers, heard)
+        record = leftovers.unserved(record, self._unanswered(decision))
+        if any(isinstance(failure.operation, Tell) for failure in result.failures):
+            record = leftovers.untold(record)
+        undone = result.lost_nics.union(*(operation.domains for operation in held))
+        undone |= {key.mac for key in result.missing}
+        return updates.record_applied(
+            record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
+        )
+
+    def _unanswered(self, decision: Decision) -> set[str]:
+        """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
+        if "networkmanager" not in decision.world.silent_managers:
+            return set()
+        found = {key.mac for key, link in decision.want.links.items() if link.profile}
+        return found if self.scope is None else found & {*self.scope}
 
 
 def removed(before: Decision, after: Decision) -> list[str]:

@@ -50,7 +50,9 @@ class Release(Purpose):
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
         if isinstance(operation, StopClient):
             is_theirs = operation.key.mac in self.touched
-        return is_theirs or _restores(operation, originals)
+        if isinstance(operation, WriteSysctl):  # of the whole host
+            is_theirs = is_theirs or originals.get(operation.path) == operation.after
+        return is_theirs
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """Nothing on the NICs is ours any more, unless the release failed."""
@@ -141,13 +143,6 @@ def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
     with host(config, intake) as handles:
         purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
         return purpose.operations(purpose.shape(handles.survey()))
-
-
-def _restores(operation: Operation, originals: Mapping[str, str]) -> bool:
-    """Whether it sets a setting of the whole host to its original value."""
-    if not isinstance(operation, WriteSysctl):
-        return False
-    return originals.get(operation.path) == operation.after
 
 
 def _without(document: Document, macs: Collection[str]) -> Document:

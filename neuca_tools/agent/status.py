@@ -59,7 +59,7 @@ def status_of(
         have,
         left,
         unapplied=decision.unapplied(),
-        managers=decision.managers,
+        managers=decision.world.managers,
         notes=_notes(config, intake, decision, report),
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),
@@ -111,7 +111,7 @@ def _notes(
     """What the user should know although it is not a problem, one line each."""
     resolution, have = decision.resolution, decision.have
     notes = _reason(intake)
-    notes += [f"{manager}: {reason}" for manager, reason in decision.silent_managers.items()]
+    notes += [f"{manager}: {reason}" for manager, reason in decision.world.silent_managers.items()]
     if report:
         notes += report.removed
     if udev_is_ours(config):

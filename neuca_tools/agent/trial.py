@@ -19,8 +19,7 @@ from typing import Any
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.in_force import decide, note_seen
-from neuca_tools.agent.pass_report import log_change, log_pass, removed, report_of
-from neuca_tools.agent.reconcile import Pass
+from neuca_tools.agent.pass_report import Pass, log_change, log_pass, removed, report_of
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.host import Host, StateFiles, host
 from neuca_tools.apply.transaction import Transaction

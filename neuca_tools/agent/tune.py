@@ -39,16 +39,12 @@ class Tuning(Purpose):
         settings = [operation for operation in planned if operation not in self.others]
         if self.link is None:
             return tuple(settings)
-        return tuple(operation for operation in settings if _link_of(operation) == self.link)
+        return tuple(one for one in settings if one.link and one.link.key == self.link)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
         resolution, have, world = decision.resolution, decision.have, decision.world
         return updates.forget_restored(decision.record, resolution, have, world)
-
-
-def _link_of(operation: Operation) -> Optional[LinkKey]:
-    return operation.link.key if operation.link else None
 
 
 def tune(

@@ -31,7 +31,7 @@ from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch, keep
-from neuca_tools.state.records import has_document, load_look
+from neuca_tools.state.records import load_look
 from neuca_tools.state.store import catch_up, unsaved
 
 # Imports inside functions: the idle daemon has no module of a pass, which takes 65 ms and 8 MiB.
@@ -66,10 +66,6 @@ class Job(NamedTuple):
     session: Session = Session()
     left_out: Mapping[str, int] = {}
     gone: Sequence[int] = ()
-
-    def has_last_good(self) -> bool:
-        """Whether there is a document from before."""
-        return has_document(self.config.state)
 
 
 class Outcome(NamedTuple):
@@ -239,7 +235,8 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
     own = job.fetch
     with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
-        has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
+        is_saved = bool(unsaved(config.state)) and catch_up(config.state)
+        has_news = is_saved or _is_news(job, intake) or bool(trial_file.found(config))
         if job.run or has_news or processes.has_ended(config.run_directory / DHCP):
             begin_pass()
             return _pass(job._replace(left_out={}) if has_news else job, intake, read.seconds)
@@ -340,11 +337,6 @@ def _is_news(job: Job, intake: Intake) -> bool:
     """Whether the document in force is not that of the last pass, or is for another machine."""
     stored = intake.stored
     return bool(intake.other) or (stored is not None and stored.sha256 != job.sha256)
-
-
-def _saves(config: Config) -> bool:
-    """Whether there was something left to save and all of it is saved. Raises NeucaError."""
-    return bool(unsaved(config.state)) and catch_up(config.state)
 
 
 def _report_volumes(config: Config) -> None:

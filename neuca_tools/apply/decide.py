@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Optional
@@ -59,10 +59,7 @@ class Difference:
 
 
 class Decision(NamedTuple):
-    """The observed state (`have`), the desired state (`want`), and the record without stale parts.
-
-    `managers` maps each running network manager to the state that it reports for each interface.
-    """
+    """What is observed (`have`), what is desired (`want`), and the record without stale parts."""
 
     world: World
     record: Record
@@ -76,14 +73,6 @@ class Decision(NamedTuple):
     @property
     def want(self) -> NetworkState:
         return self.difference.want
-
-    @property
-    def managers(self) -> Mapping[str, Mapping[str, str]]:
-        return self.world.managers
-
-    @property
-    def silent_managers(self) -> Mapping[str, str]:
-        return self.world.silent_managers
 
     def plan(self, scope: Optional[Collection[str]] = None) -> tuple[Operation, ...]:
         """The operations that lead from `have` to `want`; with `scope` those on these NICs only."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_interface
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Optional
 
@@ -255,7 +256,7 @@ class _Progress:
             self.missing |= {operation.on.key for operation in created}
         else:
             self.missing |= failed.missing
-            fates = (operation.fate for operation in failed.serious)
+            fates = map(attrgetter("fate"), failed.serious)
             self.stopped |= joined(frozenset().union(*fates), self._shared)
 
     def result(self) -> Result:

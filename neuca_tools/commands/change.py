@@ -58,7 +58,7 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     lines = [f"{name} is released and ignored; neuca release --undo reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]
-    elif "networkmanager" in survey.managers:
+    elif "networkmanager" in survey.world.managers:
         text = "it may manage the NIC after the next boot or after a restart of its own"
         lines.append(f"The running NetworkManager was not notified: {text}.")
     return show_changed(arguments, result, "\n".join(lines))

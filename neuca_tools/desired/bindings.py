@@ -208,6 +208,19 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
     )
 
 
+def bind(
+    document: Optional[Document],
+    links: Iterable[LinkRequest],
+    policy: Policy,
+    world: World,
+    record: Record,
+) -> tuple[Optional[Document], tuple[LinkRequest, ...], Policy]:
+    """All with the GUID of each InfiniBand port that they name by six bytes."""
+    found = aliases(world, record)
+    bound = document and bound_document(document, found)
+    return bound, bound_links(links, found), bound_policy(policy, world, record)
+
+
 def bound_policy(policy: Policy, world: World, record: Record) -> Policy:
     """The policy with the GUIDs of all ports that are listed in another form."""
     ports = list(_ports(world, record))

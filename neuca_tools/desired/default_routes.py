@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import NetworkState, Problem, Route, World
 from neuca_tools.model.routing import ROUTE_PROTOCOL
-from neuca_tools.model.topology import is_nic
+from neuca_tools.model.topology import best_default_routes, is_nic
 
 
 def problems(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem]:
@@ -38,12 +38,8 @@ def problems(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
 
 def _management_metrics(roles: Roles, world: World) -> dict[int, int]:
     """The lowest metric of a default route through a management NIC, by its family."""
-    metrics: dict[int, int] = {}
-    for route in world.routes:
-        if route.to.prefixlen == 0 and route.index in roles.management:
-            version = route.to.version
-            metrics[version] = min(route.metric, metrics.get(version, route.metric))
-    return metrics
+    own = best_default_routes(route for route in world.routes if route.index in roles.management)
+    return {route.to.version: route.metric for route in own}
 
 
 def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:

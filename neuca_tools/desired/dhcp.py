@@ -149,7 +149,7 @@ class Learned:
         return any(
             (one.to, one.index, one.via, one.metric)
             == (route.to, route.index, route.via, route.metric)
-            and _is_foreign(one)
+            and one.protocol != ROUTE_PROTOCOL
             for one in self.world.routes
         )
 
@@ -188,12 +188,10 @@ class Learned:
                 text = f"it got the address {address} from a server or router: {reason}"
                 self.problems.append(Problem("contested", text, key))
         for route in self.world.routes:
-            if route.index == device.index and route.to.prefixlen == 0 and _is_foreign(route):
-                family = route.to.version
-                text = (
-                    f"the main table has an IPv{family} default route through it"
-                    " that neucad did not add"
-                )
+            is_foreign = route.index == device.index and route.protocol != ROUTE_PROTOCOL
+            if is_foreign and route.to.prefixlen == 0:
+                has = f"the main table has an IPv{route.to.version} default route through it"
+                text = f"{has} that neucad did not add"
                 self.problems.append(Problem("contested", text, key))
 
 
@@ -206,7 +204,3 @@ def _source(route: Route, present: Collection[Address]) -> Optional[Host]:
     """The preferred source of the route, if its link has this address."""
     source = route.traits.source
     return source if source in {address.ip for address in present} else None
-
-
-def _is_foreign(route: Route) -> bool:
-    return route.protocol != ROUTE_PROTOCOL

@@ -9,7 +9,7 @@ servers, NTP servers and host names of the dataplane are only used if the docume
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Optional
 
@@ -271,16 +271,10 @@ def _families(asked: Automatic) -> str:
 
 
 def _link_local(asked: Automatic) -> str:
-    if asked.link_local is None:
-        return "ipv6"
-    return _both(asked.link_local)
-
-
-def _both(families: Iterable[str]) -> str:
-    found = set(families)
-    if found == {"ipv4", "ipv6"}:
+    families = {"ipv6"} if asked.link_local is None else {*asked.link_local}
+    if families == {"ipv4", "ipv6"}:
         return "yes"
-    return next(iter(found), "no")
+    return next(iter(families), "no")
 
 
 def is_true(text: Optional[str]) -> bool:

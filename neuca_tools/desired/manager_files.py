@@ -245,7 +245,7 @@ class _Files:
         nics, names, left = self.roles.nics, self.names, self.roles.left
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
         bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
-        bases |= {key.given_name for key in names if key.made}
+        bases.update(key.given_name for key in names)  # empty for a NIC
         made = {name for key, name in names.items() if key.rank and key.mac not in left}
         made.update(map(self._pinned_name, filter(is_guid, self.dataplane)))
         return {f"{name}.*" for name in bases - others - {""}} | (made - others - {""})

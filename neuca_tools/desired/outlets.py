@@ -21,7 +21,7 @@ from neuca_tools.model import Device, Network, NicRecord, Record, Route, World
 from neuca_tools.model.machine import Origin, Outlet
 from neuca_tools.model.ports import forms
 from neuca_tools.model.provenance import ADMINISTRATOR, KERNEL, provenance
-from neuca_tools.model.topology import below, identity, is_nic
+from neuca_tools.model.topology import below, identity
 
 EVERYWHERE = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 LINK_LOCAL = ip_network("fe80::/64")
@@ -71,12 +71,6 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
             macs = _macs(world, device)
             found.append(Outlet(device.name, origin.mac, EVERYWHERE, macs=macs))
     return tuple(found)
-
-
-def strangers(origin: Origin, world: World) -> bool:
-    """Whether the NIC of the service is absent: another NIC may have replaced it."""
-    known = {identity(device) for device in world.devices.values() if is_nic(device)}
-    return origin.mac.partition(".")[0] not in known
 
 
 def outlets(

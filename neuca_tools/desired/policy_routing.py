@@ -16,15 +16,15 @@ packets with the address of another NIC as spoofed), and a default route.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import collapse_addresses, ip_address, ip_network
 from itertools import chain
-from typing import NamedTuple, Optional
+from typing import Any, Optional
 
+from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import ROUTE_METRIC
+from neuca_tools.desired.routes import ROUTE_METRIC, Routing
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
-from neuca_tools.desired.siblings import Siblings
 from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.effects import Note
@@ -48,15 +48,6 @@ OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
 MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
-
-
-class PolicyRouting(NamedTuple):
-    """The routes and rules of every routed link, and the table of each (`tables`, by link)."""
-
-    hops: tuple[Hop, ...] = ()
-    rules: Mapping[Rule, LinkKey] = {}
-    tables: Mapping[LinkKey, int] = {}
-    notes: tuple[Note, ...] = ()
 
 
 Gateways = Mapping[LinkKey, Mapping[int, Host]]
@@ -118,10 +109,10 @@ def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address
     )
 
 
-def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> PolicyRouting:
+def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Routing:
     """The routes and rules of these links."""
     if not routed:
-        return PolicyRouting()
+        return Routing()
     work = _Work(links, scene)
     usable = work.usable(routed)
     tables = assigned(usable, scene)
@@ -134,7 +125,7 @@ def build(routed: Gateways, links: Mapping[LinkKey, Link], scene: Scene) -> Poli
     if len(work.hops) > MOST_ROUTES:
         return _too_many(usable)
     kept = {key: table for key, table in tables.items() if key in work.used}
-    return PolicyRouting(tuple(work.hops), work.rules, kept, tuple(work.notes))
+    return Routing(tuple(work.hops), rules=work.rules, tables=kept, notes=tuple(work.notes))
 
 
 def _obstacle(asked: NicRouting, has_table: bool, gateways: Mapping[int, Host]) -> Optional[str]:
@@ -148,11 +139,11 @@ def _obstacle(asked: NicRouting, has_table: bool, gateways: Mapping[int, Host]) 
     return f"there are only {len(TABLES)} tables"
 
 
-def _too_many(links: Iterable[LinkKey]) -> PolicyRouting:
+def _too_many(links: Iterable[LinkKey]) -> Routing:
     """No rules for any link: it must not depend on their order which ones answer."""
     reason = f"the tables of all links together would have more than {MOST_ROUTES} routes"
     notes = (Note(SETTING, "not applicable", reason, key) for key in links)
-    return PolicyRouting(notes=tuple(notes))
+    return Routing(notes=tuple(notes))
 
 
 class _Sources:
@@ -170,6 +161,55 @@ class _Sources:
     def priority(self, host: Host) -> Optional[int]:
         """The priority of the first rule about this address, None if there is none."""
         return min(map(self._priorities.__getitem__, self._table.covering(host)), default=None)
+
+
+class Siblings:
+    """The networks of all NICs, in one family: for the table of each, in few prefixes.
+
+    With one route for each network, N NICs would need N * N routes. Adjacent networks are one
+    prefix here. It may have networks of the NIC itself in it, whose own routes are more specific.
+    """
+
+    def __init__(self, networks: Iterable[Network]) -> None:
+        self._all = frozenset(networks)
+        self._table = NetworkTable(self._all)
+        self._lengths = sorted({network.prefixlen for network in self._all})
+        every: Any = sorted(self._all)
+        self._joined: frozenset[Network] = frozenset(collapse_addresses(every))
+        self._nested = [network for network in self._all if self._above(network)]
+
+    def of(self, own: Collection[Network], gateway: Host) -> list[Network]:
+        """The prefixes of all other networks than `own`, without other networks with the gateway.
+
+        No prefix is equal to one of `own`, or inside one unless another NIC has just this network.
+        """
+        removed = {*self._table.covering(gateway)} - {*own}
+        found = set(self._joined)
+        for network in sorted(removed):
+            _remove(found, network)
+        found = {one for one in found if not any(is_inside(one, network) for network in own)}
+        hidden = {*own, *removed}
+        found |= {one for one in self._nested if self._above(one) & hidden and one not in hidden}
+        return sorted(found)
+
+    def _above(self, network: Network) -> set[Network]:
+        """The other networks that this one is in."""
+        shorter = (length for length in self._lengths if length < network.prefixlen)
+        wider: set[Any] = {network.supernet(new_prefix=length) for length in shorter}
+        return wider & self._all
+
+
+def _remove(networks: set[Network], gone: Network) -> None:
+    """Take the addresses of a network out of disjoint ones."""
+    wider = (gone.supernet(new_prefix=length) for length in range(gone.prefixlen, -1, -1))
+    holder = next((network for network in wider if network in networks), None)
+    if holder is None:
+        networks.difference_update([one for one in networks if is_inside(one, gone)])
+        return
+    networks.remove(holder)
+    if holder != gone:
+        rest: Any = holder
+        networks.update(rest.address_exclude(gone))
 
 
 class _Work:
@@ -265,21 +305,20 @@ class _Work:
         """The routes of the same family, in an order in which each next hop is known."""
         own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
         if not gateway.is_link_local and not any(gateway in network for network in own):
-            yield _hop(_single(gateway), key, table)
+            yield _hop(ip_network(gateway), key, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None
             yield _hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield _hop(network, key, table, gateway)
         for host in self._platform_hosts(gateway.version):
-            yield _hop(_single(host), key, table, gateway)
+            yield _hop(ip_network(host), key, table, gateway)
         yield _hop(EVERYTHING[gateway.version], key, table, gateway)
 
     def _platform_hosts(self, version: int) -> list[Host]:
         """The platform's addresses to which the main table has a route of its own."""
-        return [
-            host for host in PLATFORM_HOSTS if host.version == version and _single(host) in self.led
-        ]
+        hosts = [host for host in PLATFORM_HOSTS if host.version == version]
+        return [host for host in hosts if ip_network(host) in self.led]
 
     def _networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""
@@ -291,10 +330,6 @@ class _Work:
 
 def _counts(address: Address, version: int) -> bool:
     return address.version == version and not address.is_link_local
-
-
-def _single(host: Host) -> Network:
-    return ip_network(host)
 
 
 def _hop(

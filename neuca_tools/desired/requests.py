@@ -144,11 +144,6 @@ def _digest(texts: Iterable[str]) -> str:
 def _mac_of(route: RouteRequest, networks: Networks) -> str:
     """The MAC of the link that a route belongs to; empty if it belongs to none."""
     link = networks.link(route.via, route.link)
-    if link is None and _is_tied(route):
-        link = route.link
+    if link is None and route.traits.kind == "unicast":
+        link = route.link if route.via is None or route.traits.onlink else None
     return link.mac if link else ""
-
-
-def _is_tied(route: RouteRequest) -> bool:
-    """Whether the link of a route is the one that the document gives."""
-    return route.traits.kind == "unicast" and (route.via is None or route.traits.onlink)

@@ -19,7 +19,8 @@ from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.roles import Roles, Scene, find_links
 from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routing import Routing, resolve_routing
+from neuca_tools.desired.routes import Routing
+from neuca_tools.desired.routing import resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
@@ -33,7 +34,6 @@ from neuca_tools.model import (
     Problem,
     Record,
     Router,
-    RouteRequest,
     World,
 )
 from neuca_tools.model.effects import Note
@@ -95,8 +95,11 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, settings = _bound(document, settings, world, record)
-    layers = stack(document, settings.links, settings.policy, world, record)
+    document, local, policy = bindings.bind(
+        document, settings.links, settings.policy, world, record
+    )
+    settings = settings._replace(links=local, policy=policy)
+    layers = stack(document, local, policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
@@ -123,7 +126,7 @@ def resolve(
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
-        left_alone=_left_alone(layers.routes),
+        left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
         ground=ground(world, roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
@@ -142,20 +145,6 @@ def _left_as_they_are(
     kept = {key for key in removable.vlans if key not in deletable and key not in links}
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
     return removable._replace(vlans=deletable, addresses=addresses)
-
-
-def _bound(
-    document: Optional[Document], settings: Settings, world: World, record: Record
-) -> tuple[Optional[Document], Settings]:
-    """Both with the GUID of each InfiniBand port that they name by six bytes."""
-    found = bindings.aliases(world, record)
-    return (
-        document and bindings.bound_document(document, found),
-        settings._replace(
-            links=bindings.bound_links(settings.links, found),
-            policy=bindings.bound_policy(settings.policy, world, record),
-        ),
-    )
 
 
 def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
@@ -196,10 +185,6 @@ def _trust(
         return True, owned._replace(routes=True), None
     sure = trusted(document, requests) if document else frozenset[LinkKey]()
     return False, Owned(frozenset(pair for pair in owned.addresses if pair[0] in sure)), sure
-
-
-def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
-    return tuple(route.to for route in routes if route.state == "user")
 
 
 def _host_sysctls(

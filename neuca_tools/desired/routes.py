@@ -24,7 +24,8 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.effects import Note
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Rule, Traits
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -32,17 +33,20 @@ from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Trait
 ROUTE_METRIC = 20
 
 
-class Hops(NamedTuple):
-    """The routes to set, and the prefixes that must have no route (`banned`).
+class Routing(NamedTuple):
+    """Routes and rules to set, and the table of each link with policy routing (`tables`).
 
-    `loose` are the prefixes with a next hop in no requested address's network: those routes depend
-    on addresses that another program sets.
+    `banned` are prefixes that must have no route. `loose` are those with a next hop in no requested
+    address's network: their routes depend on addresses that another program sets.
     """
 
     hops: tuple[Hop, ...] = ()
     banned: tuple[Network, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    rules: Mapping[Rule, LinkKey] = {}
+    tables: Mapping[LinkKey, int] = {}
     loose: frozenset[Network] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def resolve_routes(
@@ -51,19 +55,23 @@ def resolve_routes(
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
     limits: Fence,
-) -> Hops:
+) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used. `asked_of` has the addresses that are requested on each
     link, whether it can be used or not.
     """
     if not routes:
-        return Hops()
+        return Routing()
     finder = _Finder(links, asked_of, scene, limits)
     for route in routes:
         finder.take(route)
-    hops, loose = tuple(finder.taken.values()), frozenset(finder.loose)
-    return Hops(hops, tuple(finder.banned), tuple(finder.problems), loose)
+    return Routing(
+        tuple(finder.taken.values()),
+        tuple(finder.banned),
+        loose=frozenset(finder.loose),
+        problems=tuple(finder.problems),
+    )
 
 
 class _Finder:

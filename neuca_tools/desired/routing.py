@@ -5,29 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.desired import dhcp, policy_routing, vrfs
 from neuca_tools.desired.link_resolver import LinkResolver
 from neuca_tools.desired.merge import Layers
 from neuca_tools.desired.roles import Roles
-from neuca_tools.desired.routes import resolve_routes
+from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
-from neuca_tools.model import Document, Hop, Link, LinkKey, Network, Problem
-from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, Rule, RuleRequest
-
-
-class Routing(NamedTuple):
-    """Routes, rules and tables; `banned` and `loose` as in `routes.Hops`."""
-
-    hops: tuple[Hop, ...] = ()
-    banned: tuple[Network, ...] = ()
-    rules: Mapping[Rule, LinkKey] = {}
-    tables: Mapping[LinkKey, int] = {}
-    loose: frozenset[Network] = frozenset()
-    problems: tuple[Problem, ...] = ()
-    notes: tuple[Note, ...] = ()
+from neuca_tools.model import Document, Hop, Link, LinkKey
+from neuca_tools.model.routing import MAIN_TABLE, RuleRequest
 
 
 def resolve_routing(
@@ -35,25 +22,23 @@ def resolve_routing(
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
-    hops = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
-    taken = {hop.identity for hop in hops.hops}
+    found = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
+    taken = {hop.identity for hop in found.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(work.routed, leased, scene)
     inside, vrf_notes = vrfs.default_routes(links, scene, taken)
-    asked = (*hops.hops, *inside)
+    asked = (*found.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
     rules = without_included({**rules, **policy.rules})
-    return Routing(
-        _joined((*asked, *learned.hops), policy.hops),
-        hops.banned,
-        rules,
-        policy.tables,
-        hops.loose,
-        (*hops.problems, *problems, *learned.problems),
-        (*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
+    return found._replace(
+        hops=_joined((*asked, *learned.hops), policy.hops),
+        rules=rules,
+        tables=policy.tables,
+        problems=(*found.problems, *problems, *learned.problems),
+        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
     )
 
 

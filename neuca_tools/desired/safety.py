@@ -232,16 +232,16 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
 
     Empty while the management devices have no address.
     """
-    now = fence(world, roles, ())
-    if not now.prefixes:
+    prefixes = _connected(world, roles) - {LINK_LOCAL}
+    if not prefixes:
         return ()
     gateways = {
         str(ip_network(route.via))
         for route in world.routes
         if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management
     }
-    routed = sorted(str(network) for network in now.routed if not is_broad(network))
-    return tuple(sorted({*map(str, now.prefixes), *gateways, *routed[:MOST_ROUTED]}))
+    routed = sorted(str(network) for network in _routed(world, roles) if not is_broad(network))
+    return tuple(sorted({*map(str, prefixes), *gateways, *routed[:MOST_ROUTED]}))
 
 
 def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Dataclasses and named tuples as JSON, and from it, each field checked against its annotation."""
+"""Dataclasses and named tuples from JSON, with each field checked against its annotation."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,30 +22,12 @@ _TITLES = {
 }
 
 
-_SCALARS = frozenset((str, int, float, bool, type(None)))
-
-
 class ShapeError(ValueError):
     """A value of another type; `path` leads to it (`.nics[3].name`), `reason` is its predicate."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(f"{path.lstrip('.') or 'it'} {reason}")
         self.reason, self.path = reason, path
-
-
-def plain(value: Any, texts: tuple[type, ...]) -> Any:  # noqa: ANN401 - whatever JSON can have
-    """The value as JSON has it: dataclasses and named tuples are objects, `texts` become texts."""
-    if type(value) in _SCALARS:
-        return value
-    if isinstance(value, texts):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(content, texts) for key, content in value.items()}
-    names = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", ())
-    if names:
-        return {name: plain(getattr(value, name), texts) for name in names}
-    items = [plain(item, texts) for item in value]
-    return sorted(items) if isinstance(value, frozenset) else items
 
 
 def _below(step: str, error: ShapeError) -> ShapeError:
@@ -141,7 +123,9 @@ class Shapes:
         return read
 
     def _object(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
-        readers = {name: self.reader(hint) for name, hint in get_type_hints(kind).items()}
+        hints = get_type_hints(kind)
+        readers = {name: self.reader(hint) for name, hint in hints.items()}
+        scalars = {name: hint for name, hint in hints.items() if hint in (str, int, bool)}
         parameters = signature(kind).parameters.items()
         required = [name for name, parameter in parameters if parameter.default is parameter.empty]
 
@@ -155,7 +139,9 @@ class Shapes:
             name, found = "", {}
             try:
                 for name in known:
-                    found[name] = readers[name](content[name])
+                    item = content[name]
+                    is_read = type(item) is scalars.get(name)  # a call for each would cost most
+                    found[name] = item if is_read else readers[name](item)
             except ShapeError as error:
                 raise _below(f".{name}", error) from None
             missing = [name for name in required if name not in content]

@@ -173,10 +173,16 @@ def _fetched(
     try:
         answer = ask(session)
         intake = _taken(answer, directory)
-        is_new = intake.other or _is_new(intake, directory, str(answers.get("seen", "")))
+        before, seen = stored_document(directory), str(answers.get("seen", ""))
+        is_new = before is not None and intake.sha256 not in ("", seen, before.sha256)
         is_file = answer.source.startswith("file:")
-        if not is_new or (is_file and not _settle(answer.source)):
+        if not (intake.other or is_new):
             return intake
+        if is_file:
+            from neuca_tools.sources.file import settle  # for a new document only
+
+            if not settle(answer.source):
+                return intake
         again = _taken(ask(answer.session.doubting()), directory)
     except SourceError as error:
         is_silent = not isinstance(error, IncompleteError)
@@ -190,17 +196,6 @@ def _fetched(
     if is_file:
         return again
     return _believed(again, directory, str(answers.get("doubted", "")))
-
-
-def _settle(source: str) -> bool:
-    from neuca_tools.sources.file import settle  # for a new document only
-
-    return settle(source)
-
-
-def _is_new(intake: Intake, directory: Where, seen: str) -> bool:
-    before = stored_document(directory)
-    return before is not None and intake.sha256 not in ("", seen, before.sha256)
 
 
 def _believed(intake: Intake, directory: Where, doubted: str) -> Intake:

@@ -10,19 +10,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
-from ipaddress import IPv4Interface, IPv6Interface, ip_network
+from ipaddress import ip_network
 from itertools import chain
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
 from neuca_tools.errors import RecordError
-from neuca_tools.model import Address, Incarnation, Link, LinkKey, NetworkState, Record, Written
+from neuca_tools.model import (
+    Address,
+    Incarnation,
+    Link,
+    LinkKey,
+    NetworkState,
+    Record,
+    Virtual,
+    Written,
+)
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
-from neuca_tools.model.shapes import Shapes, plain
+from neuca_tools.model.shapes import Shapes
 from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
@@ -37,9 +46,8 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 
 _NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
-_NOT_KEPT = ("profile", "unmarked", "theirs")  # fields of a link that a journal need not have
-# What is written as a text.
-_TEXTS = (LinkKey, Incarnation, Written, IPv4Interface, IPv6Interface)
+# Fields of a link that a journal need not have.
+_NOT_KEPT = ("profile", "unmarked", "bare", "theirs")
 _OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
@@ -249,20 +257,59 @@ _SHAPES = Shapes(
 
 
 def _record_json(record: Record) -> dict[str, Any]:
-    data: dict[str, Any] = plain(record, _TEXTS)
-    for nic in data["nics"].values():
-        nic["incarnation"] = nic["incarnation"] or ""
-    del data["owned"]["routes"]  # the plan's own
-    data["declined"] = {
-        str(key): {name: list(one) for name, one in settings.items()}
-        for key, settings in record.declined.items()
+    return {
+        "boot_id": record.boot_id,
+        "applied": record.applied,
+        "ground": list(record.ground),
+        "original_sysctls": dict(record.original_sysctls),
+        "written": {str(one): value for one, value in record.written.items()},
+        "probed": dict(record.probed),
+        "retry": list(record.retry),
+        **({"tables": dict(record.tables)} if record.tables else {}),
+        "nics": {
+            mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
+            for mac, nic in record.nics.items()
+        },
+        "owned": {
+            "addresses": sorted(
+                [str(key), str(address)] for key, address in record.owned.addresses
+            ),
+            "vlans": sorted(str(key) for key in record.owned.vlans),
+        },
+        "declined": {
+            str(key): {name: list(one) for name, one in settings.items()}
+            for key, settings in record.declined.items()
+        },
+        "originals": {
+            str(key): {
+                **original.__dict__,
+                "sysctls": dict(original.sysctls),
+                "device": dict(original.device),
+            }
+            for key, original in record.originals.items()
+        },
     }
-    if not record.tables:  # absent if there are none, as earlier versions wrote it
-        del data["tables"]
-    return data
+
+
+def _virtual_json(virtual: Virtual) -> dict[str, Any]:
+    return {
+        "members": list(map(str, virtual.members)),
+        "parent": virtual.parent and str(virtual.parent),
+        "options": [list(pair) for pair in virtual.options],
+    }
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    data = plain(replace(link, managers={}, theirs={}), _TEXTS)
-    left_out = _NOT_KEPT if link.bare else (*_NOT_KEPT, "bare")  # as earlier versions wrote it
-    return {name: content for name, content in data.items() if name not in left_out}
+    plain = {name: one for name, one in link.__dict__.items() if name not in _NOT_KEPT}
+    if link.bare:  # absent if there are none, as earlier versions wrote it
+        plain["bare"] = list(map(str, link.bare))
+    return {
+        **plain,
+        "key": str(link.key),
+        "addresses": [str(address) for address in link.addresses],
+        "sysctls": dict(link.sysctls),
+        "device": dict(link.device),
+        "managers": {},
+        "master": link.master and str(link.master),
+        "virtual": link.virtual and _virtual_json(link.virtual),
+    }

@@ -28,6 +28,7 @@ LONGEST_REASON = 200  # characters
 CHECKSUM = "crc32"
 SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
 GONE = b"null\n"  # a file that is to be removed, and cannot be
+_NOTHING = (None, GONE, b"null")
 PROBE = "room.neuca-new"  # `demand_room` writes and removes it
 BLOCK = 65536  # bytes that `demand_room` requests
 # errno(3): what a file system says that takes nothing for now
@@ -51,23 +52,23 @@ Where = Union[Path, Place]  # a bare path has no spare
 
 def read(where: Where, name: str) -> Optional[dict[str, Any]]:
     """What was last saved under this name, None if there is nothing. Raises RecordError."""
-    if isinstance(where, Place):
-        content = _content(where.spare / name)
-        if content is not None:
-            return None if content == GONE else parsed(where.spare / name, content)
-        where = where.directory
-    content = _content(where / name)
-    return None if content in (None, b"null") else parsed(where / name, content or b"")
+    path, content = _found(where, name)
+    return None if content in _NOTHING else parsed(path, content or b"")
 
 
 def exists(where: Where, name: str) -> bool:
     """Whether there is such a file. Raises RecordError if that cannot be determined."""
+    return _found(where, name)[1] not in _NOTHING
+
+
+def _found(where: Where, name: str) -> tuple[Path, Optional[bytes]]:
+    """The file that takes precedence, with its content. Raises RecordError."""
     if isinstance(where, Place):
         content = _content(where.spare / name)
         if content is not None:
-            return content != GONE
+            return where.spare / name, content
         where = where.directory
-    return (where / name).exists()
+    return where / name, _content(where / name)
 
 
 def save(where: Where, name: str, data: Mapping[str, Any], mode: int, *, sync: bool = True) -> None:

@@ -12,7 +12,7 @@ import pytest
 from platforms import made
 from worlds import PLACES, key, mac, nic, route, world
 
-from neuca_tools.agent.reconcile import Pass
+from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.decide import Policies, decide
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.result import Failure, Result

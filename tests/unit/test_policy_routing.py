@@ -12,9 +12,9 @@ import pytest
 from test_documents_growth import steps
 from worlds import Agent, document, key, mac, machine, nic, route, texts, world
 
+from neuca_tools.desired.policy_routing import Siblings
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
-from neuca_tools.desired.siblings import Siblings
 from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route

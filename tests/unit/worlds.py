@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
-from neuca_tools.agent.reconcile import Pass
+from neuca_tools.agent.pass_report import Pass
 from neuca_tools.apply.decide import Policies, decide
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Observation, interest
