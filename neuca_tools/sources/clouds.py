@@ -115,9 +115,13 @@ class Gce(_Cloud):
                 f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
             )
         tree = _mapping(self.parsed(_GCE_TREE, response.body))
-        data = _mapping(tree.get("attributes")).get("user-data")
+        attributes = _mapping(tree.get("attributes"))
+        data = attributes.get("user-data")
         name = instance(self.kind, str(tree.get("id", "")))
-        text = data.encode("utf-8", "replace") if isinstance(data, str) and data else None
+        if attributes.get("user-data-encoding") == "base64":
+            text = self.unpacked(data)
+        else:
+            text = data.encode("utf-8", "replace") if isinstance(data, str) and data else None
         return Answer(self.name, text, session, {gce.NAME: response.body}, name)
 
 
@@ -138,7 +142,15 @@ class Hetzner(_Cloud):
         response = self.request("GET", path, self.headers, deadline)
         if response.status not in (200, 204, 404):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response.body or None
+        return _decoded(response.body) or None
+
+
+def _decoded(body: bytes) -> bytes:
+    """User-data that may be in base64, as cloud-init reads that of Hetzner."""
+    try:
+        return base64.b64decode(b"".join(body.split()), validate=True)
+    except binascii.Error:
+        return body
 
 
 _OCI_INSTANCE, _OCI_NICS = "/opc/v2/instance/", "/opc/v2/vnics/"

@@ -252,7 +252,10 @@ def test_a_nic_with_an_unusable_mac_is_not_taken_by_its_name():
     assert list(links(document)) == []
     assert faults(document)[1:] == [
         'warning: network-config "config[2].vlan_link" = "dp1": it cannot be used, because its NIC cannot be used',
-        'warning: network-config "config[1].bond_interfaces" = "dp1": it is on "dp1", which is not configured: it is left to other programs too',
+        (
+            'warning: network-config "config[1].bond_interfaces" = "dp1": it is on "dp1", which is not'
+            " configured: it is left to other programs too"
+        ),
     ]
 
 

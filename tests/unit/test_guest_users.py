@@ -50,10 +50,19 @@ def test_the_users_of_the_document_are_wanted():
             b'{"public_keys": {"one": "%s\\n", "two": "%s"}}' % (KEY.encode(), OTHER.encode()),
         ),
         (NOCLOUD, b"public-keys:\n- %s\n- %s\n" % (KEY.encode(), OTHER.encode())),
+        (NOCLOUD, b"public-keys:\n  a: [%s]\n  b: %s\n" % (KEY.encode(), OTHER.encode())),
+        (NOCLOUD, b"public-keys:\n  a:\n  - %s\n  - %s\n" % (KEY.encode(), OTHER.encode())),
         (NOCLOUD, b"public-keys: |\n  %s\n  %s\n" % (KEY.encode(), OTHER.encode())),
         (EC2, b'{"public-keys": ["%s", "%s"]}' % (KEY.encode(), OTHER.encode())),
     ],
-    ids=["openstack", "nocloud list", "nocloud text", "ec2"],
+    ids=[
+        "openstack",
+        "nocloud list",
+        "nocloud names",
+        "nocloud list of a name",
+        "nocloud text",
+        "ec2",
+    ],
 )
 def test_the_platforms_keys_are_for_the_login_of_the_configuration_alone(name, content):
     document = with_platform("[users]\n" + f"alice = yes:{KEY}\n", name, content)

@@ -594,3 +594,24 @@ def test_the_addresses_of_the_platform_s_services_are_guarded(tmp_path, dmi, hos
 def test_vmware_takes_no_argument():
     with pytest.raises(UsageError):
         parse_source("vmware=x")
+
+
+@pytest.mark.parametrize("kind", ["gce", "hetzner"])
+def test_user_data_that_the_platform_gives_in_base64_is_decoded(kind):
+    play = services()[kind]
+    if kind == "gce":
+        about = {"user-data": BASE64, "user-data-encoding": "base64"}
+        play.paths = {path: {**GCE, "attributes": about} for path in play.paths}
+    else:
+        play.paths = {**play.paths, "/hetzner/v1/userdata": f"{BASE64}\n".encode()}
+    with serving(play) as server:
+        assert ask(f"{kind}={server.url}").data == DATA
+
+
+def test_the_mtu_of_every_vnic_of_oracle_is_9000():
+    assert {link.mtu for link in read("oracle").links} == {9000}
+
+
+def test_a_vlan_nic_of_compute_engine_has_its_own_mac():
+    vlan = next(link for link in read("gce").links if link.key.vlan_id)
+    assert vlan.virtual.option("mac") == "42:01:0a:04:00:03"

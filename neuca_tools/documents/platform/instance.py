@@ -8,6 +8,7 @@ References: nova, api/metadata/base.py and "Device role tagging"; the cloud-init
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, islice, starmap
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
@@ -107,12 +108,20 @@ def _role_tag(device: Part) -> str:
 
 def _items(root: Part) -> Iterator[Item]:
     for section in _SECRET:
-        for name, value in list(_pairs(root.tree.get(section)))[:MAX_ITEMS]:
-            if isinstance(value, (str, bool)):
-                yield Item(section, name.lower(), str(value), 0)
+        pairs = _pairs(root.tree.get(section))
+        for name, value in islice(chain.from_iterable(starmap(_single, pairs)), MAX_ITEMS):
+            yield Item(section, name.lower(), value, 0)
     uuid = root.text("uuid")
     if uuid:
         yield Item("instance", "uuid", uuid, 0)
+
+
+def _single(name: str, value: Tree) -> Iterator[tuple[str, str]]:
+    """A scalar with its name; those of a list with a number behind it: `name`, `name.1`."""
+    values_of_name = value if isinstance(value, list) else [value]
+    for number, item in enumerate(values_of_name):
+        if isinstance(item, (str, bool)):
+            yield f"{name}.{number}" if number else name, str(item)
 
 
 def _pairs(value: Tree) -> Iterator[tuple[str, Tree]]:

@@ -3,8 +3,7 @@
 `sources.clouds` wraps it. The first VNIC is the primary one. On a virtual machine each VNIC is a
 NIC, and its `vlanTag` is used by the hypervisor only. On bare metal, where the items have a
 `nicIndex`, a VNIC with a `vlanTag` other than 0 is a VLAN on the physical NIC with the same index
-(Oracle, "Virtual Network Interface Cards"). The MTU of every VNIC is 9000 (Oracle, "Networking
-Overview"); the documents do not contain it.
+(Oracle, "Virtual Network Interface Cards").
 """
 
 # SPDX-License-Identifier: MIT
@@ -24,6 +23,8 @@ KEYS = frozenset(
     "macAddr privateIp virtualRouterIp subnetCidrBlock vlanTag nicIndex"
     " ipv6Addresses ipv6SubnetCidrBlock ipv6VirtualRouterIp".split()
 )
+MTU = 9000
+"""Bytes (Oracle, "Networking Overview"): that of every VNIC, which no document has."""
 _NONE = "<null>"  # the text of a missing value on an instance without IPv4
 _IPV6_LENGTH = 64  # the prefix length of every subnet
 
@@ -57,7 +58,7 @@ def _nic(vnic: Part) -> Optional[Draft]:
     mac = vnic.read("macAddr", values.mac)
     if mac is None:
         return None
-    return Draft(LinkKey(mac), vnic.about(mac))
+    return Draft(LinkKey(mac), vnic.about(mac), mtu=MTU)
 
 
 def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
@@ -70,7 +71,7 @@ def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
     if number is None:
         return None
     mac = parent.key.mac
-    draft = Draft(LinkKey(mac, number), vnic.about(mac))
+    draft = Draft(LinkKey(mac, number), vnic.about(mac), mtu=MTU)
     return draft if made.options(draft, vnic, {"macAddr": "mac"}) else None
 
 
