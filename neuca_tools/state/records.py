@@ -267,7 +267,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "retry": list(record.retry),
         **({"tables": dict(record.tables)} if record.tables else {}),
         "nics": {
-            mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
+            mac: {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
         },
         "owned": {
@@ -282,7 +282,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         },
         "originals": {
             str(key): {
-                **original.__dict__,
+                **original._asdict(),
                 "sysctls": dict(original.sysctls),
                 "device": dict(original.device),
             }
