@@ -13,7 +13,7 @@ from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
-from neuca_tools.model import Problem, messages
+from neuca_tools.model import Problem, ProblemCode, messages
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.state import changes, leftovers
 from neuca_tools.status.judge import Report
@@ -110,7 +110,8 @@ def _is_of(problem: Problem, parts: Collection[str]) -> bool:
 
 def _problem(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
-    return Problem("unsaved" if failure.is_unsaved else "failed", failure.text, key)
+    code: ProblemCode = "pending" if failure.is_early else "failed"
+    return Problem("unsaved" if failure.is_unsaved else code, failure.text, key)
 
 
 def indexes_of(decision: Decision) -> dict[str, int]:

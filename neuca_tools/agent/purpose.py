@@ -38,7 +38,7 @@ class Pass(Purpose):
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             record = leftovers.untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
-        undone |= {key.mac for key in result.missing}
+        undone |= result.early_nics | {key.mac for key in result.missing}
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
         )

@@ -39,17 +39,24 @@ NOTHING: Mapping[str, int] = {}
 
 
 def run_pass(
-    config: Config, intake: Intake, start: bool, left_out: Mapping[str, int] = NOTHING
+    config: Config,
+    intake: Intake,
+    start: bool,
+    left_out: Mapping[str, int] = NOTHING,
+    *,
+    waits: bool = True,
 ) -> tuple[Report, Status]:
     """Make one pass, with the lock held; then the features of the guest may run. Raises NeucaError.
 
     With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
     or that have appeared. Parts that are `left_out`, as they failed before, are not tried unless
-    their interface has another index than this.
+    their interface has another index than this. Unless it `waits`, a route whose source address is
+    still being checked for duplicates is left to a later pass.
     """
     try:
         config.demand_protection()
         with _without_collection(), host(config, intake) as handles:
+            handles.patience *= waits
             return _passes(handles, start, left_out)
     except ApplyError as error:
         if error.errno in NO_ROOM:
@@ -100,7 +107,7 @@ def _one_pass(
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
     report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
-    tried = tried_parts(outcome) - waiting
+    tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     return replace(report, failed=failed), outcome.decision

@@ -278,12 +278,14 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     )
     try:
         _forget(job)
-        report, status = run_pass(job.config, intake, job.start, job.left_out)
+        waits = not job.start  # systemd waits for the first pass
+        report, status = run_pass(job.config, intake, job.start, job.left_out, waits=waits)
     except NeucaError as error:
         log.error("%s", error.text)
         return replace(outcome, failed={WHOLE: 0}, text=error.text)
     failed = dict(report.failed)
-    if status.unheard or (report.problems and not (failed or job.left_out)):
+    has_failed = any(problem.code != "pending" for problem in report.problems)
+    if status.unheard or (has_failed and not (failed or job.left_out)):
         failed[WHOLE] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)

@@ -402,6 +402,7 @@ class Lab:
             for one in self.look("-6 address")
             if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
             for each in one["addr_info"]
+            if not each.get("dadfailed")  # which the kernel does not use
         }
         # In every table: the routes of a VRF's member are in that of the VRF.
         return up and there <= {
