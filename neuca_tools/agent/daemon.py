@@ -89,7 +89,7 @@ class Daemon:
         self._latest: Optional[float] = None  # when the job for the events so far is to start
         self._job = Job(config)
         self._backoff, self._silences = Backoff(), 0
-        self._held = False  # whether the last pass waits for a sign of the management NIC
+        self._held = False  # as in the outcome of the last pass
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()

@@ -78,11 +78,11 @@ class Outcome:
 
     `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
     `left_out`: the parts that it did not try. `attentive`: a NIC is absent or contested, so any
-    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses
-    matter too, and there is a pass at each poll. `routed`: routing rules and tables have to be
-    kept, which any change of a link, an address or a rule may affect. `unanswered`: whether no
-    source responded; None if none was asked. `text`: a line for systemctl status.
-    `on_trial`: a trial holds the lock, so the job has to be done later.
+    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, or a route
+    for its source address, so addresses matter too, and there is a pass at each poll. `routed`:
+    routing rules and tables have to be kept, which any change of a link, an address or a rule may
+    affect. `unanswered`: whether no source responded; None if none was asked. `text`: a line for
+    systemctl status. `on_trial`: a trial holds the lock, so the job has to be done later.
     """
 
     ran: bool = False
@@ -284,8 +284,8 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         log.error("%s", error.text)
         return replace(outcome, failed={WHOLE: 0}, text=error.text)
     failed = dict(report.failed)
-    has_failed = any(problem.code != "pending" for problem in report.problems)
-    if status.unheard or (has_failed and not (failed or job.left_out)):
+    codes = {problem.code for problem in report.problems}
+    if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
         failed[WHOLE] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)
@@ -295,7 +295,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         attentive=bool(_codes(status) & {"absent", "contested"}),
         text=_text(intake, status),
         passed=True,
-        held=status.held,
+        held=status.held or "pending" in codes,
         routed=status.routed,
     )
 

@@ -24,7 +24,7 @@ from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
-from neuca_tools.model import Address, LinkKey, Route
+from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.model.routing import Rule
 from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
@@ -157,10 +157,7 @@ class GuardedWriter:
 
     def replace_route(self, route: Route) -> None:
         source = route.traits.source
-        if source is None or source.version == 4:
-            self._netlink.replace_route(route)
-            return
-        self._await_detection([route.index])
+        self._await_detection([route.index], source)
         try:
             self._netlink.replace_route(route)
         except ApplyError as error:
@@ -169,19 +166,20 @@ class GuardedWriter:
             raise ApplyError(f"{error.text}: {source} is not in use yet", errno.EAGAIN) from error
 
     def restore_route(self, message: bytes, indexes: Mapping[int, int], seen: float) -> None:
-        if raw_requests.has_source(message):
-            self._await_detection(indexes.values())
+        self._await_detection(indexes.values(), raw_requests.source_of(message))
         raw_requests.restore_route(message, indexes, time.monotonic() - seen)
 
-    def _await_detection(self, indexes: Iterable[int]) -> None:
-        """Wait for the addresses of these devices, which a route may have as its source.
+    def _await_detection(self, indexes: Iterable[int], source: Optional[Host]) -> None:
+        """Wait until the source address of a route through these devices has been checked.
 
-        Without a carrier they are not checked. All devices check theirs at the same time.
+        Without a carrier it is not. All addresses are checked at the same time.
         """
         began = time.monotonic()
-        connected = [index for index in indexes if index and self._netlink.has_carrier(index)]
-        linkwatch.await_detection(connected, self._patience)
-        self._patience = max(0.0, self._patience - (time.monotonic() - began))
+        for index in indexes:
+            is_new = linkwatch.is_unusable(index, source)
+            if is_new and self._netlink.has_carrier(index):
+                linkwatch.await_detection(index, source, self._patience)
+                self._patience = max(0.0, self._patience - (time.monotonic() - began))
 
     def delete_route(self, route: Route) -> None:
         self._netlink.delete_route(route)

@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Optional
@@ -57,19 +57,18 @@ def has_link_local(index: int, table: Path = _ADDRESSES) -> bool:
     return any(text.startswith("fe80") and not value & _NOT_READY for text, value in flags)
 
 
-def await_detection(indexes: Collection[int], seconds: float) -> None:
-    """Wait until no address of these devices is being checked (RFC 4862), or the time is up."""
-
-    def is_over() -> bool:
-        flags = (value for index in indexes for value in _flags(index).values())
-        return all(value & _NOT_READY != _TENTATIVE for value in flags)
-
-    _await(is_over, seconds)
+def await_detection(index: int, address: Optional[Host], seconds: float) -> None:
+    """Wait until an address is no longer checked for duplicates (RFC 4862), or the time is up."""
+    _await(lambda: _state(index, address) != _TENTATIVE, seconds)
 
 
-def is_unusable(index: int, address: Host) -> bool:
+def is_unusable(index: int, address: Optional[Host]) -> bool:
     """Whether an IPv6 address is still being checked for duplicates, or is a duplicate."""
-    return bool(_flags(index).get(address.packed.hex(), 0) & _NOT_READY)
+    return bool(_state(index, address))
+
+
+def _state(index: int, address: Optional[Host]) -> int:
+    return _flags(index).get(address.packed.hex(), 0) & _NOT_READY if address else 0
 
 
 def _await(condition: Callable[[], bool], seconds: float) -> None:

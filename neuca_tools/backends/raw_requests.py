@@ -14,12 +14,13 @@ import math
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model import Address
+from neuca_tools.model import Address, Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 IFA_F_NODAD, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x40, 0x200
@@ -88,10 +89,10 @@ def _left(seconds: int, elapsed: float) -> int:
     return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
 
 
-def has_source(message: bytes) -> bool:
-    """Whether it describes an IPv6 route with a preferred source address."""
-    is_ipv6 = message[0] == _FAMILIES[6]
-    return is_ipv6 and _SOURCE in dict(wire.attributes(message[_ROUTE.size :]))
+def source_of(message: bytes) -> Optional[Host]:
+    """The preferred source address of a route, if it has one."""
+    source = wire.Attributes(message[_ROUTE.size :]).bytes(_SOURCE)
+    return ip_address(source) if source else None
 
 
 def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:

@@ -79,10 +79,10 @@ class DocumentStatus:
 class Status:
     """What `neuca status --json` prints (`data`), and what has to be watched.
 
-    `held`: see `desired.roles.Roles`, or a route waits for its source address. `routed`: there are
-    routing rules to keep, routes from DHCP to copy, or a default route of ours. `problems` are
-    those of `data`, `names` the names of links to print with them. `unheard`: a network manager has
-    not answered, and may not have read our files.
+    `held`: see `desired.roles.Roles`. `routed`: there are routing rules to keep, routes from
+    DHCP to copy, or a default route of ours. `problems` are those of `data`, `names` the names of
+    links to print with them. `unheard`: a network manager has not answered, and may not have read
+    our files.
     """
 
     data: Mapping[str, Any]
@@ -132,12 +132,8 @@ def judge(
         "last_pass": _last_pass(report),
         "not_rolled_back": [one.text for one in (report.stuck if report else ())],
     }
-    code, held = _exit_code(state, codes), _is_held(resolution, failed)
-    return Status(data, code, held, resolution.is_routed, problems, resolution.names)
-
-
-def _is_held(resolution: Resolution, failed: Collection[Problem]) -> bool:
-    return bool(resolution.roles.held) or any(one.code == "pending" for one in failed)
+    code, roles = _exit_code(state, codes), resolution.roles
+    return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
 
 
 def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
