@@ -71,14 +71,16 @@ class Netlink(AbstractContextManager["Netlink"]):
         world, seen = outlook.look(), routing.read()
         own = [route for route in seen.ours if _is_main(route)]
         routes = [route for route in world.routes if route.protocol != ROUTE_PROTOCOL] + own
+        accept_ra = sysctl.read(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
+            has_ipv6=accept_ra is not None,
             routes=tuple(routes),
             tables=(*(route for route in seen.ours if not _is_main(route)), *seen.foreign),
             rules=seen.rules,
             metadata_index=self._metadata_index(metadata_hosts, routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
-            accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
+            accept_ra=accept_ra,
         )
 
     def _metadata_index(self, hosts: Iterable[Host], routes: Iterable[Route]) -> int:

@@ -67,6 +67,7 @@ class Resolution:
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
     the user, `loose` those with routes through addresses that another program sets. On links that
     are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
+    `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
     want: NetworkState
@@ -87,12 +88,16 @@ class Resolution:
     tuning: Layer = field(default_factory=Layer)
     quiet: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = field(default_factory=dict)
+    lacks_ipv6: bool = False
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours."""
+        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours.
+
+        A link that lacks IPv6 may also get it at any time.
+        """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.clients) or default
+        return bool(self.want.rules or self.roles.clients) or default or self.lacks_ipv6
 
 
 def resolve(
@@ -110,19 +115,20 @@ def resolve(
     routed = _gateways(tuned.requests, settings, world, roles)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
-    forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
+    forwards, contested = forwarding.allowed(_router(document, settings), roles, world)
+    refused = limits.twice.keys() | work.common.lacking
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
-    host = _host_sysctls(settings, record, complete, world)
     return Resolution(
-        _want(work, links, routing, {**host, **forwards}),
+        _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
-        problems=(*problems, *work.problems, *routing.problems, *refused),
-        digests=digests(requests, layers.addresses, layers.routes, forwards, limits.twice),
+        problems=(*problems, *work.problems, *routing.problems, *contested),
+        digests=digests(requests, layers.addresses, layers.routes, forwards, refused),
+        lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
@@ -214,10 +220,10 @@ def _left_alone(routes: Iterable[RouteRequest]) -> tuple[Network, ...]:
 
 
 def _host_sysctls(
-    settings: Settings, record: Record, complete: bool, world: World
+    settings: Settings, record: Record, sure: Optional[Collection[LinkKey]], world: World
 ) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if not complete or world.fixed_sysctls:
+    if sure is not None or world.fixed_sysctls:
         return dict(settings.tuning.sysctls)
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 

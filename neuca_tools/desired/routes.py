@@ -31,6 +31,7 @@ from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Trait
 # (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
 NO_VRFS: Mapping[int, str] = {}
+ALL_HAVE_IPV6: Mapping[LinkKey, str] = {}
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,20 @@ def resolve_routes(
     found: Mapping[LinkKey, Device],
     limits: Fence,
     vrfs: Mapping[int, str] = NO_VRFS,
+    without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
 ) -> Hops:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used, `found` the devices that are present. `asked_of` has the
     addresses that are requested on each link, whether it can be used or not. `vrfs` are the tables
-    of VRFs that are not ours, which no document adds routes to.
+    of VRFs that are not ours, which no document adds routes to; `without_ipv6` says why links have
+    no IPv6.
     """
     if not routes:
         return Hops()
     usable = {key: link for key, link in links.items() if link.role == "dataplane"}
     finder = _Finder(usable, asked_of, world, found, limits)
-    finder.vrfs = vrfs
+    finder.vrfs, finder.without_ipv6 = vrfs, without_ipv6
     taken: dict[object, Hop] = {}
     loose: set[Network] = set()
     banned: list[Network] = []
@@ -123,6 +126,7 @@ class _Finder:
             if other.protocol != ROUTE_PROTOCOL
         }
         self.vrfs: Mapping[int, str] = NO_VRFS
+        self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
 
     def hop(self, route: RouteRequest, own: Container[Host]) -> tuple[Optional[Hop], Optional[str]]:
@@ -173,6 +177,8 @@ class _Finder:
         reason = _hop_reason(route, known, self._usable, own)
         if reason is None and key is not None:
             reason = _down_reason(route, key, self._usable, self._found)
+            if route.to.version == 6:
+                reason = self.without_ipv6.get(key, reason)
             if _is_outside(route, self._usable, key):
                 reason = f'the next hop {route.via} is in the VRF "{self._usable[key].master}"'
         return (None, reason) if reason else (key, None)

@@ -48,6 +48,7 @@ def resolve_routing(
         work.found_keys,
         limits,
         vrfs=vrfs.foreign(world, roles),
+        without_ipv6=work.common.without_ipv6,
     )
     learned = dhcp.learned(roles, world, limits, {hop.identity for hop in hops.hops})
     isolated = vrfs.tables(work.requests)
