@@ -155,9 +155,9 @@ class Daemon:
         if due & {"events", "retry", "poll"}:
             unasked = self._starting or self.config.drift == "enforce"
             run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
+            self._job = replace(self._job, gone=(*self._job.gone, *self._links.take_gone()))
             job = replace(self._job, fetch="poll" in due, run=run, start=self._starting)
-            left_out, gone = self._backoff.left_out(now), self._links.take_gone()
-            self._begin(replace(job, left_out=left_out, gone=gone))
+            self._begin(replace(job, left_out=self._backoff.left_out(now)))
 
     # --- the worker ---
 
@@ -244,7 +244,8 @@ class Daemon:
     def _remember(self, outcome: Outcome) -> None:
         """Keep what the next job and the next events depend on."""
         sha256 = outcome.sha256 or self._job.sha256
-        self._job = replace(self._job, sha256=sha256, session=outcome.session)
+        gone = () if outcome.ran else self._job.gone
+        self._job = replace(self._job, sha256=sha256, session=outcome.session, gone=gone)
         if outcome.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
