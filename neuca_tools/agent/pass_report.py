@@ -15,6 +15,7 @@ from neuca_tools.apply.transaction import Outcome
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, messages
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.client_operations import StartClient
 from neuca_tools.state import changes, leftovers
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
@@ -101,6 +102,12 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
     macs = {operation.link.key.mac for operation in operations if operation.link is not None}
     macs |= outcome.result.lost_nics
     return frozenset({*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.to_retry})
+
+
+def restarted(outcome: Outcome, before: Decision) -> list[str]:
+    """The DHCP clients that had ended, which they may do again."""
+    started = (one.label for one in outcome.result.done if isinstance(one, StartClient))
+    return [label for label in started if before.have.clients.get(label) == ""]
 
 
 def _is_of(problem: Problem, parts: Collection[str]) -> bool:

@@ -19,6 +19,7 @@ from neuca_tools.agent.pass_report import (
     log_pass,
     removed,
     report_of,
+    restarted,
     tried_parts,
 )
 from neuca_tools.agent.purpose import Pass
@@ -110,6 +111,7 @@ def _one_pass(
     tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
+    failed.update(dict.fromkeys(restarted(outcome, decision), 0))
     return replace(report, failed=failed), outcome.decision
 
 

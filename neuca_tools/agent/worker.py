@@ -241,7 +241,8 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
     with document_in_force(config, read, own=own, anew=not own, patience=patience) as intake:
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         has_news = _saves(config) or _is_news(job, intake) or bool(trial_file.found(config))
-        if job.run or has_news or processes.has_ended(config.run_directory / DHCP):
+        has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
+        if job.run or has_news or has_ended:
             begin_pass()
             return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)

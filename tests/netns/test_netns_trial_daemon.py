@@ -212,3 +212,5 @@ def test_a_nic_that_was_away_during_a_trial_is_configured_afterwards(filed):
     assert trial.end()[0] == 0
     filed.wait("it is configured", lambda: filed.addresses("eth2") == {"10.2.0.1/24"}, 20)
     filed.document(B + both)
+    source = f"file:{filed.document_file}"
+    filed.wait("a poll", lambda: filed.status()[1]["document"]["source"] == source)
