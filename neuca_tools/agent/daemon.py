@@ -86,7 +86,7 @@ class Daemon:
         self._latest: Optional[float] = None  # when the job for the events so far is to start
         self._job = Job(config)
         self._backoff, self._silences = Backoff(), 0
-        self._held = False  # whether the last pass waits for a sign of the management NIC
+        self._held = False  # as in the outcome of the last pass
         self._starting = True  # until a pass has corrected all drift
         self._stopping = self._ready = False
         self._links = LinkWatch()
@@ -153,9 +153,10 @@ class Daemon:
         if due & {"events", "retry", "poll"}:
             unasked = self._starting or self.config.drift == "enforce"
             run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
+            gone = (*self._job.gone, *self._links.take_gone())
+            self._job = self._job._replace(gone=gone)
             job = self._job._replace(fetch="poll" in due, run=run, start=self._starting)
-            left_out, gone = self._backoff.left_out(now), self._links.take_gone()
-            self._begin(job._replace(left_out=left_out, gone=gone))
+            self._begin(job._replace(left_out=self._backoff.left_out(now)))
 
     # --- the worker ---
 
@@ -242,7 +243,8 @@ class Daemon:
     def _remember(self, outcome: Outcome) -> None:
         """Keep what the next job and the next events depend on."""
         sha256 = outcome.sha256 or self._job.sha256
-        self._job = self._job._replace(sha256=sha256, session=outcome.session)
+        gone = () if outcome.ran else self._job.gone
+        self._job = self._job._replace(sha256=sha256, session=outcome.session, gone=gone)
         if outcome.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()

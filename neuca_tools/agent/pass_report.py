@@ -14,8 +14,9 @@ from neuca_tools.apply.host import about, log_result
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
-from neuca_tools.model import Problem, Record, messages
+from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.client_operations import StartClient
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import Tell
 from neuca_tools.state import changes, leftovers, updates
@@ -48,7 +49,7 @@ class Pass(Purpose):
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
             record = leftovers.untold(record)
         undone = result.lost_nics.union(*(operation.domains for operation in held))
-        undone |= {key.mac for key in result.missing}
+        undone |= result.early_nics | {key.mac for key in result.missing}
         return updates.record_applied(
             record, resolution, world, scope=self.scope, failed=undone, retry=result.to_retry
         )
@@ -138,6 +139,12 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
     return frozenset({*macs, *(f"{ROUTES_OF}{mac}" for mac in macs), *outcome.result.to_retry})
 
 
+def restarted(outcome: Outcome, before: Decision) -> list[str]:
+    """The DHCP clients that had ended, which they may do again."""
+    started = (one.label for one in outcome.result.done if isinstance(one, StartClient))
+    return [label for label in started if before.have.clients.get(label) == ""]
+
+
 def _is_of(problem: Problem, parts: Collection[str]) -> bool:
     mac = problem.link.mac if problem.link else ""
     return not mac or not {mac, f"{ROUTES_OF}{mac}"}.isdisjoint(parts)
@@ -145,7 +152,8 @@ def _is_of(problem: Problem, parts: Collection[str]) -> bool:
 
 def _problem(failure: Failure) -> Problem:
     key = failure.operation.link.key if failure.operation.link else None
-    return Problem("unsaved" if failure.is_unsaved else "failed", failure.text, key)
+    code: ProblemCode = "pending" if failure.is_early else "failed"
+    return Problem("unsaved" if failure.is_unsaved else code, failure.text, key)
 
 
 def indexes_of(decision: Decision) -> dict[str, int]:

@@ -18,6 +18,7 @@ from neuca_tools.agent.pass_report import (
     log_pass,
     removed,
     report_of,
+    restarted,
     tried_parts,
 )
 from neuca_tools.agent.status import status_of
@@ -37,17 +38,24 @@ NOTHING: Mapping[str, int] = {}
 
 
 def run_pass(
-    config: Config, intake: Intake, start: bool, left_out: Mapping[str, int] = NOTHING
+    config: Config,
+    intake: Intake,
+    start: bool,
+    left_out: Mapping[str, int] = NOTHING,
+    *,
+    waits: bool = True,
 ) -> tuple[Report, Status]:
     """Make one pass, with the lock held; then the features of the guest may run. Raises NeucaError.
 
     With `start`, all drift is corrected; otherwise, only the NICs change whose request has changed
     or that have appeared. Parts that are `left_out`, as they failed before, are not tried unless
-    their interface has another index than this.
+    their interface has another index than this. Unless it `waits`, a route whose source address is
+    still being checked for duplicates is left to a later pass.
     """
     try:
         config.demand_protection()
         with host(config, intake) as handles:
+            handles.patience *= waits
             return _passes(handles, start, left_out)
     except ApplyError as error:
         if error.errno in NO_ROOM:
@@ -86,9 +94,10 @@ def _one_pass(
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
     report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
-    tried = tried_parts(outcome) - waiting
+    tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
+    failed.update(dict.fromkeys(restarted(outcome, decision), 0))
     return report._replace(failed=failed), outcome.decision
 
 

@@ -73,11 +73,11 @@ class Outcome(NamedTuple):
 
     `failed`: the parts of the scope that failed in it, with interface indexes (`agent.backoff`);
     `left_out`: the parts that it did not try. `attentive`: a NIC is absent or contested, so any
-    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, so addresses
-    matter too, and there is a pass at each poll. `routed`: routing rules and tables have to be
-    kept, which any change of a link, an address or a rule may affect. `unanswered`: whether no
-    source responded; None if none was asked. `text`: a line for systemctl status.
-    `on_trial`: a trial holds the lock, so the job has to be done later.
+    change of a link may matter. `held`: a NIC waits for a sign of the management NIC, or a route
+    for its source address, so addresses matter too, and there is a pass at each poll. `routed`:
+    routing rules and tables have to be kept, which any change of a link, an address or a rule may
+    affect. `unanswered`: whether no source responded; None if none was asked. `text`: a line for
+    systemctl status. `on_trial`: a trial holds the lock, so the job has to be done later.
     """
 
     ran: bool = False
@@ -237,7 +237,8 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
         # With the lock held, no trial runs: the file of one that was killed or failed is left.
         is_saved = bool(unsaved(config.state)) and catch_up(config.state)
         has_news = is_saved or _is_news(job, intake) or bool(trial_file.found(config))
-        if job.run or has_news or processes.has_ended(config.run_directory / DHCP):
+        has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
+        if job.run or has_news or has_ended:
             begin_pass()
             return _pass(job._replace(left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
@@ -274,12 +275,14 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     )
     try:
         _forget(job)
-        report, status = run_pass(job.config, intake, job.start, job.left_out)
+        waits = not job.start  # systemd waits for the first pass
+        report, status = run_pass(job.config, intake, job.start, job.left_out, waits=waits)
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE: 0}, text=error.text)
     failed = dict(report.failed)
-    if status.unheard or (report.problems and not (failed or job.left_out)):
+    codes = {problem.code for problem in report.problems}
+    if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
         failed[WHOLE] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)
@@ -288,7 +291,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         attentive=bool(_codes(status) & {"absent", "contested"}),
         text=_text(intake, status),
         passed=True,
-        held=status.held,
+        held=status.held or "pending" in codes,
         routed=status.routed,
     )
 

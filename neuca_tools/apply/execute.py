@@ -8,6 +8,7 @@ all others, whatever the plan says.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -20,11 +21,11 @@ from typing import Optional
 
 from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.result import Failure, Result
-from neuca_tools.backends import raw_requests, sysctl
+from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
 from neuca_tools.files import write_files
-from neuca_tools.model import Address, LinkKey, Route
+from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.model.routing import Rule
 from neuca_tools.plan.device_operation import DECLINES, SetDevice
 from neuca_tools.plan.link_operations import CreateLink
@@ -47,7 +48,8 @@ def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> li
 class GuardedWriter:
     """Writes to the allowed links and those created on them, and to sysctls, files and managers.
 
-    VLANs can also be created on the `carriers`, which are not written to otherwise.
+    VLANs can also be created on the `carriers`, which are not written to otherwise. `patience` are
+    the seconds to wait for addresses that the kernel still checks for duplicates.
     """
 
     def __init__(
@@ -56,8 +58,9 @@ class GuardedWriter:
         managers: Managers,
         allowed: Collection[int],
         carriers: Collection[int] = (),
+        patience: float = 0.0,
     ) -> None:
-        self._netlink, self._managers = netlink, managers
+        self._netlink, self._managers, self._patience = netlink, managers, patience
         self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
@@ -155,10 +158,30 @@ class GuardedWriter:
                 self._netlink.delete_address(index, one)
 
     def replace_route(self, route: Route) -> None:
-        self._netlink.replace_route(route)
+        source = route.traits.source
+        self._await_detection([route.index], source)
+        try:
+            self._netlink.replace_route(route)
+        except ApplyError as error:
+            if not linkwatch.is_unusable(route.index, source):
+                raise
+            raise ApplyError(f"{error.text}: {source} is not in use yet", errno.EAGAIN) from error
 
     def restore_route(self, message: bytes, indexes: Mapping[int, int], seen: float) -> None:
+        self._await_detection(indexes.values(), raw_requests.source_of(message))
         raw_requests.restore_route(message, indexes, time.monotonic() - seen)
+
+    def _await_detection(self, indexes: Iterable[int], source: Optional[Host]) -> None:
+        """Wait until the source address of a route through these devices has been checked.
+
+        Without a carrier it is not. All addresses are checked at the same time.
+        """
+        began = time.monotonic()
+        for index in indexes:
+            is_new = linkwatch.is_unusable(index, source)
+            if is_new and self._netlink.has_carrier(index):
+                linkwatch.await_detection(index, source, self._patience)
+                self._patience = max(0.0, self._patience - (time.monotonic() - began))
 
     def delete_route(self, route: Route) -> None:
         self._netlink.delete_route(route)

@@ -36,6 +36,8 @@ from neuca_tools.tuning.choice import Choice
 log = logging.getLogger("neuca")
 
 RENAMED = 10.0  # seconds that udev gets to process a rename
+# Seconds that the kernel gets to check an address for duplicates; it takes up to 2 (addrconf.c).
+DETECTION = 3.0
 
 
 class Host:
@@ -53,6 +55,7 @@ class Host:
         choice: Optional[Choice] = None,
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
+        self.patience = DETECTION
         self.saved: Optional[Record] = None  # as `survey` has found it
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
@@ -107,7 +110,7 @@ class Host:
         carriers = {
             link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
         }
-        return GuardedWriter(self._netlink, self._managers(), allowed, carriers)
+        return GuardedWriter(self._netlink, self._managers(), allowed, carriers, self.patience)
 
     def watch(self) -> AbstractContextManager[Watch]:
         """A watch for changes of links and addresses."""

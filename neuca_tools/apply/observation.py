@@ -14,7 +14,17 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
-from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
+from neuca_tools.model import (
+    ACCEPT_RA,
+    DISABLE_IPV6,
+    OWN,
+    Document,
+    Host,
+    LinkKey,
+    LinkRequest,
+    Record,
+    World,
+)
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
@@ -153,6 +163,7 @@ def _settings_of(
         templates[key].update(template for template, _ in request.sysctls)
         templates[key].add(ACCEPT_RA)
         templates[key.nic].add(ACCEPT_RA)
+        templates[key].update(DISABLE_IPV6 for one in request.addresses if one.version == 6)
         groups[key].update(group for group, _ in request.device)
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
-from neuca_tools.plan.route_operations import AddRule, DeleteRule, RestoreRoute
+from neuca_tools.plan.route_operations import AddRule, DeleteRule, ReplaceRoute, RestoreRoute
 from neuca_tools.state.store import NO_ROOM
 
 HARMLESS = (
@@ -44,6 +45,11 @@ class Failure(NamedTuple):
             place = f'"{self.operation.target}" among them'
             return f"{self.files} files cannot be written, {place}: {self.reason}"
         return f"{self.operation.text}: {self.reason}"
+
+    @property
+    def is_early(self) -> bool:
+        """Whether it is a route whose source address is not in use yet."""
+        return isinstance(self.operation, ReplaceRoute) and self.errno == errno.EAGAIN
 
     @property
     def is_unsaved(self) -> bool:
@@ -100,8 +106,14 @@ class Result:
     @property
     def serious(self) -> tuple[Operation, ...]:
         """The failed operations that count as a failure of their NICs."""
-        failed = (failure.operation for failure in self.failures)
+        failed = (failure.operation for failure in self.failures if not failure.is_early)
         return tuple(operation for operation in failed if not _is_harmless(operation))
+
+    @property
+    def early_nics(self) -> frozenset[str]:
+        """The MACs of the NICs with a route that could not be set yet."""
+        early = (failure.operation.domains for failure in self.failures if failure.is_early)
+        return frozenset().union(*early)
 
     @property
     def missing(self) -> frozenset[LinkKey]:

@@ -13,12 +13,13 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.files import text_of
+from neuca_tools.model.addresses import Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR = 0x1, 0x10, 0x100  # linux/rtnetlink.h
@@ -34,7 +35,8 @@ INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index,
 _KERNEL = 0  # its port
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
 LARGEST = 1 << 16  # bytes of one datagram
-_NOT_READY = 0x48  # IFA_F_TENTATIVE, IFA_F_DADFAILED (linux/if_addr.h)
+_TENTATIVE, _NOT_READY = 0x40, 0x48  # IFA_F_TENTATIVE, with IFA_F_DADFAILED (linux/if_addr.h)
+_ADDRESSES = Path("/proc/net/if_inet6")
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
 RECEIVE_BUFFER = 8 << 20  # bytes; the default overruns at about 200 links (systemd #14417)
 
@@ -44,23 +46,43 @@ def interfaces() -> dict[str, int]:
     return {name: index for index, name in socket.if_nameindex()}
 
 
-def await_link_local(index: int, seconds: float, table: Path = Path("/proc/net/if_inet6")) -> None:
+def await_link_local(index: int, seconds: float) -> None:
     """Wait until the device has a link-local IPv6 address that is in use, or the time is up."""
+    _await(lambda: has_link_local(index), seconds)
+
+
+def has_link_local(index: int, table: Path = _ADDRESSES) -> bool:
+    """Whether one is neither tentative nor a duplicate."""
+    flags = _flags(index, table).items()
+    return any(text.startswith("fe80") and not value & _NOT_READY for text, value in flags)
+
+
+def await_detection(index: int, address: Optional[Host], seconds: float) -> None:
+    """Wait until an address is no longer checked for duplicates (RFC 4862), or the time is up."""
+    _await(lambda: _state(index, address) != _TENTATIVE, seconds)
+
+
+def is_unusable(index: int, address: Optional[Host]) -> bool:
+    """Whether an IPv6 address is still being checked for duplicates, or is a duplicate."""
+    return bool(_state(index, address))
+
+
+def _state(index: int, address: Optional[Host]) -> int:
+    return _flags(index).get(address.packed.hex(), 0) & _NOT_READY if address else 0
+
+
+def _await(condition: Callable[[], bool], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with Watch() as watch:
-        while not _has_link_local(index, table) and time.monotonic() < deadline:
+        while not condition() and time.monotonic() < deadline:
             select.select([watch], [], [], max(0.0, deadline - time.monotonic()))
             watch.clear()
 
 
-def _has_link_local(index: int, table: Path) -> bool:
-    """Whether one is neither tentative nor a duplicate (proc(5))."""
+def _flags(index: int, table: Path = _ADDRESSES) -> dict[str, int]:
+    """The flags of the device's IPv6 addresses, these in hexadecimal digits (proc(5))."""
     rows = (line.split() for line in text_of(table).splitlines())
-    return any(
-        row[0].startswith("fe80") and int(row[1], 16) == index and not int(row[4], 16) & _NOT_READY
-        for row in rows
-        if len(row) == 6
-    )
+    return {row[0]: int(row[4], 16) for row in rows if len(row) == 6 and int(row[1], 16) == index}
 
 
 class Watch(AbstractContextManager["Watch"]):

@@ -25,7 +25,7 @@ from neuca_tools.backends import (
     sysctl,
     wire,
 )
-from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
+from neuca_tools.backends.raw_requests import IFA_F_NOPREFIXROUTE
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
@@ -71,14 +71,16 @@ class Netlink(AbstractContextManager["Netlink"]):
         world, seen = outlook.look(), routing.read()
         own = [route for route in seen.ours if _is_main(route)]
         routes = [route for route in world.routes if route.protocol != ROUTE_PROTOCOL] + own
+        accept_ra = sysctl.read(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
+            has_ipv6=accept_ra is not None,
             routes=tuple(routes),
             tables=(*(route for route in seen.ours if not _is_main(route)), *seen.foreign),
             rules=seen.rules,
             metadata_index=self._metadata_index(metadata_hosts, routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
-            accept_ra=sysctl.read(ACCEPT_RA.replace(OWN, "default")),
+            accept_ra=accept_ra,
         )
 
     def _metadata_index(self, hosts: Iterable[Host], routes: Iterable[Route]) -> int:
@@ -149,6 +151,9 @@ class Netlink(AbstractContextManager["Netlink"]):
     def _link(self, index: int) -> Any:
         return self._request("link", "get", index=index)[0]
 
+    def has_carrier(self, index: int) -> bool:
+        return bool(self._link(index)["flags"] & outlook.IFF_LOWER_UP)
+
     def set_up(self, index: int, up: bool) -> None:
         self._set_link(index, state="up" if up else "down")
 
@@ -191,12 +196,12 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._request("link", "set", index=index, **settings)
 
     def add_address(self, index: int, address: Address, bare: bool = False) -> None:
-        """Add an address permanently, without duplicate address detection (RFC 4862; 1 to 2 s).
+        """Add an address permanently; one that is there loses its lifetime.
 
-        An address that is already there loses its lifetime. `bare`: its network gets no route.
+        `bare`: its network gets no route. The kernel makes sure that no other host on the link has
+        an IPv6 address (RFC 4862, 5.4), which is tentative until then.
         """
-        flags = (IFA_F_NOPREFIXROUTE if bare else 0) | (IFA_F_NODAD if address.version == 6 else 0)
-        raw_requests.add_address(index, address, flags)
+        raw_requests.add_address(index, address, IFA_F_NOPREFIXROUTE if bare else 0)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
         """Add an address for these seconds, or prolong it. Its network gets no route.

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from select import select
@@ -15,10 +16,14 @@ from neuca_tools.files import names_in, text_of, write_files
 PROCESS = ".process"  # the suffix of the files
 
 
-def has_ended(place: Path) -> bool:
-    """Whether a process that a file in this directory notes has ended."""
+def has_ended(place: Path, but: Collection[str] = ()) -> bool:
+    """Whether a process has ended that a file in this directory notes, `but` those of these files.
+
+    They are given without the suffix.
+    """
     with suppress(ObserveError):
-        noted = [place / name for name in names_in(place) if name.endswith(PROCESS)]
+        names = [name for name in names_in(place) if name.endswith(PROCESS)]
+        noted = [place / name for name in names if name[: -len(PROCESS)] not in but]
         return not all(map(noted_process, noted))
     return False
 

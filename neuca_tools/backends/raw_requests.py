@@ -14,15 +14,16 @@ import math
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model import Address
+from neuca_tools.model import Address, Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
-IFA_F_NODAD, IFA_F_NOPREFIXROUTE = 0x02, 0x200
+IFA_F_NODAD, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x40, 0x200
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
 _CREATE, _REPLACE, _APPEND = 0x400, 0x100, 0x800  # NLM_F_*
 _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
@@ -30,7 +31,7 @@ _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # 
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
 _ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg; the last field are the flags
-_OIF, _MULTIPATH, _CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 4, 9, 12, 23, 30  # RTA_*
+_OIF, _SOURCE, _MULTIPATH, _CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 4, 7, 9, 12, 23, 30  # RTA_*
 _NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
 _EXPIRES, _TICKS = struct.Struct("=8xi"), 100  # rta_expires in struct rta_cacheinfo, USER_HZ
 _ONLINK = 4  # RTNH_F_ONLINK
@@ -56,10 +57,11 @@ def add_address(index: int, address: Address, flags: int) -> None:
 def restore_address(index: int, message: bytes, elapsed: float) -> None:
     """Add an address as a dump has described it so many seconds ago, unless it has expired.
 
-    It is usable at once, as it was: without duplicate address detection, a flag which the second
+    If it was in use, it is so at once, without duplicate address detection, a flag which the second
     request takes back. Raises ApplyError.
     """
-    for extra in (IFA_F_NODAD, 0):
+    flags = _ADDRESS.unpack_from(message)[2]
+    for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
             _request(NEW_ADDRESS, _CREATE | _REPLACE, body)
@@ -85,6 +87,12 @@ def _restored_address(index: int, message: bytes, elapsed: float, extra: int) ->
 def _left(seconds: int, elapsed: float) -> int:
     """What is left of a lifetime."""
     return seconds if seconds == _FOR_EVER else max(0, int(seconds - elapsed))
+
+
+def source_of(message: bytes) -> Optional[Host]:
+    """The preferred source address of a route, if it has one."""
+    source = wire.Attributes(message[_ROUTE.size :]).bytes(_SOURCE)
+    return ip_address(source) if source else None
 
 
 def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) -> None:

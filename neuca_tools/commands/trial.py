@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn, Optional
 
-from neuca_tools.agent import trial
+from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import check
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import configuration, document, report_faults, untold
@@ -23,10 +23,11 @@ from neuca_tools.state.active_document import Intake
 from neuca_tools.status import render
 from neuca_tools.status.judge import Report, Status
 
+NOT_ROLLED_BACK = "not everything could be rolled back: see neuca status"
 ENDS = {
     trial.KEPT: "confirmed: the document is now the active one",
     trial.RETURNED: "not confirmed: rolled back to the previous configuration",
-    trial.STUCK: "not confirmed, and not everything could be rolled back: see neuca status",
+    trial.STUCK: f"not confirmed, and {NOT_ROLLED_BACK}",
 }
 TERMINAL = 0  # the descriptor of standard input
 _LARGEST = 65536  # bytes that are read at once
@@ -89,6 +90,8 @@ def _child(
         defect = sys.exc_info()[1]
         if defect:
             said = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
+            if trial_file.found(config):
+                said = f"neuca: apply --try: {NOT_ROLLED_BACK}, after a bug: {defect!r}"
         _send(parent, f"{said}\n")
         parent.close()
         os._exit(code)

@@ -14,7 +14,18 @@ from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence
-from neuca_tools.model import OWN, UNCHANGED, Address, Link, LinkKey, LinkRequest, Original, Problem
+from neuca_tools.model import (
+    DISABLE_IPV6,
+    OWN,
+    UNCHANGED,
+    Address,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Original,
+    Problem,
+)
 from neuca_tools.model.effects import Note
 from neuca_tools.tuning import allowed_sysctls
 
@@ -22,7 +33,8 @@ IPV6 = "net/ipv6/"
 
 
 class CommonSettings:
-    """One resolution's common settings; `sysctls` collects those of the whole host.
+    """One resolution's common settings; `sysctls` collects those of the whole host,
+    `without_ipv6` the reasons why links have no IPv6, `lacking` the addresses that wait for it.
 
     `sure` are the links that an incomplete document is sure of, None if it is complete. `routed`
     are the gateways of links with policy routing. `places` decides about settings that depend on
@@ -44,6 +56,8 @@ class CommonSettings:
         self.problems: list[Problem] = []
         self.notes: list[Note] = []
         self.sysctls: dict[str, str] = {}
+        self.without_ipv6: dict[LinkKey, str] = {}
+        self.lacking: set[Host] = set()
 
     def before(self, key: LinkKey) -> Original:
         """The link's original values; none if the document is too incomplete to restore them."""
@@ -57,8 +71,8 @@ class CommonSettings:
         `mtu` is the MTU to set, in bytes, and `room` the one that the link will have: below 1280
         the kernel removes IPv6 from it (IPV6_MIN_MTU).
         """
-        small = None
-        if room < LEAST_IPV6_MTU:
+        small = None if self.world.has_ipv6 else "this kernel has no IPv6"
+        if small is None and room < LEAST_IPV6_MTU:
             small = f"IPv6 needs an MTU of at least {LEAST_IPV6_MTU}"
         before = self.before(request.key)
         queue = request.txqueuelen
@@ -74,6 +88,10 @@ class CommonSettings:
         if quiet:
             quiet.update(reset(request, link, self.world, room))
         unasked = {**original, **quiet}
+        reason = small or self._disabled(request, link, original)
+        if reason:
+            self.without_ipv6[request.key] = reason
+            self.lacking |= {one.ip for one in request.addresses if one.version == 6}
         if self.world.fixed_sysctls:
             self._note_fixed(request.key, link, unasked)
             unasked = {}
@@ -82,11 +100,22 @@ class CommonSettings:
             state=request.state,
             mtu=mtu,
             txqueuelen=queue,
-            addresses=tuple(self._addresses(request, near, small)),
+            addresses=tuple(self._addresses(request, near, reason)),
             sysctls={**unasked, **self._sysctls(request, small)},
             device=self._device(request, link.index, queue),
             bare=near,
         )
+
+    def _disabled(
+        self, request: LinkRequest, link: Link, original: Mapping[str, str]
+    ) -> Optional[str]:
+        """Why the link has no IPv6, although the kernel has; `original` are values to restore."""
+        device = self.world.devices.get(link.index)
+        path = DISABLE_IPV6.replace(OWN, device.name if device else "default")
+        value = self.world.sysctls.get(path, "0")
+        if not self.world.fixed_sysctls:
+            value = {**original, **dict(request.sysctls)}.get(DISABLE_IPV6, value)
+        return None if value == "0" else "IPv6 is disabled on this interface (disable_ipv6)"
 
     def _note_fixed(self, key: LinkKey, link: Link, values: Mapping[str, str]) -> None:
         """Say which sysctls that nobody requests cannot be set."""
@@ -103,18 +132,18 @@ class CommonSettings:
         self.problems.append(Problem("refused", text, key))
 
     def _addresses(
-        self, request: LinkRequest, near: Collection[Address], small: Optional[str]
+        self, request: LinkRequest, near: Collection[Address], without_ipv6: Optional[str]
     ) -> list[Address]:
         """The addresses that are not refused; those `near` are in the management network.
 
-        `small` is the reason why the link has no IPv6, if any.
+        `without_ipv6` is the reason why the link has no IPv6, if any.
         """
         granted = []
         for address in request.addresses:
             allowed = self.limits.bare_address if address in near else self.limits.address
             reason = allowed(address)
             if reason is None and address.version == 6:
-                reason = small
+                reason = without_ipv6
             if reason is None:
                 granted.append(address)
             else:

@@ -63,6 +63,7 @@ class Resolution(NamedTuple):
     key "" is for requests that belong to no NIC. `left_alone` are prefixes whose routes are left to
     the user, `loose` those with routes through addresses that another program sets. On links that
     are `quiet`, router advertisements have no effect. `tables` are those of policy routing.
+    `lacks_ipv6`: a link that is to have IPv6 addresses has no IPv6.
     """
 
     want: NetworkState
@@ -83,12 +84,16 @@ class Resolution(NamedTuple):
     tuning: Layer = Layer()
     quiet: frozenset[LinkKey] = frozenset()
     tables: Mapping[LinkKey, int] = {}
+    lacks_ipv6: bool = False
 
     @property
     def is_routed(self) -> bool:
-        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours."""
+        """Whether there are rules to keep, routes to copy from DHCP, or a default route of ours.
+
+        A link that lacks IPv6 may also get it at any time.
+        """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.clients) or default
+        return bool(self.want.rules or self.roles.clients) or default or self.lacks_ipv6
 
 
 def resolve(
@@ -110,19 +115,20 @@ def resolve(
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
-    forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
+    forwards, contested = forwarding.allowed(_router(document, settings), roles, world)
+    refused = limits.twice.keys() | work.common.lacking
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
-    host = _host_sysctls(settings, record, complete, world)
     return Resolution(
-        _want(work, links, routing, {**host, **forwards}),
+        _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown(links)),
-        problems=(*problems, *work.problems, *routing.problems, *refused),
-        digests=digests(requests, layers.addresses, layers.routes, forwards, limits.twice),
+        problems=(*problems, *work.problems, *routing.problems, *contested),
+        digests=digests(requests, layers.addresses, layers.routes, forwards, refused),
+        lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
@@ -188,10 +194,10 @@ def _trust(
 
 
 def _host_sysctls(
-    settings: Settings, record: Record, complete: bool, world: World
+    settings: Settings, record: Record, sure: Optional[Collection[LinkKey]], world: World
 ) -> dict[str, str]:
     """The sysctls of the tuning profiles, and original values as far as they may be restored."""
-    if not complete or world.fixed_sysctls:
+    if sure is not None or world.fixed_sysctls:
         return dict(settings.tuning.sysctls)
     return {**record.original_sysctls, **settings.tuning.before, **settings.tuning.sysctls}
 

@@ -31,6 +31,7 @@ from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Rule,
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
 # (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
+ALL_HAVE_IPV6: Mapping[LinkKey, str] = {}
 
 
 class Routing(NamedTuple):
@@ -55,15 +56,17 @@ def resolve_routes(
     asked_of: Mapping[LinkKey, tuple[Address, ...]],
     scene: Scene,
     limits: Fence,
+    without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
 ) -> Routing:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
     `links` are the links that can be used. `asked_of` has the addresses that are requested on each
-    link, whether it can be used or not.
+    link, whether it can be used or not. `without_ipv6` says why links have no IPv6.
     """
     if not routes:
         return Routing()
     finder = _Finder(links, asked_of, scene, limits)
+    finder.without_ipv6 = without_ipv6
     for route in routes:
         finder.take(route)
     return Routing(
@@ -96,6 +99,7 @@ class _Finder:
         every = chain.from_iterable((*of_links, *world.addresses.values()))
         self._own = {address.ip for address in every}
         self._vrfs = foreign_vrfs(world, scene.roles)
+        self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
         self.taken: dict[object, Hop] = {}
         self.loose: set[Network] = set()
@@ -172,6 +176,8 @@ class _Finder:
         reason = self._hop_reason(route, key or self._all.link(route.via, route.link))
         if reason is None and key is not None:
             reason = self._down_reason(route, key)
+            if route.to.version == 6:
+                reason = self.without_ipv6.get(key, reason)
             master = self._usable[key].master
             if route.traits.table == MAIN_TABLE and master is not None and master.kind == "vrf":
                 reason = f'the next hop {route.via} is in the VRF "{master}"'

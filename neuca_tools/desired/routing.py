@@ -22,7 +22,10 @@ def resolve_routing(
 ) -> Routing:
     """The routing for these links, which `work` has resolved."""
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
-    found = resolve_routes(layers.routes, links, layers.addresses, scene, limits)
+    without_ipv6 = work.common.without_ipv6
+    found = resolve_routes(
+        layers.routes, links, layers.addresses, scene, limits, without_ipv6=without_ipv6
+    )
     taken = {hop.identity for hop in found.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)

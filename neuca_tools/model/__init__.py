@@ -57,6 +57,7 @@ ProblemCode = Literal[
 OWN = "{interface}"
 # 0: router advertisements are ignored.
 ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
+DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
 # What else a router advertisement sets, with the default of the kernel (ndisc_router_discovery in
 # net/ipv6/ndisc.c; the reachable time also sets the age of a stale neighbour).
 ADVERTISED: Mapping[str, str] = {
@@ -226,7 +227,7 @@ class World:
     those that another host has. `routes` are the unicast routes of the main table, `tables` those
     of others and ours of other types. `messages` are the bodies of the kernel's messages about
     addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is
-    read-only, as in most containers.
+    read-only, as in most containers. `has_ipv6`: so does the kernel.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -259,6 +260,7 @@ class World:
     rules: tuple[SeenRule, ...] = ()
     messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
     seen: float = 0.0
+    has_ipv6: bool = True
 
     @cached_property
     def networks(self) -> Mapping[int, DeviceNetworks]:

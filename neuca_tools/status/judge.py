@@ -200,7 +200,7 @@ def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[P
     first: dict[str, Problem] = {}
     fates = {operation.fate for operation in left}
     for problem in failed:
-        if problem.link:
+        if problem.link and problem.code != "pending":
             for mac in joined({problem.link.mac}, fates):
                 first.setdefault(mac, problem)
     named = {problem.link for problem in failed}

@@ -71,6 +71,14 @@ def _chrooted():
     return ": the root of this chroot is no mount point (before chroot: mount --bind DIR DIR)"
 
 
+ABSENT = "203.0.113.9"
+
+
+def refused_route(via):
+    """A line of [routes] that the kernel refuses until the host has the source address (`Lab.permit`)."""
+    return f"198.51.100.0/25 = {via} src {ABSENT}\n"
+
+
 class Namespace:
     """A network and mount namespace with a process that holds it; both end when its standard input is closed."""
 
@@ -146,6 +154,10 @@ class Lab:
         """`ip` in the guest, as its user types it."""
         with self.foreign.changing():
             return self.run("ip", *words.split(), check=check)
+
+    def permit(self):
+        """From now on the kernel takes what `refused_route` asks for."""
+        self.ip(f"address add {ABSENT}/32 dev lo")
 
     def sysctl(self, path, value=None):
         """Read a setting below /proc/sys, or write it by hand."""
@@ -402,6 +414,7 @@ class Lab:
             for one in self.look("-6 address")
             if {"UP", "LOWER_UP"} <= set(one.get("flags", ()))
             for each in one["addr_info"]
+            if not each.get("dadfailed")  # which the kernel does not use
         }
         # In every table: the routes of a VRF's member are in that of the VRF.
         return up and there <= {

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab import mac
+from lab import mac, refused_route
 
 MANY = 6
 LONGEST_PASS = 20.0  # seconds
@@ -149,10 +149,9 @@ def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
     lab.veth("dp1", 1)
     lab.veth("dp2", 2)
     lab.ip("link set dp1 mtu 1450 txqueuelen 77")
-    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
     asked = "".join(f"[interface {mac(number)}]\naddresses = 172.16.{number}.1/24, fd00:{number}::1/64\nmtu = 9000\n"
                     "txqueuelen = 5000\n" for number in (1, 2))  # fmt: skip
-    done = lab.once(asked)
+    done = lab.once(f"{asked}[routes]\n{refused_route('172.16.1.254')}")
     assert done.code == 1
     dp1 = lab.link("dp1")
     assert (dp1["mtu"], dp1["txqlen"], "UP" in dp1["flags"], lab.addresses("dp1")) == (
@@ -167,10 +166,12 @@ def test_a_nic_that_fails_is_as_it_was_and_the_others_are_configured(lab):
     )
     code, data = lab.status()
     assert (code, data["state"], data["last_pass"]["failed"]) == (1, "failed", 1)
-    failed = "add the address fd00:1::1/64 to dp1: Permission denied (ipv6: IPv6 is disabled on this device)"
+    failed = (
+        "route 198.51.100.0/25 via 172.16.1.254 on dp1: Invalid argument (Invalid prefsrc address)"
+    )
     assert lab.problems("dp1") == [("failed", failed)]
     assert not (lab.folder / "state" / "journal.json").exists()
-    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 0)
+    lab.permit()
     assert lab.once().code == 0
     assert lab.addresses("dp1") == {"172.16.1.1/24", "fd00:1::1/64"}
 
@@ -180,10 +181,9 @@ def test_a_nic_that_fails_keeps_what_it_had_from_the_pass_before(lab):
     before = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\nmtu = 4000\n[routes]\n10.20.0.0/16 = 172.16.1.254\n"
     lab.once(before)
     lab.ip("address add 172.16.9.1/24 dev dp1")
-    lab.sysctl("net/ipv6/conf/dp1/disable_ipv6", 1)
     done = lab.once(
         f"[interface {mac(1)}]\naddresses = 172.16.1.2/24, fd00:1::1/64\nmtu = 9000\n"
-        "[routes]\n10.20.0.0/16 = 172.16.1.253\n"
+        f"[routes]\n10.20.0.0/16 = 172.16.1.253\n{refused_route('172.16.1.253')}"
     )
     assert done.code == 1
     assert (lab.addresses("dp1"), lab.link("dp1")["mtu"]) == (

@@ -11,6 +11,7 @@ import pytest
 from dhcpclient import Clients
 from lab import GATEWAY, mac
 from networkd import PROGRAM, Networkd
+from test_netns_backoff import passes
 from test_netns_dhcp import (
     FAR,
     HOSTILE,
@@ -174,6 +175,23 @@ def test_the_daemon_starts_a_client_that_has_died(plain):
     assert "172.16.0.6/24" in plain.addresses("dp1")
     assert plain.plan() == []
     assert plain.daemon.stop() == 0
+
+
+def test_a_client_that_dies_again_and_again_is_started_at_growing_intervals(plain):
+    """There is a poll each second. The client of another NIC is not affected."""
+    plain.veth("dp2", 2)
+    plain.clients.precede("exit 1; ")
+    plain.configure(plain.clients.options(), poll=1)
+    plain.document(DOCUMENT + f"[interface {mac(2)}]\naddresses = 172.17.0.1/24\n")
+    plain.start()
+    plain.wait("the first pass", (plain.folder / "run/last-pass.json").exists)
+    (made,) = passes(plain, seconds=20.0)
+    started = plain.daemon.log().count("start the DHCP client of dp1")
+    assert 3 <= started <= 6, plain.daemon.log()
+    assert made <= started + 2, plain.daemon.log()
+    plain.document(DOCUMENT)
+    plain.wait("the other NIC", lambda: not plain.addresses("dp2"))
+    plain.applied = False  # a plan is left: to start the client
 
 
 def test_an_address_is_set_for_the_time_of_its_lease(plain):

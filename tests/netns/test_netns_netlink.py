@@ -176,8 +176,8 @@ def call(method, guest, address, *more):
         ("192.0.2.1/24", True, {"noprefixroute"}, "192.0.2.255"),
         ("192.0.2.1/31", False, set(), None),
         ("192.0.2.1/32", False, set(), None),
-        ("2001:db8::1/64", False, {"nodad"}, None),
-        ("2001:db8::1/64", True, {"nodad", "noprefixroute"}, None),
+        ("2001:db8::1/64", False, set(), None),
+        ("2001:db8::1/64", True, {"noprefixroute"}, None),
     ],
 )
 def test_an_address_is_added_permanently_with_its_flags(guest, address, bare, flags, broadcast):

@@ -75,6 +75,35 @@ def test_a_trial_that_cannot_be_rolled_back_completely_says_what_is_not_as_befor
     assert lab.once().code == 0
 
 
+def test_a_trial_that_a_defect_ends_says_if_it_was_not_rolled_back(lab):
+    lab.veth("dp1", 1)
+    assert lab.once(EARLIER).code == 0
+    later = lab.folder / "later"
+    later.write_text(FAILS.partition("[routes]")[0])
+    words = (
+        "neuca",
+        "apply",
+        "--config",
+        lab.config_file,
+        "--try",
+        "9",
+        "--source",
+        f"file:{later}",
+    )
+    # The library fails in the middle of the trial in a way that nothing expects.
+    broken = (
+        "import runpy, signal, sys; signal.sigtimedwait = lambda *_: 1 // 0;"
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    which = "set the MTU of dp1 from 9000"
+    done = lab.run(sys.executable, "-c", broken, FAILING, which, *words, check=False)
+    assert done.code == 1
+    said = "neuca: apply --try: not everything could be rolled back: see neuca status, after a bug: ZeroDivisionError"
+    assert done.out.splitlines()[-1].startswith(said), done
+    assert is_as_before_but_for_the_mtu(lab)
+    assert lab.once().code == 0
+
+
 # --- what other programs have set ---
 
 FOREIGN = (

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from lab import mac
+from lab import mac, refused_route
 
 from neuca_tools.documents.neuca.link_kinds import WORDS
 
@@ -459,14 +459,13 @@ def test_a_vlan_over_a_bond(bonding):
 
 def test_a_bond_that_fails_leaves_its_members_as_they_were(bonding):
     bonding.once(NIC + OTHER)
-    bonding.sysctl("net/ipv6/conf/default/disable_ipv6", 1)
-    assert bonding.once(BOND).code == 1
+    assert bonding.once(f"{BOND}[routes]\n{refused_route('10.7.0.254')}").code == 1
     assert (bonding.link("bond7"), bonding.addresses("dp1"), is_up(bonding, "dp1")) == (
         None,
         {"172.16.0.1/24"},
         True,
     )
-    bonding.sysctl("net/ipv6/conf/default/disable_ipv6", 0)
+    bonding.permit()
     assert bonding.once().code == 0
 
 

@@ -192,3 +192,25 @@ def test_names_restores_the_name_from_before_a_killed_trial(filed):
     assert filed.link("eth1")
     assert filed.neuca("apply").code == 0
     assert is_back(filed)
+
+
+def test_a_nic_that_was_away_during_a_trial_is_configured_afterwards(filed):
+    """It comes back with its index, so nothing but the message of its removal tells."""
+    both = f"[interface {mac(2)}]\naddresses = 10.2.0.1/24\n"
+    filed.veth("eth2", 2)
+    filed.document(A + both)
+    filed.wait("both are applied", lambda: filed.addresses("eth2") == {"10.2.0.1/24"})
+    away = filed.host()
+    (filed.folder / "later").write_text(B + both)
+    trial, index = Trial(filed, 3600), filed.index("eth2")
+    filed.ip(f"link set eth2 netns {away.pid}")
+    filed.run("ip", "link", "set", "eth2", "netns", str(filed.guest.pid), where=away)
+    assert filed.index("eth2") == index
+    with pytest.raises(AssertionError, match="not within"):  # several attempts of the daemon
+        filed.wait("it is configured", lambda: filed.addresses("eth2"), 4)
+    assert filed.neuca("confirm").code == 0
+    assert trial.end()[0] == 0
+    filed.wait("it is configured", lambda: filed.addresses("eth2") == {"10.2.0.1/24"}, 20)
+    filed.document(B + both)
+    source = f"file:{filed.document_file}"
+    filed.wait("a poll", lambda: filed.status()[1]["document"]["source"] == source)

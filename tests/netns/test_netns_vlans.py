@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from lab import mac
+from lab import mac, refused_route
 
 NIC = f"[interface {mac(1)}]\naddresses = 172.16.0.1/24\n"
 
@@ -201,14 +201,14 @@ def test_a_nic_is_renamed_under_its_vlan(trunk):
 
 
 def test_a_vlan_that_fails_takes_its_nic_back_with_it(trunk):
-    trunk.sysctl("net/ipv6/conf/default/disable_ipv6", 1)
-    assert trunk.once(NIC + "mtu = 9000\n" + vlan()).code == 1
+    text = NIC + "mtu = 9000\n" + vlan() + f"[routes]\n{refused_route('10.5.0.254')}"
+    assert trunk.once(text).code == 1
     assert (trunk.link("dp1.5"), trunk.link("dp1")["mtu"], trunk.addresses("dp1")) == (
         None,
         1500,
         set(),
     )
-    trunk.sysctl("net/ipv6/conf/default/disable_ipv6", 0)
+    trunk.permit()
     assert trunk.once().code == 0
 
 

@@ -305,9 +305,9 @@ def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):
     row = "fe80000000000000000000fffe000002 02 40 20 {} eth2\n"
     for flags, expected in (("c0", False), ("88", False), ("80", True)):
         table.write_text(row.format(flags))
-        assert linkwatch._has_link_local(2, table) is expected
-        assert not linkwatch._has_link_local(3, table)
-    assert not linkwatch._has_link_local(2, tmp_path / "none")
+        assert linkwatch.has_link_local(2, table) is expected
+        assert not linkwatch.has_link_local(3, table)
+    assert not linkwatch.has_link_local(2, tmp_path / "none")
 
 
 class Flood:

@@ -14,8 +14,9 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
-    "unknown key; known are accept-ra, addresses, bond-primary, channels, coalesce, dhcp4, dhcp6, dns, gateway,"
-    " gro_flush_timeout, infiniband-mode, irq-affinity, mac, mtu, name, nameservers, napi_defer_hard_irqs, offloads, path-cost, pause,"
+    "unknown key; known are accept-ra, addresses, bond-primary, channels, coalesce, dhcp4, dhcp6, dns,"
+    " duplicate-address-detection, gateway, gro_flush_timeout, infiniband-mode, irq-affinity, mac, mtu, name,"
+    " nameservers, napi_defer_hard_irqs, offloads, path-cost, pause,"
     " policy-routing, port-priority, qdisc, rings, rps, search, state, table, txqueuelen, vrf, wake-on-lan,"
     " xps and sysctl.KEY"
 )
@@ -529,3 +530,14 @@ def test_combine_gives_a_state_to_all_but_mere_parents():
 def test_combine_keeps_its_hands_off_a_link_that_one_of_both_leaves_to_the_user():
     below, above = LinkRequest(KEY, "up", mtu=9000), LinkRequest(KEY, "user")
     assert combine([below], [above]) == (LinkRequest(KEY, "user"),)
+
+
+@pytest.mark.parametrize(("word", "value"), [("yes", "1"), ("no", "0")])
+def test_duplicate_address_detection_is_a_sysctl_of_the_link(word, value):
+    document = parse(f"[interface {MAC}]\nduplicate-address-detection = {word}\n")
+    assert not document.faults
+    (link,) = document.links
+    assert link.sysctls == (("net/ipv6/conf/{interface}/accept_dad", value),)
+    assert [one.value for one in link.origins if one.setting == "duplicate-address-detection"] == [
+        word
+    ]

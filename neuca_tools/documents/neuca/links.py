@@ -61,19 +61,17 @@ class Draft:
     def give(
         self, line: Line, name: str, value: object, setting: str = "", shown: str = ""
     ) -> None:
-        """Set a field.
-
-        `setting` is the name for messages, by default that of the field; `shown` is the value as
-        text.
-        """
+        """Set a field; messages name it by `setting`, and its value by `shown`."""
         self._fields[name] = value
         self._note(line, setting or name, shown or _shown(value))
 
-    def add(self, line: Line, name: str, pair: tuple[str, Any], setting: str) -> None:
+    def add(
+        self, line: Line, name: str, pair: tuple[str, Any], setting: str, shown: str = ""
+    ) -> None:
         """Add a pair of key and value to a field that consists of such pairs."""
         key, value = pair
         self._pairs.setdefault(name, {})[key] = value
-        self._note(line, setting, str(value))
+        self._note(line, setting, shown or str(value))
 
     def _note(self, line: Line, setting: str, value: str) -> None:
         old, overrode = self._origins.get(setting), ""
@@ -144,6 +142,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "state": state,
     "name": values.link_name,
     "vrf": _vrf,
+    "duplicate-address-detection": values.detection,
     "dns": lambda text: values.word(text, ("per-link", "no")),
     **{key: row.parse for key, row in SETTINGS.items()},
 }
@@ -215,6 +214,8 @@ def _take_setting(draft: Draft, line: Line) -> None:
     found = _READERS[line.key](line.value)
     if line.key in _SINGLE:
         draft.give(line, line.key, found)
+    elif isinstance(found, tuple):
+        draft.add(line, "sysctls", found, line.key, line.value)
     else:
         draft.add(line, "device", (line.key, found), line.key)
 

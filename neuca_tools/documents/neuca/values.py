@@ -330,6 +330,12 @@ def _lower(path: str) -> str:
     return "/".join(part if at in keep else part.lower() for at, part in enumerate(parts))
 
 
+def detection(text: str) -> tuple[str, str]:
+    """The sysctl of a link for duplicate address detection (ip-sysctl.rst), with its value."""
+    switches = {"yes": "1", "no": "0"}
+    return f"net/ipv6/conf/{OWN}/accept_dad", switches[word(text, switches)]
+
+
 def sysctl_value(text: str) -> str:
     """A sysctl's value with its white space folded."""
     folded = " ".join(text.split())
