@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from neuca_tools.agent.metadata_access import surroundings
 from neuca_tools.commands.common import is_root, prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, DocumentError, NeucaError
@@ -56,6 +55,9 @@ def document(config: Config, source: Optional[str]) -> Intake:
     """
     asked = specs(config, source)
     if is_root() or all(spec.kind == "file" for spec in asked):
+        # The daemon loads this module, and has no module of a pass: 2 MiB.
+        from neuca_tools.agent.metadata_access import surroundings
+
         intake = fetch(asked, config.timeout, Session(), config.state, surroundings(config, asked))
         _report_problems(intake, fatal=bool(source))
         return intake
