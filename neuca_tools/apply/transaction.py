@@ -325,7 +325,8 @@ class Transaction:
         done = self.result.done
         if self.recorded == done:
             return self.decision.record
-        if self.intended and self.intended[0] == done:
+        has_replaced = any(isinstance(one, SetDevice) and one.replaced for one in done)
+        if self.intended and self.intended[0] == done and not has_replaced:
             return self.intended[1]
         return intentions.record_intentions(self.decision.record, done)
 

@@ -124,12 +124,16 @@ class DeleteLink(LinkOperation):
 
 @dataclass(frozen=True)
 class SetMaster(LinkOperation):
-    """Put a link into a bond, bridge or VRF, or take it out of one (`master` None)."""
+    """Put a link into a bond, bridge or VRF, or take it out of one (`master` None).
+
+    `mtu` is that of a NIC before it is put into a bond, which sets that of its members.
+    """
 
     kind = "set-master"
     before: Optional[Target]
     master: Optional[Target]
     phase_of: Phase = Phase.VLAN
+    mtu: Optional[int] = None
 
     @property
     def needed(self) -> frozenset[LinkKey]:

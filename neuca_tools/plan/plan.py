@@ -206,7 +206,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:
-        if wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
+        if wanted.mtu and found.mtu and wanted.mtu < found.mtu:
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
     for key, _, _ in links:
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
@@ -227,7 +227,8 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
         if sides.joins(key) == master:
             if master.kind == "bond" and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
-            yield SetMaster(sides.target(key), None, sides.target(master))
+            mtu = found.mtu if master.kind == "bond" and not key.rank else None
+            yield SetMaster(sides.target(key), None, sides.target(master), mtu=mtu)
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
@@ -297,10 +298,8 @@ def _raised_mtu(
         return
     if not sides.is_present(key):
         is_raised = key.kind in MTU_LATER
-    elif any_mtu:
-        is_raised = True
     else:
-        is_raised = found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key)
+        is_raised = any_mtu or found.mtu is None or wanted.mtu > found.mtu
     if is_raised:
         yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
 
@@ -311,7 +310,8 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
         yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
     for group, old, new in to_do(found.device, wanted.device):
         phase = _grow_phase(key)
-        if any(map(SETTINGS[group].late, new.values())):
+        row = SETTINGS[group]
+        if any(map(row.late, new.values())) or (row.master and sides.joins(key)):
             phase = Phase.UP
         yield SetDevice(target, group, old, new, phase)
 

@@ -25,7 +25,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.link_operations import CreateLink, SetMaster
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
 
@@ -125,6 +125,8 @@ def _first_change(original: Original, operation: Operation) -> Original:
 
     The same object if it is not the first.
     """
+    if isinstance(operation, SetMaster) and original.mtu is None:
+        return replace(original, mtu=operation.mtu) if operation.mtu else original
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
@@ -134,7 +136,7 @@ def _first_change(original: Original, operation: Operation) -> Original:
         changes: dict[str, Any] = {operation.setting: value}
         return replace(original, **changes)
     if isinstance(operation, SetDevice):
-        before = restorable(operation.before)
+        before = restorable({**operation.replaced, **operation.before})
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
             before = {"mac": operation.on.key.mac}
