@@ -22,11 +22,9 @@ from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase, Writer
 from neuca_tools.plan.operations import (
     Activate,
-    AddAddress,
     DeleteAddress,
     Rename,
     SetAttribute,
@@ -160,6 +158,7 @@ class Transaction:
 
         The record stays that of the transaction.
         """
+        self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide(self.decision.record)
         tell = self.decision.want.tell
         want = replace(self.before, files=have.files, sysctls=have.sysctls, tell=tell)
@@ -248,8 +247,7 @@ class Transaction:
             steps = self._steps_back(want, scope)
             if not steps:
                 return
-            created = [step for step in steps if isinstance(step, (CreateLink, AddAddress))]
-            record = intentions.record_intentions(self.decision.record, created)
+            record = intentions.record_intentions(self.decision.record, steps)
             self.decision = replace(self.decision, record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
                 self.store.save_record(record)
