@@ -14,6 +14,7 @@ from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
+from neuca_tools.desired.remaining import remaining
 from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.desired.safety import Fence
@@ -53,7 +54,9 @@ class LinkResolver:
         self.requests, self.world, self.roles, self.record = requests, world, roles, record
         self.names, self.limits, self.routed = names, limits, routed
         taken = {**reserved(roles, record), **names}
-        self.stacks = judge(requests, world, roles, taken)
+        # An incomplete document removes nothing.
+        self.after = world if sure is not None else remaining(requests, world, roles, record)
+        self.stacks = judge(requests, self.after, roles, taken)
         self.found_keys = find_links(world, roles)
         places = Places(requests, self.stacks.masters, self.found_keys, world, roles, record)
         leased = ipv6_clients(requests, roles)
@@ -64,7 +67,7 @@ class LinkResolver:
         self.given = {**{name: key for key, name in taken.items()}, **made}
         self.by_name = {
             name: device
-            for device in world.devices.values()
+            for device in self.after.devices.values()
             for name in (*device.altnames, device.name)
         }
         self.sizes = Sizes(requests, world, record, self.found_keys, self.refuse)

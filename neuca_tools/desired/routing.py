@@ -44,7 +44,7 @@ def resolve_routing(
         layers.routes,
         links,
         layers.addresses,
-        world,
+        work.after,
         work.found_keys,
         limits,
         vrfs=vrfs.foreign(world, roles),
@@ -56,7 +56,7 @@ def resolve_routing(
         work.routed, leased, work.requests, world, roles, work.record.tables
     )
     inside, vrf_notes = vrfs.default_routes(
-        links, work.requests, world, {hop.identity for hop in hops.hops}
+        links, work.requests, work.after, {hop.identity for hop in hops.hops}
     )
     asked = (*hops.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}

@@ -278,19 +278,19 @@ def deletable(
     be deleted.
     """
     owned, copies = record.owned.vlans, _copies(requests, world, roles, record)
-    held = _held(owned | copies, requests, world, roles, record)
+    kept = held(owned | copies, requests, world, roles, record)
     if stacks is None:
-        return copies - held.keys(), []
+        return copies - kept.keys(), []
     problems = [
-        Problem("refused", f"it is no longer requested, but {held[key]}", key)
-        for key in held
+        Problem("refused", f"it is no longer requested, but {kept[key]}", key)
+        for key in kept
         if key not in requests
     ]
     free = {key for key in owned if not _is_refused(key, requests, stacks)}
-    return (copies | free) - held.keys(), problems
+    return (copies | free) - kept.keys(), problems
 
 
-def _held(
+def held(
     keys: Collection[LinkKey],
     requests: Collection[LinkKey],
     world: World,
@@ -304,15 +304,15 @@ def _held(
     found = find_links(world, roles)
     nics = {key for key in map(LinkKey, record.nics) if not key.rank}
     ours = {found[key].index for key in (record.owned.vlans | nics) & found.keys()}
-    held = {}
+    reasons = {}
     for key in sorted({*keys} & found.keys()):
         holder = foreign_on(found[key], world, ours)
         reason = f'"{holder.name}" is on top of it' if holder else ""
         if not reason and key not in requests:
             reason = _addition(key, found[key], world, ours, record)
         if reason:
-            held[key] = reason
-    return held
+            reasons[key] = reason
+    return reasons
 
 
 def _addition(

@@ -51,6 +51,21 @@ PASSES = {
         NICS + BOND + "mtu = 1400\n",
         NICS + f"[vxlan vx0]\nid = 5\nparent = {mac(2)}\n",
     ),
+    "a VRF with the table of another one": (
+        "vrf",
+        NICS + f"[vrf blue]\nmembers = {mac(2)}\ntable = 101\n",
+        NICS + f"[vrf red]\nmembers = {mac(2)}\ntable = 101\n",
+    ),
+    "a link with the name of another kind": (
+        "macvlan",
+        NICS + BRIDGE,
+        NICS + MACVLAN.replace("mv0", "br0"),
+    ),
+    "a VLAN with the name of another one": (
+        "vlan",
+        NICS + VLAN + "name = data7\n",
+        NICS + f"[vlan {mac(3)}.7]\nname = data7\n",
+    ),
 }
 
 
@@ -59,13 +74,24 @@ def test_a_pass_does_what_the_plan_shows(lab, case):
     kind, before, after = PASSES[case]
     host = host_with(lab, kind)
     host.management()
-    host.foreign.may_make("br0", "br1", "bond0", "dp2.7", "mv0", "vx0")
+    host.foreign.may_make("br0", "br1", "bond0", "dp2.7", "data7", "mv0", "vx0", "blue", "red")
     assert host.once(before).code == 0
     host.document(after)
     planned = host.plan()
     done = host.neuca("apply", "--json")
     assert (done.code, sorted(done.json["changed"])) == (0, sorted(planned))
     assert host.plan() == []
+
+
+def test_a_next_hop_in_the_network_of_an_address_that_leaves_is_refused_at_once(lab):
+    host = host_with(lab, "bridge")
+    host.management()
+    assert host.once(NICS).code == 0
+    host.document(NICS.replace("172.16.1.1", "172.16.9.1") + "[routes]\n10.9.0.0/16 = 172.16.1.9\n")
+    planned = host.neuca("plan", "--json")
+    done = host.neuca("apply", "--json")
+    assert (planned.code, done.code) == (4, 4)
+    assert [one["text"] for one in planned.json["operations"]] == done.json["changed"]
 
 
 def test_the_cost_of_a_port_that_joined_with_it_is_the_kernels_again(lab):
