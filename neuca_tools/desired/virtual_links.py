@@ -138,7 +138,9 @@ class _Judge:
         reason = self._made_of_reason(key, virtual)
         if reason or virtual is None:
             return Problem("refused", reason or "neither a parent nor members are specified", key)
-        if virtual.lower and not any(map(self._is_there, virtual.lower)):
+        # A present one goes on without members.
+        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.stacked)
+        if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         made_of, reason = carriers((key.mac,), self.requests), None
