@@ -51,6 +51,13 @@ PASSES = {
         NICS + BOND + "mtu = 1400\n",
         NICS + f"[vxlan vx0]\nid = 5\nparent = {mac(2)}\n",
     ),
+    "the MTU of a bridge is that of a new VLAN": (
+        "vlan",
+        NICS + BRIDGE + "mtu = 1400\n",
+        NICS
+        + f"[interface {mac(1)}]\nmtu = 1300\n[vlan {mac(1)}.7]\n"
+        + BRIDGE.replace(mac(2), f"{mac(1)}.7"),
+    ),
     "a VRF with the table of another one": (
         "vrf",
         NICS + f"[vrf blue]\nmembers = {mac(2)}\ntable = 101\n",
@@ -74,7 +81,9 @@ def test_a_pass_does_what_the_plan_shows(lab, case):
     kind, before, after = PASSES[case]
     host = host_with(lab, kind)
     host.management()
-    host.foreign.may_make("br0", "br1", "bond0", "dp2.7", "data7", "mv0", "vx0", "blue", "red")
+    host.foreign.may_make(
+        "br0", "br1", "bond0", "dp1.7", "dp2.7", "data7", "mv0", "vx0", "blue", "red"
+    )
     assert host.once(before).code == 0
     host.document(after)
     planned = host.plan()
