@@ -263,13 +263,21 @@ class Transaction:
         self, want: NetworkState, scope: Optional[Collection[str]]
     ) -> tuple[Operation, ...]:
         """The plan with its arguments swapped; with `scope` only what concerns a link."""
+        record = self._with_done()
+        self.decision = replace(self.decision, record=intentions.reading(record, want.links))
+        self.recorded = self.result.done
         self._look_again()
         now = self.decision
         everything = replace(now.record.owned, routes=True)
         live = now.world.rename_while_up
         have = found(now.resolution, now.world, now.record, want.links)
         have = replace(have, hops=tuple(hop for hop in have.hops if hop.ours))
-        self.decision = replace(now, difference=replace(now.difference, have=have))
+        originals = {
+            key: record.originals[key]
+            for key in now.record.originals.keys() & record.originals.keys()
+        }
+        record = replace(now.record, originals=originals)
+        self.decision = replace(now, record=record, difference=replace(now.difference, have=have))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
