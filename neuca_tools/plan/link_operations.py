@@ -106,8 +106,8 @@ class DeleteLink(LinkOperation):
     """
 
     kind = "delete-link"
-    phase = Phase.SHRINK
     lower: tuple[LinkKey, ...] = ()
+    phase_of: Phase = Phase.SHRINK
 
     @property
     def fate(self) -> frozenset[str]:

@@ -65,9 +65,9 @@ def plan(
     operations = (
         *_files(sides),
         *_marks(sides),
-        *_renames(sides),
         *(one for one in stale if one.order <= Phase.SHRINK),
         *_shrink(sides),
+        *_renames(sides),
         *_unmarked_links(sides),
         *_grow(sides),
         *_sysctls(sides),
@@ -197,12 +197,17 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
-    """Remove members and links; then lower MTUs, upper devices first; then take links down."""
+    """Remove members and links; then lower MTUs, upper devices first; then take links down.
+
+    A link whose name another one gets is deleted before all that.
+    """
     yield from _removed_members(sides)
+    new = {step.new for step in sides.steps}
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         link = sides.have.links[key]
+        phase = Phase.RENAME if link.name in new else Phase.SHRINK
         target = Target(key, sides.names.get(key, ""), link.index)
-        yield DeleteLink(target, link.virtual.lower if link.virtual else ())
+        yield DeleteLink(target, link.virtual.lower if link.virtual else (), phase)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:

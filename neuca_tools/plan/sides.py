@@ -295,7 +295,7 @@ def renamed(
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
     wanted = {key: name for key, name in asked.items() if key in current and _is_in(key, scope)}
-    steps = tuple(rename_steps(everything, wanted))
+    steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()
     if not live:

@@ -51,6 +51,11 @@ PASSES = {
         NICS + BOND + "mtu = 1400\n",
         NICS + f"[vxlan vx0]\nid = 5\nparent = {mac(2)}\n",
     ),
+    "a VLAN that gets the name of another one": (
+        "vlan",
+        NICS + VLAN + f"name = data7\n[vlan {mac(3)}.7]\n",
+        NICS + f"[vlan {mac(3)}.7]\nname = data7\n",
+    ),
     "the MTU of a bridge is that of a new VLAN": (
         "vlan",
         NICS + BRIDGE + "mtu = 1400\n",
@@ -82,7 +87,7 @@ def test_a_pass_does_what_the_plan_shows(lab, case):
     host = host_with(lab, kind)
     host.management()
     host.foreign.may_make(
-        "br0", "br1", "bond0", "dp1.7", "dp2.7", "data7", "mv0", "vx0", "blue", "red"
+        "br0", "br1", "bond0", "dp1.7", "dp2.7", "dp3.7", "data7", "mv0", "vx0", "blue", "red"
     )
     assert host.once(before).code == 0
     host.document(after)
