@@ -23,7 +23,7 @@ from neuca_tools.apply.managers import Managers
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
-from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError
+from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.model.routing import Rule
@@ -81,6 +81,14 @@ class GuardedWriter:
 
     def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
         self._netlink.set_attributes(index, values)
+
+    def device_values(self, index: int, group: str) -> Mapping[str, str]:
+        from neuca_tools.apply import device_io
+
+        try:
+            return device_io.read(self._netlink.look(()), {index: [group]})[index].values
+        except ObserveError as error:
+            raise ApplyError(error.text) from error
 
     def set_device(self, index: int, group: str, values: Mapping[str, str]) -> None:
         # Most hosts need neither this module nor the backends of all settings.

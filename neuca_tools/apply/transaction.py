@@ -22,11 +22,9 @@ from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.operations import (
     Activate,
-    AddAddress,
     DeleteAddress,
     Rename,
     SetAttribute,
@@ -119,6 +117,7 @@ class Transaction:
 
         The record stays that of the transaction.
         """
+        self.result = Result()  # the record has what was done, and forgot what it restored
         self.decision = self._decide(self.decision.record)
         tell = self.decision.want.tell
         want = self.before._replace(files=have.files, sysctls=have.sysctls, tell=tell)
@@ -206,8 +205,7 @@ class Transaction:
             steps = self._steps_back(want, scope)
             if not steps:
                 return
-            created = [step for step in steps if isinstance(step, (CreateLink, AddAddress))]
-            record = intentions.record_intentions(self.decision.record, created)
+            record = intentions.record_intentions(self.decision.record, steps)
             self.decision = self.decision._replace(record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
                 self.store.save_record(record)
@@ -223,13 +221,21 @@ class Transaction:
         self, want: NetworkState, scope: Optional[Collection[str]]
     ) -> tuple[Operation, ...]:
         """The plan with its arguments swapped; with `scope` only what concerns a link."""
+        record = self._with_done()
+        self.decision = self.decision._replace(record=intentions.reading(record, want.links))
+        self.recorded = self.result.done
         self._look_again()
         now = self.decision
         everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
         have = found(now.resolution, now.world, now.record, want.links)
         have = have._replace(hops=tuple(hop for hop in have.hops if hop.ours))
-        self.decision = now._replace(difference=replace(now.difference, have=have))
+        originals = {
+            key: record.originals[key]
+            for key in now.record.originals.keys() & record.originals.keys()
+        }
+        record = now.record._replace(originals=originals)
+        self.decision = now._replace(record=record, difference=replace(now.difference, have=have))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
@@ -283,7 +289,8 @@ class Transaction:
         done = self.result.done
         if self.recorded == done:
             return self.decision.record
-        if self.intended and self.intended[0] == done:
+        has_replaced = any(isinstance(one, SetDevice) and one.replaced for one in done)
+        if self.intended and self.intended[0] == done and not has_replaced:
             return self.intended[1]
         return intentions.record_intentions(self.decision.record, done)
 

@@ -13,7 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
-from neuca_tools.documents.neuca.link_settings import DEFAULT_QDISC, SETTINGS, group_of, row_of
+from neuca_tools.documents.neuca.link_settings import (
+    DEFAULT_QDISC,
+    SETTINGS,
+    group_of,
+    is_of_place,
+    row_of,
+)
 from neuca_tools.model import LinkKey
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.effects import Effect, Note
@@ -88,9 +94,9 @@ def restorable(found: Mapping[str, str]) -> dict[str, str]:
 class Wish:
     """Device settings requested for a link: `wanted` are to be set, `notes` say why others are not.
 
-    `has` is None if the link does not exist yet. Only its qdisc is known then; the other settings
-    follow once it exists. `master` is the kind of bond or bridge that it is to be in, empty for
-    none; `joined`: it is there. Settings of its place there follow once it is.
+    `has` is None if the link does not exist yet. Only its qdisc and its place are known then; the
+    other settings follow once it exists. `master` is the kind of bond or bridge that it is to be
+    in, empty for none; `joined`: it is there, so that what was declined counts.
     """
 
     key: LinkKey
@@ -111,18 +117,21 @@ class Wish:
             before = self.declined.get(setting)
             if possible is None:
                 continue
-            if before is not None and before.value == possible:
+            if before is not None and before.value == possible and self._is_tried(setting):
                 self.note(setting, f'"{possible}" was tried: {before.reason}', before.effect)
             else:
                 self.wanted[setting] = possible
 
     def _possible(self, setting: str, value: str) -> Optional[str]:
         """The value to set for the requested one; None if the device cannot have the setting."""
-        has = self.has
+        has, place = self.has, SETTINGS[group_of(setting)].master
+        if place != self.master and place:
+            self.note(setting, f"it is in no {place} that neucad created")
+            return None
+        if place and not self.joined:
+            return value
         if has is None:
             return value if setting == "qdisc" else None
-        if not self._is_in_place(setting):
-            return None
         reason = has.missing.get(setting) or has.missing.get(group_of(setting))
         if reason is not None and has.values.get(setting) != value:
             self.note(setting, reason, has.effect_of(group_of(setting)))
@@ -136,15 +145,9 @@ class Wish:
             return value
         return None
 
-    def _is_in_place(self, setting: str) -> bool:
-        """Whether the device is in the bond or bridge that the setting is one of, if it is one."""
-        place = SETTINGS[group_of(setting)].master
-        if not place:
-            return True
-        if place != self.master:
-            self.note(setting, f"it is in no {place} that neucad created")
-            return False
-        return self.joined
+    def _is_tried(self, setting: str) -> bool:
+        """Whether it can have been tried where the device is, or is to be."""
+        return self.joined or not is_of_place(setting)
 
     def _simple(self, setting: str, value: str, has: DeviceSettings) -> Optional[str]:
         most = has.most.get(setting)

@@ -14,6 +14,7 @@ from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
+from neuca_tools.desired.remaining import remaining
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
@@ -47,7 +48,9 @@ class LinkResolver:
         self.requests, self.world, self.roles, self.record, self.found_keys = scene
         self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
         taken = {**reserved(scene.roles, scene.record), **names}
-        self.stacks = judge(scene, taken)
+        # An incomplete document removes nothing.
+        self.after = scene if sure is not None else remaining(scene)
+        self.stacks = judge(self.after, taken)
         places = Places(scene, self.stacks.masters)
         self.common = CommonSettings(places, limits, sure, rules, routed)
         self.problems = self.common.problems
@@ -56,7 +59,7 @@ class LinkResolver:
         self.given = {**{name: key for key, name in taken.items()}, **made}
         self.by_name = {
             name: device
-            for device in self.world.devices.values()
+            for device in self.after.world.devices.values()
             for name in (*device.altnames, device.name)
         }
         self.sizes = Sizes(scene, self.refuse)

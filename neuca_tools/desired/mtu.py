@@ -61,12 +61,15 @@ class Sizes:
     def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
         """The MTU that a link will have.
 
-        The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust).
+        The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust), that of a VLAN
+        the one of its lower device.
         """
         link, found = links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
         default = found.mtu if found else USUAL_MTU
+        if key.vlan_id is not None and not found:
+            return self.of(key.nic, links)
         if link is None or link.virtual is None or key.kind != "bridge":
             return default
         ports = (port for port in link.virtual.members if port in links)

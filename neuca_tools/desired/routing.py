@@ -24,14 +24,14 @@ def resolve_routing(
     scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
     without_ipv6 = work.common.without_ipv6
     found = resolve_routes(
-        layers.routes, links, layers.addresses, scene, limits, without_ipv6=without_ipv6
+        layers.routes, links, layers.addresses, work.after, limits, without_ipv6=without_ipv6
     )
     taken = {hop.identity for hop in found.hops}
     learned = dhcp.Learned(roles, world, limits, taken)
     isolated = vrfs.tables(work.requests)
     leased = learned.added_to({key: links[key] for key in links if key not in isolated})
     policy = policy_routing.build(work.routed, leased, scene)
-    inside, vrf_notes = vrfs.default_routes(links, scene, taken)
+    inside, vrf_notes = vrfs.default_routes(links, work.after, taken)
     asked = (*found.hops, *inside)
     tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
     rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)

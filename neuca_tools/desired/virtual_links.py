@@ -128,7 +128,9 @@ class _Judge:
         reason = self._name_reason(key)
         if reason:
             return Problem("refused", reason, key)
-        if virtual.lower and not any(map(self._is_there, virtual.lower)):
+        # A present one goes on without members.
+        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.stacked)
+        if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         made_of = carriers((key.mac,), self.requests)
@@ -259,36 +261,36 @@ def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey
     be deleted.
     """
     owned, copies, requests = scene.record.owned.vlans, _copies(scene), scene.requests
-    held = _held(scene)
+    kept = held(scene, owned)
     if stacks is None:
-        return copies - held.keys(), []
+        return copies - kept.keys(), []
     problems = [
-        Problem("refused", f"it is no longer requested, but {held[key]}", key)
-        for key in held
+        Problem("refused", f"it is no longer requested, but {kept[key]}", key)
+        for key in kept
         if key not in requests
     ]
     # A VLAN on a NIC is judged elsewhere.
     refused = {key for key in requests if key.made and key.nic not in stacks.links}
-    return (copies | owned - refused) - held.keys(), problems
+    return (copies | owned - refused) - kept.keys(), problems
 
 
-def _held(scene: Scene) -> dict[LinkKey, str]:
+def held(scene: Scene, keys: Collection[LinkKey]) -> dict[LinkKey, str]:
     """Those of our links that somebody added something to, with what it is.
 
     What was added to a link that is still requested counts only if it is another link.
     """
-    found, owned = scene.found, scene.record.owned.vlans
+    found = scene.found
     nics = {key for key in map(LinkKey, scene.record.nics) if not key.rank}
-    ours = {found[key].index for key in (owned | nics) & found.keys()}
-    held = {}
-    for key in sorted(owned & found.keys()):
+    ours = {found[key].index for key in (scene.record.owned.vlans | nics) & found.keys()}
+    reasons = {}
+    for key in sorted({*keys} & found.keys()):
         holder = foreign_on(found[key], scene.world, ours)
         reason = f'"{holder.name}" is on top of it' if holder else ""
         if not reason and key not in scene.requests:
             reason = _addition(key, scene, ours)
         if reason:
-            held[key] = reason
-    return held
+            reasons[key] = reason
+    return reasons
 
 
 def _addition(key: LinkKey, scene: Scene, ours: Collection[int]) -> str:

@@ -100,15 +100,18 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """The kernel takes its members out of it, and a bond's down: they share its fate."""
+    """Its lower devices share its fate: it is created again on them if that of others fails.
+
+    The kernel takes its members out of it, and a bond's down.
+    """
 
     kind = "delete-link"
-    phase = Phase.SHRINK
-    members: tuple[LinkKey, ...] = ()
+    lower: tuple[LinkKey, ...] = ()
+    phase_of: Phase = Phase.SHRINK
 
     @property
     def fate(self) -> frozenset[str]:
-        return super().fate | {member.mac for member in self.members}
+        return super().fate | {lower.mac for lower in self.lower}
 
     @property
     def change(self) -> tuple[Value, Value]:
@@ -124,12 +127,16 @@ class DeleteLink(LinkOperation):
 
 @dataclass(frozen=True)
 class SetMaster(LinkOperation):
-    """Put a link into a bond, bridge or VRF, or take it out of one (`master` None)."""
+    """Put a link into a bond, bridge or VRF, or take it out of one (`master` None).
+
+    `mtu` is that of a NIC before it is put into a bond, which sets that of its members.
+    """
 
     kind = "set-master"
     before: Optional[Target]
     master: Optional[Target]
     phase_of: Phase = Phase.VLAN
+    mtu: Optional[int] = None
 
     @property
     def needed(self) -> frozenset[LinkKey]:

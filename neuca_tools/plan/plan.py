@@ -65,9 +65,9 @@ def plan(
     operations = (
         *_files(sides),
         *_marks(sides),
-        *_renames(sides),
         *(one for one in stale if one.order <= Phase.SHRINK),
         *_shrink(sides),
+        *_renames(sides),
         *_unmarked_links(sides),
         *_grow(sides),
         *_sysctls(sides),
@@ -197,16 +197,21 @@ def _renames(sides: Sides) -> Iterator[Operation]:
 
 
 def _shrink(sides: Sides) -> Iterator[Operation]:
-    """Remove members and links; then lower MTUs, upper devices first; then take links down."""
+    """Remove members and links; then lower MTUs, upper devices first; then take links down.
+
+    A link whose name another one gets is deleted before all that.
+    """
     yield from _removed_members(sides)
+    new = {step.new for step in sides.steps}
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         link = sides.have.links[key]
-        members = link.virtual.members if link.virtual else ()
-        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), members)
+        phase = Phase.RENAME if link.name in new else Phase.SHRINK
+        target = Target(key, sides.names.get(key, ""), link.index)
+        yield DeleteLink(target, link.virtual.lower if link.virtual else (), phase)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:
-        if wanted.mtu and found.mtu and wanted.mtu < found.mtu and not sides.moves(key):
+        if wanted.mtu and found.mtu and wanted.mtu < found.mtu:
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
     for key, _, _ in links:
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
@@ -227,7 +232,8 @@ def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
         if sides.joins(key) == master:
             if master.kind == "bond" and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
-            yield SetMaster(sides.target(key), None, sides.target(master))
+            mtu = found.mtu if master.kind == "bond" and not key.rank else None
+            yield SetMaster(sides.target(key), None, sides.target(master), mtu=mtu)
 
 
 def _stale_addresses(sides: Sides) -> Iterator[Operation]:
@@ -297,10 +303,8 @@ def _raised_mtu(
         return
     if not sides.is_present(key):
         is_raised = key.kind in MTU_LATER
-    elif any_mtu:
-        is_raised = True
     else:
-        is_raised = found.mtu is not None and wanted.mtu > found.mtu and not sides.moves(key)
+        is_raised = any_mtu or found.mtu is None or wanted.mtu > found.mtu
     if is_raised:
         yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
 
@@ -311,7 +315,8 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
         yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
     for group, old, new in to_do(found.device, wanted.device):
         phase = _grow_phase(key)
-        if any(map(SETTINGS[group].late, new.values())):
+        row = SETTINGS[group]
+        if any(map(row.late, new.values())) or (row.master and sides.joins(key)):
             phase = Phase.UP
         yield SetDevice(target, group, old, new, phase)
 

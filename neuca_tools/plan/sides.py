@@ -11,6 +11,7 @@ from typing import Optional
 
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan.operation import Target
 
@@ -57,7 +58,7 @@ class Sides:
         return {}
 
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, `found` and wanted link, lower devices first.
+        """Key, `found` and wanted link, lower devices first, once links are in their places.
 
         Absent NICs are left out, and those that are as they are wanted.
         """
@@ -74,7 +75,24 @@ class Sides:
                 if _is_other(found, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                yield key, found, wanted
+                yield (key, *self._in_place(key, found, wanted))
+
+    def _in_place(self, key: LinkKey, found: Link, wanted: Link) -> tuple[Link, Link]:
+        """Both links, where the found one is put into another master, or taken out of one.
+
+        It gets new settings of its place. A bond sets the MTU of its members; the kernel restores
+        an earlier one, which is not known, when they leave.
+        """
+        left, joined = self.leaves(key), self.joins(key)
+        if left and left.kind == "bond":
+            found = replace(found, mtu=None)
+        if joined:
+            device = {name: one for name, one in found.device.items() if not is_of_place(name)}
+            found = replace(found, device=device)
+        master = joined or (None if left else found.master)
+        if master and master.kind == "bond":
+            wanted = replace(wanted, mtu=None)
+        return found, wanted
 
     def _is_settled(self, key: LinkKey) -> bool:
         """Whether it is a NIC by itself, which needs nothing: no other link takes it down."""
@@ -277,7 +295,7 @@ def renamed(
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
     wanted = {key: name for key, name in asked.items() if key in current and _is_in(key, scope)}
-    steps = tuple(rename_steps(everything, wanted))
+    steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()
     if not live:

@@ -17,6 +17,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
+    Link,
     LinkKey,
     Original,
     Owned,
@@ -25,7 +26,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.link_operations import CreateLink, SetMaster
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
 
@@ -119,11 +120,24 @@ def _written(operation: Operation) -> Iterator[tuple[Written, str]]:
         yield Written(operation.path), operation.after
 
 
+def reading(record: Record, links: Mapping[LinkKey, Link]) -> Record:
+    """The record with which a look reads all sysctls and device settings that these links have."""
+    originals = dict(record.originals)
+    for key, link in links.items():
+        known = originals.get(key, UNCHANGED)
+        sysctls, device = {**link.sysctls, **known.sysctls}, {**link.device, **known.device}
+        if sysctls or device:
+            originals[key] = known._replace(sysctls=sysctls, device=device)
+    return record._replace(originals=originals)
+
+
 def _first_change(original: Original, operation: Operation) -> Original:
     """The original values of a link, with the one that this operation is the first to change.
 
     The same object if it is not the first.
     """
+    if isinstance(operation, SetMaster) and original.mtu is None:
+        return original._replace(mtu=operation.mtu) if operation.mtu else original
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
@@ -133,7 +147,7 @@ def _first_change(original: Original, operation: Operation) -> Original:
         changes: dict[str, Any] = {operation.setting: value}
         return original._replace(**changes)
     if isinstance(operation, SetDevice):
-        before = restorable(operation.before)
+        before = restorable({**operation.replaced, **operation.before})
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
             before = {"mac": operation.on.key.mac}

@@ -11,7 +11,7 @@ from neuca_tools.desired import forwarding
 from neuca_tools.desired.device_settings import same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_of
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
@@ -189,10 +189,7 @@ def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str
 
 def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
     """Whether the original value is in force, or ended with the place in a bridge or bond."""
-    row = row_of(setting)
-    if found is None and row is not None and row.master:
-        return True
-    return same(setting, found, value)
+    return (found is None and is_of_place(setting)) or same(setting, found, value)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:

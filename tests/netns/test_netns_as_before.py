@@ -34,6 +34,11 @@ PASSES = {
     "bridge away": ("bridge", BRIDGE, PLAIN),
     "vxlan changed": ("vxlan", PLAIN + VXLAN, PLAIN + VXLAN.replace("id = 5", "id = 6")),
     "macvlan": ("macvlan", PLAIN, f"{PLAIN}[macvlan mv0]\nparent = {mac(1)}\naddresses = 10.4.0.1/24\n"),
+    "macvlan moves": (
+        "macvlan",
+        f"{ONE}addresses = 10.1.0.1/24\n{TWO}[macvlan mv0]\nparent = {mac(2)}\n",
+        f"{ONE}addresses = 10.2.0.1/24\n[macvlan mv0]\nparent = {mac(1)}\n[bridge br0]\nmembers = {mac(2)}\n",
+    ),
     "bond": ("bond", PLAIN, BOND),
     "bond away": ("bond", BOND, RICH),
     "bond changed": ("bond", BOND, BOND.replace("802.3ad", "active-backup")),

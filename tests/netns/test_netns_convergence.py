@@ -183,3 +183,16 @@ def test_the_request_of_one_member_leaves_manual_changes_of_another_alone(lab, n
     assert ("master" in host.link("dp3"), host.link("dp2")["master"]) == (False, name)
     assert host.once(changed + SECTIONS[name]).code == 0
     assert host.link("dp3")["master"] == name
+
+
+def test_a_port_that_is_no_longer_named_leaves_although_the_others_are_absent(lab):
+    host = host_with(lab, "bridge")
+    host.management()
+    bridge = "[bridge br0]\nmembers = {}\naddresses = 10.5.0.1/24\n"
+    assert host.once(bridge.format(f"{mac(2)}, {mac(8)}")).code == 4
+    assert host.once(bridge.format(f"{mac(8)}, {mac(9)}")).code == 4
+    assert (host.link("dp2").get("master"), host.addresses("br0")) == (None, {"10.5.0.1/24"})
+    assert host.plan() == []
+    host.veth("dp8", 8)
+    assert host.once().code == 4
+    assert host.link("dp8")["master"] == "br0"

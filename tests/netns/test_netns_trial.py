@@ -247,3 +247,18 @@ def test_the_length_of_a_trial_has_bounds(host, seconds):
     done = host.neuca("apply", "--try", seconds)
     assert (done.code, done.err.splitlines()[-1]) == (
         2, f'neuca: argument --try: "{seconds}" is not a number of seconds from 1 to 3600')  # fmt: skip
+
+
+def test_a_trial_that_cannot_be_taken_back_whole_leaves_the_original_values_known(host):
+    queue = f"[interface {mac(2)}]\ntxqueuelen = 555\n"
+    assert host.once(queue).code == 0
+    trial = Trial(host, 3600)
+    host.run("mount", "--bind", host.folder / "udev", host.folder / "udev")
+    host.run("mount", "-o", "remount,bind,ro", host.folder / "udev")
+    trial.process.send_signal(signal.SIGINT)
+    code, said = trial.end()
+    host.run("umount", "-l", host.folder / "udev")
+    assert (code, "not everything could be rolled back" in said[-1]) == (1, True)
+    assert host.link("eth2")["txqlen"] == 555
+    assert host.once(LATER).code == 0
+    assert host.link("eth2")["txqlen"] == 1000

@@ -116,7 +116,9 @@ def _link(link):
     yield f"{start} txqueuelen {link.get('txqlen')}"
     yield f"{start} master {link.get('master')}"
     address = link.get("address", "")
-    if kind in ("", "veth"):  # another link keeps the MAC address that it has (neuca-user-data(5))
+    in_bond = link.get("linkinfo", {}).get("info_slave_kind") == "bond"
+    # A bond sets that of its members; another link keeps the one that it has (neuca-user-data(5)).
+    if kind in ("", "veth") and not in_bond:
         yield f"{start} mac {address}"
     if kind in ("vlan", "macvlan"):
         yield f"{start} on {link.get('link')}"

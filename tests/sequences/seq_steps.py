@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 
 from seq_documents import NICS, Section, draw, mac, text_of
-from seq_host import IGNORED, MANAGEMENT, Host, Reports, isolated
+from seq_host import IGNORED, MANAGEMENT, Host, Reports, isolated, write
 from seq_picture import difference, files, look, names_of, picture, places, protected
 
 ACTIONS = (
@@ -165,7 +165,7 @@ class Play:
 
     def write(self, text):
         new = self.host.folder / "user-data.new"
-        new.write_text(text)
+        write(new, text)
         new.replace(self.host.document_file)
 
     def do_apply(self, text, _):
@@ -237,7 +237,7 @@ class Play:
 
     def try_(self, text, interrupt):
         other = self.host.folder / "other"
-        other.write_text(text)
+        write(other, text)
         child = self.host.start("neuca", "--source", f"file:{other}", "--try", "600", "apply")
         deadline = time.monotonic() + 20
         while b"on trial" not in os.pread(child[1], 65536, 0) and time.monotonic() < deadline:
@@ -424,7 +424,7 @@ def alone(text, present, look_at):
     """The exit code, report and picture of a host on which only this document was applied."""
     host = Host(present)
     try:
-        host.document_file.write_text(text)
+        write(host.document_file, text)
         done = host.neuca("apply", "--json")
         report = json.loads(done.out or "null")
         return {

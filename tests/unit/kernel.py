@@ -221,6 +221,9 @@ class Kernel:
     def set_txqueuelen(self, index, packets):
         self.devices[index] = replace(self._device(index), txqueuelen=packets)
 
+    def device_values(self, index, group):
+        return link_attributes.read(World(dict(self.devices)), index, [group]).values
+
     def set_device(self, index, group, values):
         self._device(index)
         if group == "coalesce":

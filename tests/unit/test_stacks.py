@@ -71,6 +71,8 @@ def test_what_is_on_a_bond_goes_before_it_and_its_members_have_their_own_again()
     assert run(one, OWN) == [
         "delete the VLAN bond0.5",
         "delete the bond bond0",
+        "set the MTU of eth2 to 1500",
+        "set the MTU of eth3 to 1500",
         "bring eth2 up",
         "bring eth3 up",
         "add the address 10.0.0.1/24 to eth2",
@@ -92,6 +94,7 @@ def test_a_nic_that_leaves_a_bond_has_its_own_mtu_address_and_route():
     )
     assert run(one, left + "[routes]\n10.9.0.0/16 = 10.0.0.254\n") == [
         "remove eth2 from bond0",
+        "set the MTU of eth2 to 4000",
         "bring eth2 up",
         "add the address 10.0.0.1/24 to eth2",
         "route 10.9.0.0/16 via 10.0.0.254 on eth2",
