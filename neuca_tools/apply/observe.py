@@ -63,7 +63,9 @@ def found(
         )
         for key, device in devices.items()
     }
-    paths = sorted({*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution)})
+    paths = sorted(
+        {*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution, record)}
+    )
     return NetworkState(
         links,
         _hops(world, devices, resolution, record),
@@ -88,9 +90,9 @@ def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     )
 
 
-def _defaults(resolution: Resolution) -> Iterator[str]:
+def _defaults(resolution: Resolution, record: Record) -> Iterator[str]:
     """The sysctls that a new virtual link takes its own from."""
-    for key, link in resolution.want.links.items():
+    for key, link in (*resolution.want.links.items(), *record.made.items()):
         if key.rank:
             yield from (template.replace(OWN, "default") for template in link.sysctls)
 
@@ -169,10 +171,10 @@ class _Found(NamedTuple):
 
 
 def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
-    """The device as a link, with the settings that are requested or that were changed by us."""
+    """The device as a link, with the settings that are or were requested."""
     key, device = found.key, found.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
-    original = record.originals.get(key, UNCHANGED)
+    original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
     addresses = _addresses(device, wanted, world)
@@ -195,8 +197,8 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
         virtual=found.virtual,
         master=found.master,
         bare=tuple(one for one in present if (device.index, one) in world.bare),
-        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls), world),
-        device=_picked(settings, {**wanted.device, **original.device}),
+        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
+        device=_picked(settings, {**wanted.device, **original.device, **made.device}),
         managers={
             manager: words[device.name]
             for manager, words in world.managers.items()

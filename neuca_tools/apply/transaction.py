@@ -8,7 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Optional, Protocol
@@ -20,7 +20,7 @@ from neuca_tools.apply.observe import found
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import NetworkState, Record
+from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Phase, Writer
@@ -126,9 +126,10 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to. `marked`: network managers have been told to release
-    our NICs. `recorded` are the operations that the record of the decision includes. `intended` is
-    the record that includes the operations in the journal, for the present decision.
+    `before` are the links to roll back to, `made` those of the record. `marked`: network managers
+    have been told to release our NICs. `recorded` are the operations that the record of the
+    decision includes. `intended` is the record that includes the operations in the journal, for the
+    present decision.
     """
 
     host: Host
@@ -138,6 +139,7 @@ class Transaction:
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
     before: NetworkState = field(default_factory=NetworkState)
+    made: Mapping[LinkKey, Link] = field(default_factory=dict)
     marked: bool = False
     recorded: tuple[Operation, ...] = ()
     intended: Optional[tuple[tuple[Operation, ...], Record]] = None
@@ -193,11 +195,11 @@ class Transaction:
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died = self.store.load_journal(world.boot_id)
+        died, self.made = self.store.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(died.links if died else {})}
         self.before = replace(
             have,
-            links={key: as_it_was(link, world) for key, link in links.items()},
+            links={key: as_it_was(link, self.made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -242,6 +244,8 @@ class Transaction:
 
         Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
         """
+        record = replace(self.decision.record, made=want.links)  # these are what a look reads
+        self.decision = replace(self.decision, record=record)
         self.undone, reasons = Result(), {}
         for patience in PATIENCE_OF_ROLL_BACK:
             watch.wait(patience)
@@ -297,7 +301,8 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.store.unsaved():
             held = waiting(self.purpose.operations(self.decision))
-        self.decision = replace(self.decision, record=self._with_done())
+        record = replace(self._with_done(), made=self.made)
+        self.decision = replace(self.decision, record=record)
         record = self.purpose.remember(self.decision, self.result, held)
         self.store.save_record(record)
         self.store.remove_journal()

@@ -12,7 +12,7 @@ from typing import Optional
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.safety import mac_reason
-from neuca_tools.documents.neuca.link_settings import row_of
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import Device, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.topology import is_nic
 
@@ -66,7 +66,7 @@ class Places:
         return {
             name: value
             for name, value in original.items()
-            if not (name == MAC and in_bond) and (not _is_of_place(name) or self.is_joined(key))
+            if not (name == MAC and in_bond) and (not is_of_place(name) or self.is_joined(key))
         }
 
     @cached_property
@@ -119,8 +119,3 @@ class Places:
             if other != key:
                 return f"{other} is requested as the primary member too, so none of them is"
         return None
-
-
-def _is_of_place(setting: str) -> bool:
-    row = row_of(setting)
-    return row is not None and bool(row.master)

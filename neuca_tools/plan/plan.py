@@ -15,7 +15,7 @@ from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
-from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS, is_of_place
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
@@ -309,9 +309,12 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
     target = sides.target(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != found.txqueuelen:
         yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
-    for group, old, new in to_do(found.device, wanted.device):
+    device = dict(found.device)
+    if sides.joins(key):
+        device = {name: device[name] for name in device if not is_of_place(name)}
+    for group, old, new in to_do(device, wanted.device):
         phase = _grow_phase(key)
-        if any(map(SETTINGS[group].late, new.values())):
+        if SETTINGS[group].master or any(map(SETTINGS[group].late, new.values())):
             phase = Phase.UP
         yield SetDevice(target, group, old, new, phase)
 

@@ -232,6 +232,7 @@ def _record(data: Mapping[str, Any]) -> Record:
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
         fit(data.get("tables", {}), Mapping[str, int], "tables"),
+        _made(data.get("made", {})),
     )
 
 
@@ -273,6 +274,12 @@ def _original(data: Mapping[str, Any]) -> Original:
     return original
 
 
+def _made(data: Mapping[str, Any]) -> dict[LinkKey, Link]:
+    made = {key_of(key): _link(link) for key, link in data.items()}
+    _check_paths(chain.from_iterable(link.sysctls for link in made.values()))
+    return made
+
+
 def _sysctls(data: object) -> dict[str, str]:
     """Sysctls, checked."""
     found: dict[str, str] = fit(data, Mapping[str, str], "sysctls")
@@ -309,6 +316,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "probed": dict(record.probed),
         "retry": list(record.retry),
         **({"tables": dict(record.tables)} if record.tables else {}),
+        "made": {str(key): _link_json(link) for key, link in record.made.items()},
         "nics": {
             mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import same
+from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, row_of
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
     UNRECORDED,
@@ -28,6 +28,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.sides import is_other
 from neuca_tools.state.changes import appearances, has_same_links, incarnations
 from neuca_tools.state.intentions import changed_only
 from neuca_tools.state.stale import without_links
@@ -110,6 +111,7 @@ def forget_restored(
         record,
         owned=_owned_still(record.owned, have, unseen),
         originals=_link_originals(record, resolution, have),
+        made=_made(record, resolution, have),
         original_sysctls=sysctls,
         declined={
             key: one
@@ -130,6 +132,33 @@ def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> O
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
     return Owned(frozenset(addresses), frozenset(links))
+
+
+def _made(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
+    """The links of ours and their members, as they were requested when they last were like that."""
+    links = {}
+    for key, link in have.links.items():
+        if not link.master and key not in record.owned.vlans:
+            continue
+        request, wanted = resolution.requests.get(key), resolution.want.links.get(key)
+        if request is not None and wanted is not None and not is_other(link, wanted):
+            links[key] = _as_requested(request, wanted)
+        elif key in record.made:
+            links[key] = record.made[key]
+    return links
+
+
+def _as_requested(request: LinkRequest, wanted: Link) -> Link:
+    """What the link is made of, and its requested settings, without original values."""
+    sysctls, device = dict(request.sysctls), flat(request.device)
+    return Link(
+        wanted.key,
+        wanted.kind,
+        wanted.role,
+        virtual=wanted.virtual,
+        sysctls={name: wanted.sysctls[name] for name in wanted.sysctls if name in sysctls},
+        device={name: wanted.device[name] for name in wanted.device if name in device},
+    )
 
 
 def _link_originals(
@@ -191,10 +220,7 @@ def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str
 
 def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
     """Whether the original value is in force, or ended with the place in a bridge or bond."""
-    row = row_of(setting)
-    if found is None and row is not None and row.master:
-        return True
-    return same(setting, found, value)
+    return (found is None and is_of_place(setting)) or same(setting, found, value)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:

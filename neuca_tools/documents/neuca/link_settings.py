@@ -351,6 +351,12 @@ def row_of(setting: str) -> Optional[Setting]:
     return SETTINGS.get(group_of(setting))
 
 
+def is_of_place(setting: str) -> bool:
+    """Whether it is a setting of the link's place in a bond or bridge, which ends with that."""
+    row = row_of(setting)
+    return row is not None and bool(row.master)
+
+
 def through(backend: Through, groups: Iterable[str]) -> list[str]:
     """Those of the groups that this backend observes and sets."""
     return [group for group in groups if group in SETTINGS and SETTINGS[group].through == backend]
