@@ -37,17 +37,15 @@ RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 
-def found(
-    resolution: Resolution, world: World, record: Record, more: Collection[LinkKey] = ()
-) -> NetworkState:
-    """The present state for a plan: dataplane links, those that the agent once changed, and `more`.
+def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
+    """The present state for a plan: dataplane links, and those that the agent once changed.
 
     Protected links are never among them.
     """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
-    relevant = {*_relevant(resolution, record), *more}
+    relevant = _relevant(resolution, record)
     routed = _routed(world)
     devices = {
         key: device
@@ -131,7 +129,7 @@ def _routed(world: World) -> set[int]:
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
     """The links that are requested, ours, or changed by us, and the NICs below them."""
     keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
-    keys |= {*record.originals, *(key for key, _ in record.owned.addresses)}
+    keys |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     return keys | {key.nic for key in keys}
 
 

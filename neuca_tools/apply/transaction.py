@@ -16,7 +16,6 @@ from typing import NamedTuple, Optional, Protocol
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Earlier
-from neuca_tools.apply.observe import found
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
@@ -273,9 +272,7 @@ class Transaction:
         now = self.decision
         everything = replace(now.record.owned, routes=True)
         live = now.world.rename_while_up
-        have = found(now.resolution, now.world, now.record, want.links)
-        have = replace(have, hops=tuple(hop for hop in have.hops if hop.ours))
-        self.decision = replace(now, difference=replace(now.difference, have=have))
+        have = replace(now.have, hops=tuple(hop for hop in now.have.hops if hop.ours))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(

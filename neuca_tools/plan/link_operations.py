@@ -100,15 +100,15 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """The kernel takes its members out of it, and a bond's down: they share its fate."""
+    """The kernel takes members out of it, and a bond's down: it shares its fate with lower devices."""
 
     kind = "delete-link"
     phase = Phase.SHRINK
-    members: tuple[LinkKey, ...] = ()
+    lower: tuple[LinkKey, ...] = ()
 
     @property
     def fate(self) -> frozenset[str]:
-        return super().fate | {member.mac for member in self.members}
+        return super().fate | {lower.mac for lower in self.lower}
 
     @property
     def change(self) -> tuple[Value, Value]:

@@ -201,8 +201,8 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     yield from _removed_members(sides)
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         link = sides.have.links[key]
-        members = link.virtual.members if link.virtual else ()
-        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), members)
+        lower = link.virtual.lower if link.virtual else ()
+        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:

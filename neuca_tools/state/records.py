@@ -316,7 +316,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "probed": dict(record.probed),
         "retry": list(record.retry),
         **({"tables": dict(record.tables)} if record.tables else {}),
-        "made": {str(key): _link_json(link) for key, link in record.made.items()},
+        **({"made": _made_json(record.made)} if record.made else {}),
         "nics": {
             mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
@@ -340,6 +340,10 @@ def _record_json(record: Record) -> dict[str, Any]:
             for key, original in record.originals.items()
         },
     }
+
+
+def _made_json(made: Mapping[LinkKey, Link]) -> dict[str, Any]:
+    return {str(key): _link_json(link) for key, link in made.items()}
 
 
 def _virtual(data: Optional[Mapping[str, Any]]) -> Optional[Virtual]:

@@ -136,3 +136,31 @@ def test_a_port_of_a_link_that_is_created_anew_gets_its_settings(host):
         want = {"bridge": (None, "it", 179, 7), "bond": ("dp1", "it", None, None)}
         assert (found.get("primary"), *found["place"]) == want[host.kind]
         assert (host.plan(), host.problems()) == ([], [])
+
+
+def test_after_a_trial_that_was_killed(host):
+    assert host.once(host.first).code == 0
+    before = seen(host)
+    path = host.folder / "later"
+    path.write_text(later_document(host, "link", ""))
+    words = ("neuca", "apply", "--config", host.config_file, "--try", "600", "--source", f"file:{path}")  # fmt: skip
+    done = host.run(sys.executable, FAILING, "kill bring it up", *words, check=False)
+    assert done.code, done.err
+    assert seen(host) != before
+    assert host.once().code == 0
+    is_in_force(host, before)
+
+
+def test_a_macvlan_that_moves_to_a_nic_that_fails_is_back_on_its_parent(lab):
+    """Meanwhile its parent has become a port, and no port can carry a macvlan."""
+    for number in (1, 2, 3):
+        lab.veth(f"dp{number}", number)
+    lab.foreign.may_make("mv0", "br0")
+    first = f"[interface {mac(1)}]\naddresses = 10.17.0.1/16\n[macvlan mv0]\nparent = {mac(3)}\n"
+    assert lab.once(first).code == 0
+    moved = f"[interface {mac(1)}]\naddresses = 10.6.0.1/16\n[macvlan mv0]\nparent = {mac(1)}\n"
+    fails(lab, f"{moved}[bridge br0]\nmembers = {mac(3)}\n")
+    links = [lab.link(name) for name in ("mv0", "dp3", "br0")]
+    assert (links[0]["link"], links[1].get("master"), links[2]) == ("dp3", None, None)
+    assert lab.addresses("dp1") == {"10.17.0.1/16"}
+    assert lab.once(first).code == 0
