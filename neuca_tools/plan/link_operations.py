@@ -100,7 +100,7 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """The kernel takes members out of it, and a bond's down: it shares its fate with lower devices."""
+    """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
 
     kind = "delete-link"
     phase = Phase.SHRINK

@@ -80,7 +80,8 @@ def kept(fact, left_out):
     if not isinstance(fact, dict):
         return fact
     names = {*fact} - {*left_out, "ifalias", "protocol", "nodad"}
-    names = [name for name in names if not name.endswith(("_timer", "_time", "_churn_state"))]
+    # Timers, and what LACP has found out.
+    names = [name for name in names if not name.startswith("ad_") and not name.endswith("_timer")]
     return {name: kept(fact[name], left_out) for name in sorted(names)}
 
 
