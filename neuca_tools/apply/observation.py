@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Union
 
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
@@ -20,8 +20,10 @@ from neuca_tools.model import (
     OWN,
     Document,
     Host,
+    Link,
     LinkKey,
     LinkRequest,
+    Original,
     Record,
     World,
 )
@@ -155,7 +157,7 @@ def _is_own(path: str) -> bool:
 def _settings_of(
     requests: Iterable[LinkRequest], record: Record
 ) -> tuple[dict[LinkKey, set[str]], dict[LinkKey, set[str]]]:
-    """The sysctls and device setting groups of each link, requested or changed by us before."""
+    """The sysctls and device setting groups of each link, requested now or before."""
     templates: dict[LinkKey, set[str]] = defaultdict(set)
     groups: dict[LinkKey, set[str]] = defaultdict(set)
     for request in requests:
@@ -167,9 +169,11 @@ def _settings_of(
         groups[key].update(group for group, _ in request.device)
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))
-    for key, original in record.originals.items():
-        templates[key].update(original.sysctls)
-        groups[key].update(map(group_of, original.device))
+    earlier: list[tuple[LinkKey, Union[Original, Link]]]
+    earlier = [*record.originals.items(), *record.made.items()]
+    for key, settings in earlier:
+        templates[key].update(settings.sysctls)
+        groups[key].update(map(group_of, settings.device))
     return templates, groups
 
 

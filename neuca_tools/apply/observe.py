@@ -37,17 +37,15 @@ RTPROT_KERNEL = 2  # linux/rtnetlink.h
 NO_SETTINGS = DeviceSettings()
 
 
-def found(
-    resolution: Resolution, world: World, record: Record, more: Collection[LinkKey] = ()
-) -> NetworkState:
-    """The present state for a plan: dataplane links, those that the agent once changed, and `more`.
+def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
+    """The present state for a plan: dataplane links, and those that the agent once changed.
 
     Protected links are never among them.
     """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
-    relevant = {*_relevant(resolution, record), *more}
+    relevant = _relevant(resolution, record)
     routed = _routed(world)
     devices = {
         key: device
@@ -63,7 +61,9 @@ def found(
         )
         for key, device in devices.items()
     }
-    paths = sorted({*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution)})
+    paths = sorted(
+        {*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution, record)}
+    )
     return NetworkState(
         links,
         _hops(world, devices, resolution, record),
@@ -88,9 +88,9 @@ def _theirs(world: World, indexes: Collection[int]) -> tuple[Route, ...]:
     )
 
 
-def _defaults(resolution: Resolution) -> Iterator[str]:
+def _defaults(resolution: Resolution, record: Record) -> Iterator[str]:
     """The sysctls that a new virtual link takes its own from."""
-    for key, link in resolution.want.links.items():
+    for key, link in (*resolution.want.links.items(), *record.made.items()):
         if key.rank:
             yield from (template.replace(OWN, "default") for template in link.sysctls)
 
@@ -129,7 +129,7 @@ def _routed(world: World) -> set[int]:
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
     """The links that are requested, ours, or changed by us, and the NICs below them."""
     keys = {*resolution.want.links, *resolution.removable.vlans, *record.owned.vlans}
-    keys |= {*record.originals, *(key for key, _ in record.owned.addresses)}
+    keys |= {*record.originals, *record.made, *(key for key, _ in record.owned.addresses)}
     return keys | {key.nic for key in keys}
 
 
@@ -169,10 +169,10 @@ class _Found(NamedTuple):
 
 
 def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
-    """The device as a link, with the settings that are requested or that were changed by us."""
+    """The device as a link, with the settings that are or were requested."""
     key, device = found.key, found.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
-    original = record.originals.get(key, UNCHANGED)
+    original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
     present = world.addresses.get(device.index, ()) if world.bare else ()
     addresses = _addresses(device, wanted, world)
@@ -195,8 +195,8 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
         virtual=found.virtual,
         master=found.master,
         bare=tuple(one for one in present if (device.index, one) in world.bare),
-        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls), world),
-        device=_picked(settings, {**wanted.device, **original.device}),
+        sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
+        device=_picked(settings, {**wanted.device, **original.device, **made.device}),
         managers={
             manager: words[device.name]
             for manager, words in world.managers.items()

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Optional
 
 from neuca_tools.apply.execute import without
 from neuca_tools.apply.result import Result
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
-from neuca_tools.model import ACCEPT_RA, OWN, Link, World
+from neuca_tools.model import ACCEPT_RA, OWN, Link, Virtual, World
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.link_operations import DeleteLink, SetMaster
 from neuca_tools.plan.operation import Operation, joined
@@ -28,6 +29,7 @@ from neuca_tools.plan.operations import (
     WriteFile,
 )
 from neuca_tools.plan.route_operations import AddRule, DeleteRoute, DeleteRule, ReplaceRoute
+from neuca_tools.plan.sides import is_other
 
 
 def unfinished(left: Sequence[Operation], result: Result) -> tuple[Operation, ...]:
@@ -59,8 +61,8 @@ def identity(operation: Operation) -> tuple[object, ...]:
     return kind, operation.target, before if after is None else after
 
 
-def as_it_was(link: Link, world: World) -> Link:
-    """The link as a roll-back can restore it.
+def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
+    """The link as a roll-back can restore it; `made` is its request, if it is one of ours.
 
     Automatic addresses, write-only values and the profile of a network manager are left out, and
     so are values that an advertisement may have set: the kernel may refuse them.
@@ -69,12 +71,22 @@ def as_it_was(link: Link, world: World) -> Link:
         template: world.unadvertised.get(template.replace(OWN, link.name or ""), value)
         for template, value in link.sysctls.items()
     }
+    if made is not None and not is_other(link, made):
+        link = replace(link, virtual=_as_requested(link, made))
     if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
         link = replace(link, sysctls=changed)
     addresses = lasting(link, world)
     if addresses == link.addresses and not link.device and not link.profile:
         return link
     return replace(link, device=restorable(link.device), addresses=addresses, profile="")
+
+
+def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
+    """What the link is made of by its request, with its present members and MAC."""
+    if link.virtual is None or made.virtual is None:
+        return link.virtual
+    options = {**dict(made.virtual.options), "mac": link.virtual.option("mac")}
+    return made.virtual._replace(members=link.virtual.members, options=tuple(options.items()))
 
 
 def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -8,7 +8,7 @@ their purpose: which operations of a decision they carry out, and what the recor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.execute import apply
 from neuca_tools.apply.observation import Earlier
-from neuca_tools.apply.observe import found
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError
-from neuca_tools.model import NetworkState, Record
+from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.operations import (
@@ -83,9 +82,10 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to. `marked`: network managers have been told to release
-    our NICs. `recorded` are the operations that the record of the decision includes. `intended` is
-    the record that includes the operations in the journal, for the present decision.
+    `before` are the links to roll back to, `made` those of the record. `marked`: network managers
+    have been told to release our NICs. `recorded` are the operations that the record of the
+    decision includes. `intended` is the record that includes the operations in the journal, for the
+    present decision.
     """
 
     host: Host
@@ -95,6 +95,7 @@ class Transaction:
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
     before: NetworkState = field(default_factory=NetworkState)
+    made: Mapping[LinkKey, Link] = field(default_factory=dict)
     marked: bool = False
     recorded: tuple[Operation, ...] = ()
     intended: Optional[tuple[tuple[Operation, ...], Record]] = None
@@ -151,10 +152,10 @@ class Transaction:
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died = self.store.load_journal(world.boot_id)
+        died, self.made = self.store.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(died.links if died else {})}
         self.before = have._replace(
-            links={key: as_it_was(link, world) for key, link in links.items()},
+            links={key: as_it_was(link, self.made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -199,6 +200,8 @@ class Transaction:
 
         Whatever fails, the rest is done. What failed is tried again, as it may rely on the rest.
         """
+        record = self.decision.record._replace(made=want.links)  # these are what a look reads
+        self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
         for patience in PATIENCE_OF_ROLL_BACK:
             watch.wait(patience)
@@ -221,21 +224,11 @@ class Transaction:
         self, want: NetworkState, scope: Optional[Collection[str]]
     ) -> tuple[Operation, ...]:
         """The plan with its arguments swapped; with `scope` only what concerns a link."""
-        record = self._with_done()
-        self.decision = self.decision._replace(record=intentions.reading(record, want.links))
-        self.recorded = self.result.done
         self._look_again()
         now = self.decision
         everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
-        have = found(now.resolution, now.world, now.record, want.links)
-        have = have._replace(hops=tuple(hop for hop in have.hops if hop.ours))
-        originals = {
-            key: record.originals[key]
-            for key in now.record.originals.keys() & record.originals.keys()
-        }
-        record = now.record._replace(originals=originals)
-        self.decision = now._replace(record=record, difference=replace(now.difference, have=have))
+        have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
         steps = plan(have, want, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
@@ -261,7 +254,7 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.store.unsaved():
             held = waiting(self.purpose.operations(self.decision))
-        self.decision = self.decision._replace(record=self._with_done())
+        self.decision = self.decision._replace(record=self._with_done()._replace(made=self.made))
         record = self.purpose.remember(self.decision, self.result, held)
         self.store.save_record(record)
         self.store.remove_journal()

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
-from neuca_tools.documents.neuca.link_kinds import WORDS
+from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
 
 
 class _Attribute(NamedTuple):
@@ -63,13 +63,6 @@ _ATTRIBUTES: Mapping[str, Mapping[str, _Attribute]] = {
     "vlan": {"id": _Attribute("vlan_id", 1)},
     "ipoib": {"pkey": _Attribute("ipoib_pkey", 1), "mode": _Attribute("ipoib_mode", 2)},
 }
-# What a new bond has anyway, and the kernel refuses to be sent in some modes (bond_options.c).
-_BOND_DEFAULTS = {
-    "lacp-rate": "slow",
-    "packets-per-slave": "1",
-    "arp-interval": "0",
-    "arp-validate": "none",
-}
 PORT: Mapping[str, _Attribute] = {
     "path-cost": _Attribute("cost", 3),
     "port-priority": _Attribute("priority", 2),
@@ -80,14 +73,15 @@ _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "sour
 def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     """The keyword arguments with which pyroute2 creates such a link.
 
-    A roll-back passes all options that the kernel has listed.
+    What a new bond has anyway is left out: it refuses some options in some modes, whatever the
+    value (bond_options.c).
     """
     found: dict[str, Any] = {}
     if "mac" in options:
         found["address"] = options["mac"]
     for name, attribute in _ATTRIBUTES[kind].items():
         value = options.get(name, "")
-        if value and not (kind == "bond" and value == _BOND_DEFAULTS.get(name)):
+        if value and not (kind == "bond" and value == KERNEL_DEFAULTS[kind].get(name)):
             six = "6" if attribute.number6 and ":" in value else ""
             found[attribute.keyword + six] = _encoded(kind, name, value)
     return found

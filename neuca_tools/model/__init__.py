@@ -368,7 +368,8 @@ class Record(NamedTuple):
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
     what the agent last set. `probed` maps the MAC of a NIC to the MTU that a peer acknowledged, 0
     if none above the present one, -1 if there was no response. `retry` are the sysctls that failed.
-    `tables` maps a link to the number of its routing table.
+    `tables` maps a link to the number of its routing table. `made` are our links and their members
+    as they were requested, for a roll-back that has to create them again.
     """
 
     boot_id: str = ""
@@ -383,6 +384,7 @@ class Record(NamedTuple):
     probed: Mapping[str, int] = {}
     retry: tuple[str, ...] = ()
     tables: Mapping[str, int] = {}
+    made: Mapping[LinkKey, Link] = {}
 
 
 class Problem(NamedTuple):

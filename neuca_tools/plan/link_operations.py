@@ -100,10 +100,7 @@ class MarkLink(Operation):
 
 @dataclass(frozen=True)
 class DeleteLink(LinkOperation):
-    """Its lower devices share its fate: it is created again on them if that of others fails.
-
-    The kernel takes its members out of it, and a bond's down.
-    """
+    """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
 
     kind = "delete-link"
     lower: tuple[LinkKey, ...] = ()

@@ -15,7 +15,7 @@ from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
-from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS, is_of_place
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
@@ -206,8 +206,8 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
     for key in sorted(sides.gone, key=lambda key: key.order, reverse=True):
         link = sides.have.links[key]
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
-        target = Target(key, sides.names.get(key, ""), link.index)
-        yield DeleteLink(target, link.virtual.lower if link.virtual else (), phase)
+        lower = link.virtual.lower if link.virtual else ()
+        yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
     links = list(sides.both())
     links.reverse()
     for key, found, wanted in links:
@@ -313,12 +313,12 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
     target = sides.target(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != found.txqueuelen:
         yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
-    for group, old, new in to_do(found.device, wanted.device):
-        phase = _grow_phase(key)
+    joins, device = sides.joins(key), found.device
+    device = {name: device[name] for name in device if not (joins and is_of_place(name))}
+    for group, old, new in to_do(device, wanted.device):
         row = SETTINGS[group]
-        if any(map(row.late, new.values())) or (row.master and sides.joins(key)):
-            phase = Phase.UP
-        yield SetDevice(target, group, old, new, phase)
+        is_late = row.master or any(map(row.late, new.values()))
+        yield SetDevice(target, group, old, new, Phase.UP if is_late else _grow_phase(key))
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:

@@ -72,7 +72,7 @@ class Sides:
         for key in sorted(self.want.links, key=lambda key: key.order):
             if self.there(key) and not self._is_settled(key):
                 found, wanted = self.found(key), self.want.links[key]
-                if _is_other(found, wanted):
+                if is_other(found, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
                 yield (key, *self._in_place(key, found, wanted))
@@ -250,7 +250,7 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
     gone: set[LinkKey] = set()
     for key in sorted(have.links, key=lambda key: key.order):
         found, wanted = have.links[key], want.links.get(key)
-        ours = key in owned.vlans and (wanted is None or _is_other(found, wanted))
+        ours = key in owned.vlans and (wanted is None or is_other(found, wanted))
         below = {key.nic} - {key}
         if found.virtual and found.virtual.parent:
             below.add(found.virtual.parent)
@@ -259,7 +259,7 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
     return frozenset(gone)
 
 
-def _is_other(found: Link, wanted: Link) -> bool:
+def is_other(found: Link, wanted: Link) -> bool:
     """Whether the link has to be recreated: only its members can be changed.
 
     An option that is not requested has the kernel's default.

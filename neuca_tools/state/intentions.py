@@ -17,7 +17,6 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
-    Link,
     LinkKey,
     Original,
     Owned,
@@ -118,17 +117,6 @@ def _written(operation: Operation) -> Iterator[tuple[Written, str]]:
         yield Written("mtu", operation.on.key), str(operation.mtu)
     elif isinstance(operation, WriteSysctl) and operation.on is None:
         yield Written(operation.path), operation.after
-
-
-def reading(record: Record, links: Mapping[LinkKey, Link]) -> Record:
-    """The record with which a look reads all sysctls and device settings that these links have."""
-    originals = dict(record.originals)
-    for key, link in links.items():
-        known = originals.get(key, UNCHANGED)
-        sysctls, device = {**link.sysctls, **known.sysctls}, {**link.device, **known.device}
-        if sysctls or device:
-            originals[key] = known._replace(sysctls=sysctls, device=device)
-    return record._replace(originals=originals)
 
 
 def _first_change(original: Original, operation: Operation) -> Original:

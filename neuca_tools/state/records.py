@@ -203,7 +203,8 @@ def _checked(record: Record) -> Record:
             raise ValueError(f"{text!r} is no NIC")
         if nic.name and not _NAME.fullmatch(nic.name):
             raise ValueError(f"{nic.name!r} is no name of an interface")
-    sysctls = (original.sysctls for original in record.originals.values())
+    sysctls = [original.sysctls for original in record.originals.values()]
+    sysctls += [link.sysctls for link in record.made.values()]
     for path in chain(record.original_sysctls, *sysctls):
         # It must not lead out of /proc/sys.
         if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
@@ -266,6 +267,11 @@ def _record_json(record: Record) -> dict[str, Any]:
         "probed": dict(record.probed),
         "retry": list(record.retry),
         **({"tables": dict(record.tables)} if record.tables else {}),
+        **(
+            {"made": {str(key): _link_json(link) for key, link in record.made.items()}}
+            if record.made
+            else {}
+        ),
         "nics": {
             mac: {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()

@@ -29,6 +29,7 @@ def after_boot(record: Record, boot_id: str) -> Record:
         original_sysctls={},
         written={},
         probed={},
+        made={},
     )
 
 
@@ -126,6 +127,7 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
         owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
         originals={key: one for key, one in record.originals.items() if is_kept(key)},
         declined={key: one for key, one in record.declined.items() if is_kept(key)},
+        made={key: link for key, link in record.made.items() if is_kept(key)},
         written={one: value for one, value in record.written.items() if is_kept(one.link)},
     )
 

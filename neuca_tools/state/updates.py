@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
 from neuca_tools.desired import forwarding
-from neuca_tools.desired.device_settings import same
+from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
@@ -27,6 +27,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.plan.sides import is_other
 from neuca_tools.state.changes import appearances, has_same_links, incarnations
 from neuca_tools.state.intentions import changed_only
 from neuca_tools.state.stale import without_links
@@ -108,6 +109,7 @@ def forget_restored(
     return record._replace(
         owned=_owned_still(record.owned, have, unseen),
         originals=_link_originals(record, resolution, have),
+        made=_made(record, resolution, have),
         original_sysctls=sysctls,
         declined={
             key: one
@@ -128,6 +130,33 @@ def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> O
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
     return Owned(frozenset(addresses), frozenset(links))
+
+
+def _made(record: Record, resolution: Resolution, have: NetworkState) -> dict[LinkKey, Link]:
+    """The links of ours and their members, as they were requested when they last were like that."""
+    links = {}
+    for key, link in have.links.items():
+        if not link.master and key not in record.owned.vlans:
+            continue
+        request, wanted = resolution.requests.get(key), resolution.want.links.get(key)
+        if request is not None and wanted is not None and not is_other(link, wanted):
+            links[key] = _as_requested(request, wanted)
+        elif key in record.made:
+            links[key] = record.made[key]
+    return links
+
+
+def _as_requested(request: LinkRequest, wanted: Link) -> Link:
+    """What the link is made of, and its requested settings, without original values."""
+    sysctls, device = dict(request.sysctls), flat(request.device)
+    return Link(
+        wanted.key,
+        wanted.kind,
+        wanted.role,
+        virtual=wanted.virtual,
+        sysctls={name: wanted.sysctls[name] for name in wanted.sysctls if name in sysctls},
+        device={name: wanted.device[name] for name in wanted.device if name in device},
+    )
 
 
 def _link_originals(

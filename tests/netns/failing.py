@@ -1,6 +1,7 @@
 """`neuca` or `neucad` in which one operation fails: `failing.py WHICH PROGRAM ARGUMENT...`.
 
-WHICH is the number of the operation, or how its text begins; then each such one fails.
+WHICH is the number of the operation, or how its text begins; then each such one fails. With the word "kill" before
+it, the process is killed instead.
 """
 
 # SPDX-License-Identifier: MIT
@@ -9,22 +10,28 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import os
+import signal
 import sys
 
 from neuca_tools.apply import execute
 from neuca_tools.errors import ApplyError
 
 INJECTED = "injected: "
+KILL = "kill "
 
 
 def main():
     which, program, *words = sys.argv[1:]
+    is_killed, which = which.startswith(KILL), which.removeprefix(KILL)
     numbers, attempt = itertools.count(1), execute._try
 
     def failing(batch, writer):
         number, text = next(numbers), " and ".join(one.text for one in batch)
         if (str(number) == which) if which.isdecimal() else text.startswith(which):
-            print(f"{INJECTED}{text}", file=sys.stderr)
+            print(f"{INJECTED}{text}", file=sys.stderr, flush=True)
+            if is_killed:
+                os.kill(os.getpid(), signal.SIGKILL)
             return ApplyError("injected failure", 5)
         return attempt(batch, writer)
 

@@ -33,7 +33,17 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import Incarnation, LinkKey, NicRecord, Original, Owned, Record, Written
+from neuca_tools.model import (
+    Incarnation,
+    Link,
+    LinkKey,
+    NicRecord,
+    Original,
+    Owned,
+    Record,
+    Virtual,
+    Written,
+)
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink
@@ -427,6 +437,22 @@ incarnations = st.builds(
 written = st.builds(Written, st.sampled_from(("mtu", "txqueuelen")), link_keys) | st.builds(
     Written, st.sampled_from(("net/core/rmem_max", "net/ipv4/tcp_rmem")), st.none()
 )
+virtual = st.builds(
+    Virtual,
+    st.lists(link_keys, max_size=2).map(tuple),
+    st.none() | link_keys,
+    st.dictionaries(names, names, max_size=2).map(lambda options: tuple(options.items())),
+)
+made = st.dictionaries(link_keys, st.none() | virtual, max_size=3).flatmap(
+    lambda parts: st.builds(
+        lambda sysctls, device: {
+            key: Link(key, key.kind, "dataplane", virtual=part, sysctls=sysctls, device=device)
+            for key, part in parts.items()
+        },
+        values,
+        values,
+    )
+)
 records = st.builds(
     Record,
     names,
@@ -463,6 +489,7 @@ records = st.builds(
     tables=st.just({}),
     probed=st.just({}),
     retry=st.just(()),
+    made=made,
 )
 
 

@@ -350,7 +350,7 @@ def row_of(setting: str) -> Optional[Setting]:
 
 
 def is_of_place(setting: str) -> bool:
-    """Whether a device has the setting by its place in a bond or bridge."""
+    """Whether it is a setting of the link's place in a bond or bridge, which ends with that."""
     row = row_of(setting)
     return row is not None and bool(row.master)
 
