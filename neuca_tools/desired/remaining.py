@@ -12,9 +12,7 @@ from dataclasses import replace
 from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.virtual_links import held
-from neuca_tools.model import Device, LinkKey, LinkRequest, Virtual
-
-NO_REQUEST = LinkRequest(LinkKey(""))
+from neuca_tools.model import Device, Virtual
 
 
 def remaining(scene: Scene) -> Scene:
@@ -23,19 +21,22 @@ def remaining(scene: Scene) -> Scene:
     old = owned.vlans - requests.keys()
     old -= held(scene, old).keys() if old else set()
     gone = {found[key].index: found[key] for key in old & found.keys()}
-    addresses = dict(world.addresses)
-    for key, address in owned.addresses:
-        index = found[key].index if key in found else 0
-        left = addresses.get(index, ())
-        if address in left and address not in requests.get(key, NO_REQUEST).addresses:
-            addresses[index] = tuple(other for other in left if other != address)
-    if addresses == world.addresses and not gone:
+    asked = {(key, address) for key in requests for address in requests[key].addresses}
+    removed = {
+        (found[key].index, address) for key, address in owned.addresses - asked if key in found
+    }
+    if not removed and not gone:
         return scene
+    addresses = {
+        index: tuple(address for address in present if (index, address) not in removed)
+        for index, present in world.addresses.items()
+        if index not in gone
+    }
     tables = set(map(_table, gone.values()))
     after = replace(
         world,
         devices={index: world.devices[index] for index in world.devices if index not in gone},
-        addresses={index: addresses[index] for index in addresses if index not in gone},
+        addresses=addresses,
         tables=tuple(route for route in world.tables if route.traits.table not in tables),
     )
     return scene._replace(world=after)

@@ -113,7 +113,7 @@ def assert_even(sizes, found):
 
 # Calls for one more link: a tenth more than they are.
 MOST = {"parse": 349, "first pass": 1520, "second pass": 655, "poll": 595}
-MOST |= {"save": 86, "load": 66}
+MOST |= {"save": 14, "load": 38}
 
 
 def test_a_link_costs_no_more_calls_than_before(tmp_path):
