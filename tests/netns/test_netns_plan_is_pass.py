@@ -41,6 +41,11 @@ PASSES = {
         NICS + BOND,
         NICS + LARGE + VLAN + "mtu = 9000\n",
     ),
+    "a NIC that leaves a bond, with a VLAN that is down": (
+        "bond",
+        NICS + BOND + "mtu = 1400\n",
+        NICS + LARGE + VLAN + "state = down\naddresses = fd00:9::1/64\n",
+    ),
     "a NIC that leaves a bond with a large MTU, with a macvlan": (
         "bond",
         NICS + BOND + "mtu = 9000\n",
