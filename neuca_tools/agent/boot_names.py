@@ -119,16 +119,12 @@ def needs_no_wait(config: Config, world: World) -> bool:
     ObserveError.
     """
     requests, record = _known(config)
-    named = _recorded(record) - config.ignored_macs
+    kept = {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
+    named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
     names = _names(config, world, requests, record)
     expected = names.roles.nics.keys() & rules
     return bool(named) and named <= expected and names.are_given(world)
-
-
-def _recorded(record: Record) -> set[str]:
-    """The NICs whose names are kept, by MAC."""
-    return {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
 
 
 def _bound(
