@@ -16,7 +16,7 @@ from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
-from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
+from neuca_tools.desired.virtual_links import Stacks, deletable, own_mac, subject, vlan_reason
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -47,7 +47,7 @@ class LinkResolver:
         self.requests, self.world, self.roles, self.record, self.found_keys = scene
         self.scene, self.names, self.limits, self.routed = scene, names, limits, routed
         taken = {**reserved(scene.roles, scene.record), **names}
-        self.stacks = judge(scene, taken)
+        self.stacks = Stacks(scene, taken)
         places = Places(scene, self.stacks.masters)
         self.common = CommonSettings(places, limits, sure, rules, routed)
         self.problems = self.common.problems

@@ -76,10 +76,10 @@ class _Chooser:
         self.dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
         self.hinted = {mac for group in said.gateways for mac in group}
         self.belief = self._belief()
-        defaults = [route for route in world.routes if route.to.prefixlen == 0]
+        self.defaults = [route for route in world.routes if route.to.prefixlen == 0]
         # That of a tunnel tells nothing of NICs, and hides the route that its own packets take.
-        on_nics = [route for route in defaults if self._nics(route.index)]
-        has_tunnel = on_nics != defaults and first_nic.is_addressed(world, self.belief.mac)
+        on_nics = [route for route in self.defaults if self._nics(route.index)]
+        has_tunnel = on_nics != self.defaults and first_nic.is_addressed(world, self.belief.mac)
         self.tunneled = {self.belief.mac} if has_tunnel else set[str]()
         self.best = best_default_routes(filter(self._is_sign, on_nics))
         self.manual = [*filter(self._is_manual, self.best)]
@@ -170,8 +170,7 @@ class _Chooser:
 
     def _has_default(self, nics: Collection[str]) -> bool:
         """Whether one of these NICs carries any default route."""
-        defaults = (route for route in self.world.routes if route.to.prefixlen == 0)
-        return any({*nics} & {*self._nics(route.index)} for route in defaults)
+        return any({*nics} & {*self._nics(route.index)} for route in self.defaults)
 
     def _with_the_default(self, chosen: Collection[str]) -> set[str]:
         """The described NICs with the default route, if the chosen ones have none.
@@ -188,8 +187,7 @@ class _Chooser:
 
     def _too_early(self, chosen: Collection[str]) -> frozenset[str]:
         """The NICs that may still get the default route of this host while nothing has one."""
-        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
-        if not chosen or defaults or self._is_named() or self.world.age >= ANSWERED:
+        if not chosen or self.defaults or self._is_named() or self.world.age >= ANSWERED:
             return frozenset()
         groups = (group for group in self._candidates() if not group.keys() & {*chosen})
         return frozenset(mac for group in groups for mac in group)
@@ -375,11 +373,10 @@ class _Chooser:
         With any other sign of a management NIC that includes IPv6: any host on the link can send
         router advertisements.
         """
-        defaults = [route for route in self.world.routes if route.to.prefixlen == 0]
         families: set[int] = {
-            route.to.version for route in defaults if self._nics(route.index) & {*certain}
+            route.to.version for route in self.defaults if self._nics(route.index) & {*certain}
         }
-        if certain or self._has_other_signs(filter(self._is_sign, defaults)):
+        if certain or self._has_other_signs(filter(self._is_sign, self.defaults)):
             families.add(6)
         return families
 
