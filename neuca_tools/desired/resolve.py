@@ -98,27 +98,26 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, local, policy = bindings.bind(
-        document, settings.links, settings.policy, world, record
-    )
-    settings = replace(settings, links=local, policy=policy)
-    layers = stack(document, local, policy, world, record)
+    document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
+    settings = replace(settings, links=own, policy=policy)
+    layers = stack(document, own, policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
-    present = find_links(world, roles)
-    tuned = tune(requests, settings.tuning, present, record)
-    scene = Scene(tuned.requests, world, roles, record, present)
-    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
+    found = find_links(world, roles)
+    tuned = tune(requests, settings.tuning, found, record)
+    scene = Scene(tuned.requests, world, roles, record, found)
+    rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
-    host = _host_sysctls(settings, record, complete, world)
     return Resolution(
-        _want(work, links, routing, {**host, **forwards}),
+        _want(
+            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
+        ),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
