@@ -41,7 +41,7 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Choice
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
-from neuca_tools.tuning.links import tune
+from neuca_tools.tuning.links import Tuned, tune
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,16 @@ def resolve(
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
-    found = find_links(world, roles)
-    tuned = tune(requests, settings.tuning, found, record)
-    scene = Scene(tuned.requests, world, roles, record, found)
+    tuned, scene = _tuned(layers, settings.tuning, world, record)
     rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
     routing = resolve_routing(document, layers, links, work)
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
+    host = _host_sysctls(settings, record, complete, world)
     return Resolution(
-        _want(
-            work, links, routing, {**_host_sysctls(settings, record, complete, world), **forwards}
-        ),
+        _want(work, links, routing, {**host, **forwards}),
         _left_as_they_are(removable, work.deletable(complete), links),
         roles,
         tuned.requests,
@@ -136,6 +133,13 @@ def resolve(
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
+
+
+def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
+    """What the profiles make of the requests."""
+    found = find_links(world, layers.roles)
+    tuned = tune(layers.requests, tuning, found, record)
+    return tuned, Scene(tuned.requests, world, layers.roles, record, found)
 
 
 def _left_as_they_are(
