@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import Optional
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
@@ -35,8 +35,8 @@ from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
-from neuca_tools.model import Document, LinkKey, LinkRequest, NicRecord, Record, World
-from neuca_tools.model.ports import forms, short
+from neuca_tools.model import Document, LinkKey, LinkRequest, Record, World
+from neuca_tools.model.ports import forms
 from neuca_tools.model.topology import identity
 from neuca_tools.sources import Session, parse_source, without_network
 from neuca_tools.state.active_document import Intake, fetch, last_good
@@ -59,29 +59,46 @@ def pin_names(config: Config) -> bool:
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
     here = config.managers == "auto" and udev.here(interfaces())
-    if here and not needs_no_wait(config, udev.hardware()):
-        udev.settle(SETTLE)
-    if _set_aside(config):
-        requests, record = _known(config)
-    if here and in_place(udev.hardware(), _names(requests), record):
-        return True
     with Netlink() as netlink, Watch() as watch:
+        if here and not needs_no_wait(config, netlink.look(())):
+            udev.settle(SETTLE)
+        if _set_aside(config):
+            requests, record = _known(config)
         world = netlink.look(())
-        requests = _bound(requests, world, record)
-        policy = Policy(config.ignored_macs, config.management_macs)
-        policy = bindings.bound_policy(policy, world, record)
-        roles = assign(world, {key.mac for key in requests}, policy, record)
-        in_use = devices_in_use(world)
-        wanted = boot_names(world, roles, requests, record, in_use)
-        moved = rename_devices(wanted, world, netlink, watch)
+        names = _names(config, world, requests, record)
+        moved = rename_devices(names.wanted, world, netlink, watch)
         after = netlink.look(())
-    if here:
+    if here and not names.are_given(world):
         _announce({**moved, **_not_ready(after)})
     results = (
-        _report_busy(in_use, own_names(roles, requests, record), roles),
-        _report_wrong(wanted, world, after),
+        _report_busy(names.in_use, own_names(names.roles, names.requests, record), names.roles),
+        _report_wrong(names.wanted, world, after),
     )
     return all(results)
+
+
+class _Names(NamedTuple):
+    """The name that each NIC should have, by index; devices `in_use` are left as they are."""
+
+    requests: Mapping[LinkKey, LinkRequest]
+    roles: Roles
+    in_use: frozenset[int]
+    wanted: Mapping[int, str]
+
+    def are_given(self, world: World) -> bool:
+        return all(world.devices[index].name == name for index, name in self.wanted.items())
+
+
+def _names(
+    config: Config, world: World, requests: Mapping[LinkKey, LinkRequest], record: Record
+) -> _Names:
+    requests = _bound(requests, world, record)
+    policy = Policy(config.ignored_macs, config.management_macs)
+    policy = bindings.bound_policy(policy, world, record)
+    roles = assign(world, {key.mac for key in requests}, policy, record)
+    in_use = devices_in_use(world)
+    wanted = boot_names(world, roles, requests, record, in_use)
+    return _Names(requests, roles, in_use, wanted)
 
 
 def _set_aside(config: Config) -> bool:
@@ -94,28 +111,20 @@ def _set_aside(config: Config) -> bool:
         return False
 
 
-def needs_no_wait(config: Config, present: Iterable[tuple[str, str]]) -> bool:
-    """Whether a boot with these NICs, by name and MAC, need not wait for udev.
+def needs_no_wait(config: Config, world: World) -> bool:
+    """Whether a boot with the NICs of this look need not wait for udev.
 
     Each has its name. No recorded NIC is absent, so that nothing that appears takes its name, and
     each has a rule, which keeps its name. False if none is recorded. Raises RecordError,
     ObserveError.
     """
-    (requests, record), nics = _known(config), [*present]
-    named = _recorded(record) - config.ignored_macs
+    requests, record = _known(config)
+    kept = {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
+    named = kept - config.ignored_macs
     rules = {rule_mac(name, config.udev_substring) for name in names_in(config.udev_directory)}
-    expected = {mac for _, mac in nics} & rules
-    return bool(named) and named <= expected and in_place(nics, _names(requests), record)
-
-
-def _recorded(record: Record) -> set[str]:
-    """The NICs whose names are kept, by MAC."""
-    return {mac for mac, nic in record.nics.items() if not nic.released and not LinkKey(mac).made}
-
-
-def _names(requests: Mapping[LinkKey, LinkRequest]) -> dict[str, Optional[str]]:
-    """The name that is asked for each NIC, by MAC; None where a request has none."""
-    return {key.mac: request.name for key, request in requests.items() if key.vlan_id is None}
+    names = _names(config, world, requests, record)
+    expected = names.roles.nics.keys() & rules
+    return bool(named) and named <= expected and names.are_given(world)
 
 
 def _bound(
@@ -200,39 +209,6 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
             return
         files = [one for one in decision.plan() if isinstance(one, WriteFile)]
         log_result(apply(files, handles.writer(decision)))
-
-
-def in_place(
-    present: Iterable[tuple[str, str]], asked: Mapping[str, Optional[str]], record: Record
-) -> bool:
-    """Whether every NIC already has its name, judged from sysfs alone.
-
-    `present` has the name and the MAC of each NIC. A boot that gets True here need not import the
-    netlink library. Two NICs with one MAC, or a foreign NIC with a recorded name, give False.
-    """
-    wanted = _wanted_by_mac(asked, record)
-    taken, seen = set(wanted.values()), set[str]()
-    for name, mac in present:
-        is_foreign = mac not in wanted and name in taken
-        if mac in seen or is_foreign or wanted.get(mac, name) != name:
-            return False
-        seen.add(mac)
-    return True
-
-
-def _wanted_by_mac(asked: Mapping[str, Optional[str]], record: Record) -> dict[str, str]:
-    """The recorded name of each NIC, or the one asked for, which the management NIC never gets.
-
-    What is asked of six bytes of a GUID is asked of the port.
-    """
-    wanted = {mac: nic.name for mac, nic in record.nics.items() if not nic.released}
-    ethernet = {mac for mac, nic in record.nics.items() if nic.name}
-    guids = {short(mac): mac for mac in record.nics if short(mac) not in ethernet | {""}}
-    for asked_of, name in asked.items():
-        mac = guids.get(asked_of, asked_of)
-        if name and record.nics.get(mac, NicRecord()).role != "management":
-            wanted[mac] = name
-    return wanted
 
 
 def devices_in_use(world: World) -> frozenset[int]:

@@ -112,7 +112,9 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     from neuca_tools.state.stale import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
-    files = [*_documents(state), *rules(config)]
+    scripts = state / records.SCRIPTS
+    ran = [scripts / name for name in names_in(scripts)]  # the marks of scripts that have run
+    files = [state / records.DOCUMENT, *ran, *rules(config)]
     _copy([state / records.MACHINE, state / records.RECORD, *files], place)
     run = [config.run_directory / name for name in (records.DOCUMENT, records.LOOK, RAN)]
     write_files(dict.fromkeys([*files, *run]))
@@ -132,12 +134,6 @@ def rules(config: Config) -> list[Path]:
     directory, substring = config.udev_directory, config.udev_substring
     names = [name for name in names_in(directory) if rule_mac(name.removesuffix(NEW), substring)]
     return [directory / name for name in names]
-
-
-def _documents(state: Path) -> list[Path]:
-    """The last good document, and the files of the scripts that have run."""
-    scripts = state / records.SCRIPTS
-    return [state / records.DOCUMENT, *(scripts / name for name in names_in(scripts))]
 
 
 def _copy(paths: Sequence[Path], place: Path) -> None:

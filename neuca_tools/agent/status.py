@@ -110,7 +110,9 @@ def _notes(
 ) -> list[str]:
     """What the user should know although it is not a problem, one line each."""
     resolution, have = decision.resolution, decision.have
-    notes = _reason(intake)
+    # A stale or absent document says itself why the sources gave no other one.
+    is_told = intake.stale or intake.none_for_us or not intake.stored
+    notes = [intake.reason] if intake.reason and not is_told else []
     notes += [f"{manager}: {reason}" for manager, reason in decision.world.silent_managers.items()]
     if report:
         notes += report.removed
@@ -147,13 +149,6 @@ def _on_device(device: Device, found: Mapping[str, leases.Lease], world: World) 
             yield f"{device.name}: DHCP lease of {address}{server}{until}"
         elif (device.index, address) in world.leased and not address.is_link_local:
             yield f"{device.name}: {address} from DHCP or a router advertisement"
-
-
-def _reason(intake: Intake) -> list[str]:
-    """Why the sources gave no other document; a stale or absent document says so itself."""
-    if intake.stale or intake.none_for_us or not intake.stored or not intake.reason:
-        return []
-    return [intake.reason]
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:

@@ -15,9 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.backends import hostid
 from neuca_tools.errors import ObserveError
-from neuca_tools.model.ports import INFINIBAND
 
 _CONTROL = Path("/run/udev/control")
 _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
@@ -26,7 +24,6 @@ _TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
 _LONGEST_RULES = 1 << 20  # bytes of one rules file
 _SYSFS = Path("/sys/class/net")
-_ETHERNET = "1"  # ARPHRD_ETHER, linux/if_arp.h
 _DATA = Path("/run/udev/data")  # a file for each device
 # Properties of a device that is being renamed, or (systemd 257) processed again.
 _UNFINISHED = frozenset({"E:ID_RENAMING=1", "E:ID_PROCESSING=1"})
@@ -169,38 +166,6 @@ def serves(
     """
     elsewhere = bool(own and first and own != first)
     return control and not elsewhere and dict(sysfs) == dict(ours)
-
-
-def hardware() -> list[tuple[str, str]]:
-    """The name and current MAC of every Ethernet interface with a parent device, from sysfs.
-
-    Of InfiniBand ports, the GUID.
-    """
-    found = []
-    for name in _sysfs():
-        with contextlib.suppress(OSError):
-            address = _address(_SYSFS / name)
-            if address:
-                found.append((name, address))
-    return found
-
-
-def _address(node: Path) -> str:
-    """What identifies the NIC of this directory of sysfs; empty if it is no NIC. Raises OSError."""
-    kind = (node / "type").read_text(encoding="ascii").strip()
-    if not (node / "device").exists():
-        return ""
-    if kind == _ETHERNET:
-        return (node / "address").read_text(encoding="ascii").strip()
-    if kind == str(INFINIBAND) and not _is_child(node):
-        return hostid.port_guid(node.name)
-    return ""
-
-
-def _is_child(node: Path) -> bool:
-    """Whether an InfiniBand interface is a child of another one, for a further P_Key."""
-    links = ((node / one).read_text(encoding="ascii") for one in ("ifindex", "iflink"))
-    return len({*links}) > 1
 
 
 def rules() -> Iterator[tuple[Path, str]]:

@@ -17,7 +17,7 @@ from neuca_tools.desired.policy_routing import Gateways
 from neuca_tools.desired.remaining import remaining
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
-from neuca_tools.desired.virtual_links import deletable, judge, own_mac, subject, vlan_reason
+from neuca_tools.desired.virtual_links import Stacks, deletable, own_mac, subject, vlan_reason
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -50,7 +50,7 @@ class LinkResolver:
         taken = {**reserved(scene.roles, scene.record), **names}
         # An incomplete document removes nothing.
         self.after = scene if sure is not None else remaining(scene)
-        self.stacks = judge(self.after, taken)
+        self.stacks = Stacks(self.after, taken)
         places = Places(scene, self.stacks.masters)
         self.common = CommonSettings(places, limits, sure, rules, routed)
         self.problems = self.common.problems

@@ -209,10 +209,6 @@ def _networks(candidate: _Candidate, world: World) -> Iterator[Network]:
     if is_likely:
         yield LINK_LOCAL
     for route in world.routes:
-        if route.index == candidate.device.index and (is_likely or _is_manual(route, world)):
+        is_its_own = route.index == candidate.device.index
+        if is_its_own and (is_likely or provenance(route, world) in (ADMINISTRATOR, KERNEL)):
             yield route.to
-
-
-def _is_manual(route: Route, world: World) -> bool:
-    """Whether an administrator has set the route, or the address that the kernel made it for."""
-    return provenance(route, world) in (ADMINISTRATOR, KERNEL)

@@ -103,15 +103,12 @@ def _macs_of(fault: Fault) -> Iterable[str]:
                 yield nic_of(part)
 
 
-NONE: Mapping[str, str] = {}
-
-
 def digests(
     requests: Mapping[LinkKey, LinkRequest],
     asked: Mapping[LinkKey, tuple[Address, ...]],
     routes: Iterable[RouteRequest],
-    sysctls: Mapping[str, str] = NONE,
-    refused: Collection[Host] = (),
+    sysctls: Mapping[str, str],
+    refused: Collection[Host],
 ) -> dict[str, str]:
     """The digests of each NIC's request: of its links, and of the routes through their networks.
 

@@ -40,7 +40,7 @@ from neuca_tools.model.effects import Note
 from neuca_tools.model.routing import MAIN_TABLE, Choice
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
-from neuca_tools.tuning.links import tune
+from neuca_tools.tuning.links import Tuned, tune
 
 
 class Settings(NamedTuple):
@@ -100,19 +100,15 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document, nothing is removed."""
-    document, local, policy = bindings.bind(
-        document, settings.links, settings.policy, world, record
-    )
-    settings = settings._replace(links=local, policy=policy)
-    layers = stack(document, local, policy, world, record)
+    document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
+    settings = settings._replace(links=own, policy=policy)
+    layers = stack(document, own, policy, world, record)
     requests, roles = layers.requests, layers.roles
     names, name_problems = nic_names(requests, world, roles, record)
     complete, removable, sure = _trust(document, requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
-    present = find_links(world, roles)
-    tuned = tune(requests, settings.tuning, present, record)
-    scene = Scene(tuned.requests, world, roles, record, present)
-    rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
+    tuned, scene = _tuned(layers, settings.tuning, world, record)
+    rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
     forwards, contested = forwarding.allowed(_router(document, settings), roles, world)
@@ -140,6 +136,13 @@ def resolve(
         quiet=quiet(tuned.requests, roles, world),
         tables=routing.tables,
     )
+
+
+def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
+    """What the profiles make of the requests."""
+    found = find_links(world, layers.roles)
+    tuned = tune(layers.requests, tuning, found, record)
+    return tuned, Scene(tuned.requests, world, layers.roles, record, found)
 
 
 def _left_as_they_are(

@@ -266,8 +266,7 @@ def _tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
     ways = best_default_routes(route for route in world.routes if route.index in upper)
     lines = below(world, [*(route.index for route in ways), world.metadata_index])
     found: dict[str, frozenset[int]] = {}
-    for index in lines & world.devices.keys():
-        device = world.devices[index]
+    for device in map(world.devices.__getitem__, lines & world.devices.keys()):
         if device.vlan_id is not None and device.lower in plain:
             mac = plain[device.lower]
             found[mac] = found.get(mac, frozenset()) | {device.vlan_id}

@@ -142,13 +142,13 @@ class _Finder:
 
         Without a reason, the address that leads to the next hop was refused and reported.
         """
-        links: list[LinkKey] = []
-        for via in (route.via, *route.others):
+        vias, links = (route.via, *route.others), list[LinkKey]()
+        for via in vias:
             key, reason = self._link(route._replace(via=via))
-            if key is None:
+            if reason is not None:
                 return [], reason
-            links.append(key)
-        return links, None
+            links += [key] if key else []
+        return links if len(links) == len(vias) else [], None
 
     def _ban_reason(self, route: RouteRequest) -> Optional[str]:
         if route.to.prefixlen == 0:
@@ -222,7 +222,7 @@ class _Finder:
 def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
     """The tables of VRFs that are not ours, each with the name of the VRF."""
     return {
-        int(dict(device.options).get("table", 0)): device.name
+        int(dict(device.options).get("table") or 0): device.name
         for device in world.devices.values()
         if device.kind == "vrf" and device.index not in roles.ours
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
@@ -22,32 +22,17 @@ from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Virtu
 from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
-class Stacks(NamedTuple):
+class Stacks:
     """The virtual links that can be created, with their lower devices; and the master of each
     member or port.
 
     `barred` has the members of those that cannot be created.
     """
 
-    links: Mapping[LinkKey, Virtual] = {}
-    masters: Mapping[LinkKey, LinkKey] = {}
-    barred: Mapping[LinkKey, LinkKey] = {}
-    problems: tuple[Problem, ...] = ()
-
-
-def judge(scene: Scene, names: Mapping[LinkKey, str]) -> Stacks:
-    """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
-    judge_, requests = _Judge(scene, frozenset(names.values())), scene.requests
-    for key in sorted((key for key in requests if key.kind == key.made), key=lambda key: key.order):
-        judge_.take(key, requests[key])
-    barred = {key: one for key, one in judge_.barred.items() if key not in judge_.masters}
-    return Stacks(judge_.links, judge_.masters, barred, tuple(judge_.problems))
-
-
-class _Judge:
-    def __init__(self, scene: Scene, taken: frozenset[str]) -> None:
+    def __init__(self, scene: Scene, names: Mapping[LinkKey, str]) -> None:
+        """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.found = scene
-        self.taken, requests = taken, scene.requests
+        self.taken, requests = frozenset(names.values()), scene.requests
         ours = {device.index for device in self.roles.stacked.values()}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
@@ -63,8 +48,13 @@ class _Judge:
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
         self.problems: list[Problem] = []
+        made = (key for key in requests if key.kind == key.made)
+        for key in sorted(made, key=lambda key: key.order):
+            self._take(key, requests[key])
+        for key in self.masters:
+            self.barred.pop(key, None)
 
-    def take(self, key: LinkKey, request: LinkRequest) -> None:
+    def _take(self, key: LinkKey, request: LinkRequest) -> None:
         """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return

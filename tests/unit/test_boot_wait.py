@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from worlds import mac
+from worlds import mac, nic, world
 
 from neuca_tools.agent.boot_names import needs_no_wait
 from neuca_tools.config import load
@@ -47,7 +47,9 @@ class Host:
         if record is not None:
             save_record(self.state, record)
         save_document(self.state, StoredDocument("ec2", "0", "now", document, ""))
-        return needs_no_wait(load(self.config), [*(nics or NICS).items()])
+        numbers = {mac(number): number for number in (1, 2, 7, 9)}
+        devices = [nic(numbers[address], name) for name, address in (nics or NICS).items()]
+        return needs_no_wait(load(self.config), world(*devices))
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def test_a_nic_whose_name_no_rule_keeps_is_waited_for(host, address):
 
 def test_a_nic_that_is_still_missing_is_waited_for(host):
     """A stranger that appears after the look could have its name."""
-    assert not host.goes_on({name: nic for name, nic in NICS.items() if nic != mac(2)})
+    assert not host.goes_on({name: own for name, own in NICS.items() if own != mac(2)})
 
 
 def test_a_nic_that_is_ignored_or_released_needs_no_rule(host):

@@ -11,7 +11,7 @@ import pytest
 from kernel import Kernel
 from worlds import document, mac, nic, world
 
-from neuca_tools.agent.boot_names import devices_in_use, in_place, rename_devices
+from neuca_tools.agent.boot_names import devices_in_use, rename_devices
 from neuca_tools.desired.names import boot_names, rename_steps
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Policy, assign
@@ -142,7 +142,6 @@ def test_no_document_names_the_management_nic():
     record = Record(nics={mac(1): NicRecord(name="eth0", role="management")})
     asks = f"[interface {mac(1)}]\nname = data\n"
     assert boot(world(nic(1, "eth0"), nic(2, "eth1")), record, asks) == {1: "eth0", 2: "eth1"}
-    assert in_place([("eth0", mac(1))], {mac(1): "data"}, record)
 
 
 def test_a_nic_that_is_in_use_keeps_its_name_and_costs_the_others_none():
@@ -165,18 +164,25 @@ def test_a_name_of_fifteen_bytes_makes_room_for_a_number():
 
 
 @pytest.mark.parametrize(("present", "asked", "so"), [
-    ([("eth0", mac(1)), ("eth1", mac(2)), ("eth2", mac(3))], {}, True),
-    ([("eth0", mac(1)), ("eth2", mac(2)), ("eth1", mac(3))], {}, False),
-    ([("eth0", mac(1))], {}, True),
-    ([("eth0", mac(9))], {}, False),
-    ([("eth7", mac(9))], {}, True),
-    ([("eth0", mac(1)), ("eth1", mac(1))], {}, False),
-    ([("eth0", mac(1))], {mac(1): "data"}, False),
-    ([("data", mac(1))], {mac(1): "data"}, True),
-    ([("eth0", mac(1))], {mac(1): None}, True),
+    ([("eth0", 1), ("eth1", 2), ("eth2", 3)], "", True),
+    ([("eth0", 1), ("eth2", 2), ("eth1", 3)], "", False),
+    ([("eth0", 1)], "", True),
+    ([("eth0", 9)], "", False),
+    ([("eth7", 9)], "", True),
+    ([("eth0", 1)], "name = data", False),
+    ([("data", 1)], "name = data", True),
+    ([("eth0", 1)], "state = up", True),
 ])  # fmt: skip
-def test_nothing_to_do_is_known_from_names_and_macs_alone(present, asked, so):
-    assert in_place(present, asked, remembers(THREE)) is so
+def test_a_boot_with_nothing_to_rename_is_known(present, asked, so):
+    seen = world(*(nic(number, name) for name, number in present))
+    text = f"[interface {mac(1)}]\n{asked}\n" if asked else ""
+    names = {number: name for name, number in present}
+    assert (boot(seen, remembers(THREE), text) == names) is so
+
+
+def test_of_two_nics_with_one_mac_the_second_gets_another_name():
+    seen = world(nic(1, "eth0"), nic(2, "eth1", mac=mac(1), permanent_mac=mac(1)))
+    assert boot(seen, remembers(THREE)) != {1: "eth0", 2: "eth1"}
 
 
 class Stubborn(Kernel):
