@@ -83,8 +83,9 @@ def stack(
     requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
-    found = replace(layers, roles=roles, requests=requests, problems=problems)
-    return replace(found, routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
+    layers = replace(layers, roles=roles, requests=requests, problems=problems)
+    routes = vrfs.placed(layers.routes, requests)
+    return replace(layers, routes=routes, notes=(*layers.notes, *notes))
 
 
 def _held_back(
@@ -173,7 +174,14 @@ def _stacked(
     roles = _roles(platform, own, local, policy, world, record)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
+    return Layers(
+        requests,
+        roles,
+        (*routes, *more),
+        (*problems, *platform_roles.refused(platform, roles, world)),
+        tuple(platform_roles.unset(platform, roles, world)),
+        platform.rules,
+    )
 
 
 def _roles(

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from neuca_tools.model import LinkKey
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -27,11 +29,13 @@ class Said:
     `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
     to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
     management link because it has DHCP, a default route or the route to the metadata service.
+    `vlans` are the VLANs that it lists.
     """
 
     described: frozenset[str] = frozenset()
     named: Mapping[str, str] = field(default_factory=dict)
     gateways: tuple[Mapping[str, str], ...] = ()
+    vlans: frozenset[LinkKey] = frozenset()
 
 
 NOTHING = Said()

@@ -17,9 +17,10 @@ from typing import Optional
 
 from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import Management, choose
-from neuca_tools.desired.management_vlans import management_devices, tagged
+from neuca_tools.desired.management_vlans import around
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, Problem, Record, Role, World
+from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short
 from neuca_tools.model.topology import (
     above,
@@ -39,15 +40,15 @@ class Roles:
     `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected`
     and `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that
     are management only because of automatic default routes to the families of those routes (4, 6).
-    `declared` are management only because a document says so. `tagged` maps NICs that are
-    management only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be
-    dataplane links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for
-    now although a document names them (see `merge`); network managers are also kept off those that
-    are `ahead`. `clients` are what does DHCP for us on links (see `dhcp_clients`); NICs without one
-    are `left` to other programs. `stacked` are the virtual links on this host that we created, by
-    "KIND NAME"; `stacked_roles` has the role of each one that is requested. `ours` are the device
-    indexes of the virtual links that we created, VLANs included. `hands_off` are the MACs to
-    ignore, present or not.
+    `declared` are management only because a document says so. `tagged` maps management NICs, and
+    bonds and bridges of other programs on them (`carriers`), to the IDs of the VLANs that are for
+    management too; other VLANs on them can be dataplane links. `undecided` and `rivals`: see
+    `management.Management`. `held` are unlisted for now although a document names them (see
+    `merge`); network managers are also kept off those that are `ahead`. `clients` are what does
+    DHCP for us on links (see `dhcp_clients`); NICs without one are `left` to other programs.
+    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles`
+    has the role of each one that is requested. `ours` are the device indexes of the virtual links
+    that we created, VLANs included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Roles:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    carriers: Mapping[str, Device] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
     clients: Mapping[LinkKey, str] = field(default_factory=dict)
@@ -75,7 +77,8 @@ class Roles:
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
         """The device of each free NIC and of each of our virtual links."""
-        return {LinkKey(mac): one for mac, one in (*self.nics.items(), *self.stacked.items())}
+        every = {**self.nics, **self.stacked, **self.carriers}
+        return {LinkKey(mac): device for mac, device in every.items()}
 
     @cached_property
     def macs(self) -> Mapping[int, str]:
@@ -96,6 +99,8 @@ class Roles:
     def reason_of(self, key: LinkKey) -> str:
         """Why the link has its role; empty if nothing particular gives it."""
         if self.role_of(key) != self.role(key.mac):
+            if 0 in self.tagged[key.mac]:
+                return "a VLAN changes nothing of the management link that it is on"
             return "only another VLAN of its NIC is for management"
         return self.reasons.get(key.mac, "")
 
@@ -104,8 +109,8 @@ class Roles:
         return frozenset(key for key, client in self.clients.items() if client in clients)
 
     def device(self, mac: str) -> Optional[Device]:
-        """The NIC or virtual link of ours that VLANs can be created on."""
-        return self.nics.get(mac) or self.stacked.get(mac)
+        """The NIC or virtual link that VLANs can be created on."""
+        return self.nics.get(mac) or self.stacked.get(mac) or self.carriers.get(mac)
 
     def name(self, mac: str) -> str:
         """The name of the NIC with this MAC, the first in order if there are several; empty if
@@ -120,7 +125,7 @@ def made(world: World, record: Record) -> dict[str, Device]:
     """The virtual links on this host that we created in this boot, by "KIND NAME"."""
     if record.boot_id != world.boot_id:
         return {}
-    ours = {key.mac for key in record.owned.vlans if key.made}
+    ours = {key.mac for key in record.owned.vlans if key.made and key == key.nic}
     if not ours:
         return {}
     return {base(device): device for device in world.devices.values() if base(device) in ours}
@@ -237,14 +242,14 @@ def assign(
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
     stacked = made(world, record)
-    masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
-    nics, problems = find_nics(world, named - ignored - found.declared, masters, record)
+    ports = {identity(device) for device in world.devices.values() if device.master}
+    free = named - ignored - found.declared - (ports & found.reasons.keys())
+    nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    vlans = tagged(world, managing)
-    indexes = _indexes(world, managing, ours, vlans=False)
-    management = management_devices(world, indexes, vlans)
+    wanted = said.vlans | record.owned.vlans
+    vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
     return Roles(
         nics,
         _twins(world, nics),
@@ -258,11 +263,21 @@ def assign(
         undecided=found.undecided,
         rivals=found.rivals,
         tagged=vlans,
+        carriers=_carriers(world, management - ours, vlans),
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
         belief=found.belief,
     )
+
+
+def _carriers(
+    world: World, management: Collection[int], vlans: Collection[str]
+) -> dict[str, Device]:
+    """The bonds and bridges of other programs that VLANs can be created on."""
+    devices = (world.devices[index] for index in management)
+    found = {base(device): device for device in devices if device.kind in KINDS}
+    return {mac: found[mac] for mac in found.keys() & vlans}
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:
