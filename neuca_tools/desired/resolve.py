@@ -107,7 +107,7 @@ def resolve(
     limits = _limits(layers, settings, world, record, removable)
     tuned = tune(requests, settings.tuning, find_links(world, roles), record)
     rules = allowed_sysctls.Judge(settings.links, settings.allow_sysctls)
-    routed = _gateways(tuned.requests, settings, world, roles)
+    routed = _gateways(tuned.requests, settings, world, roles, record)
     work = LinkResolver(tuned.requests, world, roles, record, limits, names, sure, rules, routed)
     links = work.links()
     forwards, refused = forwarding.allowed(_router(document, settings), roles, world)
@@ -171,13 +171,15 @@ def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
 
 
 def _gateways(
-    requests: Mapping[LinkKey, LinkRequest], settings: Settings, world: World, roles: Roles
+    requests: Mapping[LinkKey, LinkRequest],
+    settings: Settings,
+    world: World,
+    roles: Roles,
+    record: Record,
 ) -> dict[LinkKey, dict[int, Host]]:
-    found = find_links(world, roles)
-    learned = dhcp.gateways(roles, world)
-    routed = policy_routing.gateways(
-        requests, settings.links, settings.policy_routing, world, found, learned
-    )
+    routers = policy_routing.routers(world, find_links(world, roles), record.routers)
+    learned, choice = dhcp.gateways(roles, world), settings.policy_routing
+    routed = policy_routing.gateways(requests, settings.links, choice, learned, routers)
     return {key: routed[key] for key in routed.keys() - vrfs.tables(requests).keys()}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from ipaddress import ip_network
+from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.coverage import SHORTEST_PREFIX, shared_tables
@@ -24,7 +25,7 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Traits, is_link_scoped
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -72,7 +73,7 @@ def resolve_routes(
     banned: list[Network] = []
     problems: list[Problem] = []
     own = {address.ip for address in _all_addresses(links, world)}
-    for route in routes:
+    for route in _on_link(routes, asked_of):
         hop, reason = _outcome(route, finder, usable, own, taken)
         if reason:
             problems.append(Problem("refused", f"route to {route.to}: {reason}"))
@@ -82,6 +83,29 @@ def resolve_routes(
         elif route.state == "absent":
             banned.append(route.to)
     return Hops(tuple(taken.values()), tuple(banned), tuple(problems), frozenset(loose))
+
+
+def _on_link(
+    routes: Collection[RouteRequest], asked_of: Mapping[LinkKey, tuple[Address, ...]]
+) -> Iterator[RouteRequest]:
+    """The routes; one whose next hop only another requested route covers, without a next hop of its
+    own, is on the link of that one.
+    """
+    direct = {route.to: route.link for route in routes if _is_direct(route)}
+    networks = {one.network for one in chain.from_iterable(asked_of.values())}
+    for route in routes:
+        via = route.via
+        if via is not None and direct and not any(via in network for network in networks):
+            known = ((to, link) for to, link in direct.items() if via in to)
+            _, link = max(known, key=lambda item: item[0].prefixlen, default=(None, None))
+            if link is not None and route.link in (None, link):
+                route = replace(route, link=link, traits=replace(route.traits, onlink=True))
+        yield route
+
+
+def _is_direct(route: RouteRequest) -> bool:
+    is_unicast = route.state == "present" and route.traits.kind == "unicast"
+    return is_unicast and route.via is None and route.link is not None
 
 
 def _outcome(
@@ -179,7 +203,7 @@ class _Finder:
 
     def _reaching(self, route: RouteRequest) -> Optional[LinkKey]:
         """The usable link by which the next hop is reached, if there is one."""
-        is_said = route.via is None or route.traits.onlink or _link_local(route)
+        is_said = route.via is None or route.traits.onlink or is_link_scoped(route.via)
         if is_said and route.link is not None:
             return route.link if route.link in self._usable else None
         return self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
@@ -187,10 +211,6 @@ class _Finder:
     def is_loose(self, route: RouteRequest) -> bool:
         """Whether the next hop is in no network of a requested address."""
         return route.via is not None and not self._asked.link(route.via)
-
-
-def _link_local(route: RouteRequest) -> bool:
-    return route.via is not None and route.via.version == 6 and route.via.is_link_local
 
 
 def _is_outside(route: RouteRequest, links: Mapping[LinkKey, Link], key: LinkKey) -> bool:
@@ -256,7 +276,7 @@ def _hop_reason(
 ) -> Optional[str]:
     if route.link is None and route.via is None:
         return "it has neither a next hop nor an interface"
-    if route.link is None and _link_local(route):
+    if route.link is None and is_link_scoped(route.via):
         return f"the next hop {route.via} is link-local, which does not say through which interface"
     if key is None and (route.via is None or route.traits.onlink):
         return f"{route.link} cannot be used"

@@ -232,6 +232,7 @@ def _record(data: Mapping[str, Any]) -> Record:
         fit(data.get("probed", {}), Mapping[str, int], "probed"),
         fit(data.get("retry", []), tuple[str, ...], "retry"),
         fit(data.get("tables", {}), Mapping[str, int], "tables"),
+        fit(data.get("routers", {}), Mapping[str, str], "routers"),
     )
 
 
@@ -309,6 +310,7 @@ def _record_json(record: Record) -> dict[str, Any]:
         "probed": dict(record.probed),
         "retry": list(record.retry),
         **({"tables": dict(record.tables)} if record.tables else {}),
+        **({"routers": dict(record.routers)} if record.routers else {}),
         "nics": {
             mac: {**nic.__dict__, "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
