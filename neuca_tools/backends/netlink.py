@@ -78,6 +78,7 @@ class Netlink(AbstractContextManager["Netlink"]):
             routes=tuple(routes),
             tables=(*(route for route in seen.ours if not _is_main(route)), *seen.foreign),
             rules=seen.rules,
+            routers=seen.routers,
             metadata_index=self._metadata_index(metadata_hosts, routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
             accept_ra=accept_ra,

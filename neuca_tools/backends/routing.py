@@ -28,10 +28,13 @@ from neuca_tools.model.routing import (
     Traits,
 )
 
-GET_ROUTE, GET_RULE = 26, 34  # RTM_*
+GET_ROUTE, GET_NEIGHBOUR, GET_RULE = 26, 30, 34  # RTM_*
 # struct rtmsg, and struct fib_rule_hdr with the same layout: family, lengths of destination and
 # source, TOS, table, protocol, scope, type, flags.
 _HEAD = struct.Struct("=BBBBBBBBI")
+_NEIGHBOUR = struct.Struct("=BxxxIHBB")  # struct ndmsg: family, ifindex, state, flags, type
+# NTF_ROUTER is set by an advertisement with the router's link-layer address, whatever accept_ra is.
+_IS_ROUTER, _FAILED, _NEIGHBOUR_ADDRESS = 0x80, 0x20, 1  # NTF_ROUTER, NUD_FAILED, NDA_DST
 _NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
 # RTA_*, and RTAX_* in RTA_METRICS
 _DST, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _METRICS, _MULTIPATH, _TABLE = 1, 4, 5, 6, 7, 8, 9, 15
@@ -61,11 +64,14 @@ _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
 
 
 class Routing(NamedTuple):
-    """The routes of ours, the foreign unicast routes of other tables than main, and all rules."""
+    """The routes of ours, the foreign unicast routes of other tables than main, all rules, and the
+    IPv6 routers among the neighbours, by the index of the device.
+    """
 
     ours: tuple[Route, ...] = ()
     foreign: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
+    routers: Mapping[int, tuple[Host, ...]] = {}
 
 
 def read() -> Routing:
@@ -79,10 +85,11 @@ def read() -> Routing:
                 for route in _routes(kernel, version):
                     (ours if route.protocol == ROUTE_PROTOCOL else foreign).append(route)
                 rules += _rules(kernel, version)
+            routers = _routers(kernel)
     except (OSError, ValueError, struct.error) as error:
         cause = getattr(error, "strerror", "") or error
         raise ObserveError(f"ask the kernel for its routing tables and rules: {cause}") from error
-    return Routing(tuple(ours), tuple(foreign), tuple(rules))
+    return Routing(tuple(ours), tuple(foreign), tuple(rules), routers)
 
 
 def _dump(
@@ -96,6 +103,22 @@ def _dump(
         if error.errno in _MISSING:
             return []
         raise
+
+
+def _routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
+    found: dict[int, list[Host]] = {}
+    for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
+        _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
+        values = dict(wire.attributes(body[_NEIGHBOUR.size :]))
+        host = ip_address(bytes(values[_NEIGHBOUR_ADDRESS]))
+        if host.is_link_local:
+            found.setdefault(index, []).append(host)
+    return {index: tuple(sorted(hosts, key=int)) for index, hosts in found.items()}
+
+
+def _is_router(body: bytes) -> bool:
+    _, _, state, flags, _ = _NEIGHBOUR.unpack_from(body)
+    return bool(flags & _IS_ROUTER) and not state & _FAILED
 
 
 # --- Routes ---------------------------------------------------------------------------------------

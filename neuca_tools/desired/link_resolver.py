@@ -84,9 +84,8 @@ class LinkResolver:
 
     def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
         """One wanted link, or None; `links` are those below it."""
-        if key.made and not self._may_make(key, links):
-            return None
-        if not key.made and not self._may_write(key):
+        is_made = bool(key.made) and key.mac not in self.roles.carriers
+        if not (self._may_make(key, links) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
             return self._vlan(self.requests[key], links)
@@ -171,7 +170,7 @@ class LinkResolver:
         """Whether this dataplane link can be configured: it is present, and not tied to a protected
         one.
         """
-        device = self.roles.nics.get(key.mac)
+        device = self.roles.device(key.mac)
         if device is None or key.mac in self.roles.tagged:
             return device is not None
         if device.index in self.roles.protected:
@@ -282,9 +281,9 @@ class LinkResolver:
         return self.common.add(request, replace(link, virtual=request.virtual), mtu, room)
 
     def _carrier(self, key: LinkKey) -> Link:
-        """A NIC that is not written to, for a VLAN on it."""
-        device = self.roles.nics[key.mac]
-        return Link(key, "physical", "management", device.name, device.index)
+        """A link that is not written to, for a VLAN on it."""
+        device = self.roles.links[key]
+        return Link(key, key.kind, "management", device.name, device.index)
 
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""

@@ -311,11 +311,12 @@ class _Chooser:
         return set()
 
     def _in_doubt_here(self) -> set[str]:
-        """One of the present NICs that are recorded with a doubt: the likeliest."""
+        """The likeliest of the present NICs that are recorded with a doubt, and all of its link."""
         nics = [mac for mac in self._in_doubt() & self.present if self._is_possible([mac])]
         carriers = self._carriers(self.best)
         nics.sort(key=lambda mac: (mac not in self.metadata, mac not in carriers, mac))
-        return {*nics[:1]}
+        links = [{*nics[:1]}, *self.said.gateways, *(self._nics(one.index) for one in self.best)]
+        return {mac for mac in nics if any({mac, nics[0]} <= {*link} for link in links)}
 
     def _by_document(self) -> tuple[dict[str, str], frozenset[str]]:
         """The NICs of the document's only candidate; of several, those to wait for."""
@@ -389,5 +390,4 @@ class _Chooser:
         """Whether anything but a router advertisement shows a management NIC that is present."""
         signs = filter(self._is_sign, self.defaults)
         counted = (route for route in signs if not self._is_advertised(route))
-        known = self.certain & self.present
-        return bool(known or self._carriers(counted) - self.dataplane)
+        return bool(self.certain & self.present or self._carriers(counted) - self.dataplane)

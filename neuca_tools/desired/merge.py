@@ -83,8 +83,9 @@ def stack(
     requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
-    found = layers._replace(roles=roles, requests=requests, problems=problems)
-    return found._replace(routes=vrfs.placed(layers.routes, requests), notes=tuple(notes))
+    layers = layers._replace(roles=roles, requests=requests, problems=problems)
+    routes = vrfs.placed(layers.routes, requests)
+    return layers._replace(routes=routes, notes=(*layers.notes, *notes))
 
 
 class _Side(NamedTuple):
@@ -167,7 +168,14 @@ def _stacked(document: Document, side: _Side) -> Layers:
     roles = _roles(platform, own, side)
     requests = merge(combine(platform_roles.requests_for(platform, roles, named), links), local)
     more = _platform_routes(platform, roles, {route.to for route in routes})
-    return Layers(requests, roles, (*routes, *more), tuple(problems), platform_rules=platform.rules)
+    return Layers(
+        requests,
+        roles,
+        (*routes, *more),
+        (*problems, *platform_roles.refused(platform, roles, side.world)),
+        tuple(platform_roles.unset(platform, roles, side.world)),
+        platform.rules,
+    )
 
 
 def _roles(platform: PlatformDocument, own: Mapping[LinkKey, LinkRequest], side: _Side) -> Roles:

@@ -9,15 +9,20 @@ from dataclasses import replace
 
 from neuca_tools.desired.policy import Said
 from neuca_tools.desired.roles import Roles
+from neuca_tools.desired.virtual_links import subject
 from neuca_tools.documents.stacking import carriers
-from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, World
+from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
 from neuca_tools.model.effects import Note
-from neuca_tools.model.topology import identity, is_nic
+from neuca_tools.model.topology import above, identity, is_nic
 
 LEFT = "DHCP on it is left to other programs"
 UPPER = (
     "no program on this host does DHCP on virtual links: start systemd-networkd, or install"
     " dhcpcd (dhcpcd-base)"
+)
+OTHERS = (
+    "neucad never configures the management NIC: that is the task of cloud-init or of the network"
+    " manager of the image"
 )
 STAYS = "the default route of this host stays with the management NIC"
 
@@ -32,7 +37,8 @@ def says(platform: PlatformDocument, configured: Collection[str], world: World) 
             reasons = firm if hint.firm else weak
             reasons[own.get(hint.mac, hint.mac)] = hint.reason
     described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
-    return Said(frozenset(described), firm, tuple(_groups(platform, weak)))
+    vlans = frozenset(request.key for request in platform.links if request.key.vlan_id is not None)
+    return Said(frozenset(described), firm, tuple(_groups(platform, weak)), vlans)
 
 
 def _own_macs(world: World) -> dict[str, str]:
@@ -143,6 +149,39 @@ def _below_gateways(platform: PlatformDocument) -> set[LinkKey]:
     upper = [key for key, request in requests.items() if request.routing.gateways]
     macs = {*carriers([key.mac for key in upper], requests)}
     return {*map(LinkKey, macs), *(key.nic for key in upper if key.vlan_id)}
+
+
+def refused(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:
+    """A problem for each virtual link and VLAN for management that no program has made."""
+    requests = {request.key: request for request in platform.links}
+    for key in requests:
+        if key.rank and roles.role_of(key) == "management" and not _is_there(key, requests, world):
+            lowers = (key.mac, *sorted(carriers((key.mac,), requests)))
+            reason = next(filter(None, map(roles.reasons.get, lowers)), "by its MAC address")
+            yield Problem("refused", f"{subject(key)} is on the management NIC: {reason}", key)
+
+
+def _is_there(key: LinkKey, requests: Mapping[LinkKey, LinkRequest], world: World) -> bool:
+    """Whether such a link is on its NICs, whatever its name."""
+    macs = {key.mac} | carriers((key.mac,), requests)
+    nics = [index for index, one in world.devices.items() if is_nic(one) and identity(one) in macs]
+    uppers = (world.devices[index] for index in above(world, nics) - {*nics})
+    return any((device.kind, device.vlan_id) == (key.kind, key.vlan_id) for device in uppers)
+
+
+def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Note]:
+    """Notes on addresses and default routes of management links that are absent."""
+    present = {address.ip for of_one in world.addresses.values() for address in of_one}
+    families = {route.to.version for route in world.routes if route.to.prefixlen == 0}
+    for request in platform.links:
+        if roles.role_of(request.key) != "management" or not roles.name(request.key.mac):
+            continue
+        absent = [str(address) for address in request.addresses if address.ip not in present]
+        vias = (via for via in request.routing.gateways if via.version not in families)
+        if absent:
+            absent += (f"the default route through {via}" for via in vias)
+            reason = f"{', '.join(absent)}: absent, and {OTHERS}"
+            yield Note("addresses", "not applicable", reason, request.key)
 
 
 def _unserved(key: LinkKey, roles: Roles) -> str:

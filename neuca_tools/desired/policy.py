@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from neuca_tools.model import LinkKey
+
 
 class Policy(NamedTuple):
     """The administrator's settings on roles: MACs to ignore, and MACs that are always management.
@@ -25,11 +27,13 @@ class Said(NamedTuple):
     `described` are the NICs that it lists. `named` maps the NICs that it marks as management NICs
     to the reason. `gateways` has one mapping of NICs to reasons for each link that may be the
     management link because it has DHCP, a default route or the route to the metadata service.
+    `vlans` are the VLANs that it lists.
     """
 
     described: frozenset[str] = frozenset()
     named: Mapping[str, str] = {}
     gateways: tuple[Mapping[str, str], ...] = ()
+    vlans: frozenset[LinkKey] = frozenset()
 
 
 NOTHING = Said()

@@ -25,7 +25,7 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import ROUTE_METRIC, Routing
 from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
-from neuca_tools.model import Address, Hop, Host, Link, LinkKey, LinkRequest, Network, World
+from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.effects import Note
 from neuca_tools.model.provenance import RTPROT_RA
@@ -37,6 +37,7 @@ from neuca_tools.model.routing import (
     NicRouting,
     Rule,
     Traits,
+    is_link_scoped,
 )
 
 SETTING = "policy-routing"
@@ -47,6 +48,7 @@ OWN_NETWORKS, MAIN, DEFAULT = 31000, 31100, 31200
 # to through the NIC that was asked: the probes of Azure's load balancers.
 PLATFORM_HOSTS = (ip_address("168.63.129.16"),)
 EVERYTHING: Mapping[int, Network] = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+NO_ROUTER = "its IPv6 gateway is not known: no router has advertised itself on this link yet"
 MOST_ROUTES = 65536  # a bound of our own: each table has the networks of all other NICs
 
 
@@ -54,23 +56,26 @@ Gateways = Mapping[LinkKey, Mapping[int, Host]]
 
 
 def gateways(
-    scene: Scene, local: Iterable[LinkRequest], choice: Choice, learned: Gateways
+    scene: Scene,
+    local: Iterable[LinkRequest],
+    choice: Choice,
+    learned: Gateways,
+    routers: Mapping[LinkKey, Host],
 ) -> dict[LinkKey, dict[int, Host]]:
     """The gateways, by family, of links whose addresses get rules; none for a link without one.
 
     `choice` is that of the configuration, which also has the `local` requests. `learned` are the
-    gateways from DHCP, which count unless a document names one.
+    gateways from DHCP, which count unless a document names one, as `routers` do for IPv6.
     """
     configured = {request.key: request for request in local}
-    announced = _announced(scene.world)
     routed: dict[LinkKey, dict[int, Host]] = {}
     for key, request in scene.requests.items():
         implied = request.routing.implied or key in learned
         own = configured.get(key)
         if request.state in ("up", None) and _is_routed(request, own, choice, implied):
-            index = scene.found[key].index if key in scene.found else 0
             asked: dict[int, Host] = {one.version: one for one in request.routing.gateways}
-            routed[key] = {**learned.get(key, {}), **announced.get(index, {}), **asked}
+            known = {6: routers[key]} if key in routers else {}
+            routed[key] = {**learned.get(key, {}), **known, **asked}
     return routed
 
 
@@ -86,14 +91,27 @@ def _is_routed(
     return said == "yes" or (said == "auto" and implied)
 
 
-def _announced(world: World) -> dict[int, dict[int, Host]]:
-    """The best router that has announced itself on each device, by its family."""
-    found: dict[int, dict[int, Host]] = {}
+def routers(
+    world: World, found: Mapping[LinkKey, Device], recorded: Mapping[str, str]
+) -> dict[LinkKey, Host]:
+    """The IPv6 router that has advertised itself on each of these devices.
+
+    Its route goes when the kernel no longer accepts advertisements; its entry among the neighbours
+    lasts longer, and the record lasts.
+    """
+    known: dict[int, Host] = {}
     defaults = (one for one in world.routes if one.protocol == RTPROT_RA and one.to.prefixlen == 0)
     for route in sorted(defaults, key=lambda route: route.metric):
-        if route.via is not None:
-            found.setdefault(route.index, {}).setdefault(route.via.version, route.via)
-    return found
+        if route.via is not None and route.via.version == 6:
+            known.setdefault(route.index, route.via)
+    choices: dict[LinkKey, list[Host]] = {}
+    for key, device in found.items():
+        before: list[Host] = [ip_address(recorded[str(key)])] if str(key) in recorded else []
+        neighbours = world.routers.get(device.index, ())
+        again = [host for host in before if host in neighbours]
+        announced = [known[device.index]] if device.index in known else []
+        choices[key] = [*announced, *again, *neighbours, *before]
+    return {key: hosts[0] for key, hosts in choices.items() if hosts}
 
 
 def bare(request: LinkRequest, routed: Gateways, limits: Fence) -> tuple[Address, ...]:
@@ -257,6 +275,8 @@ class _Work:
 
     def link(self, link: Link, table: int, gateways: Mapping[int, Host]) -> None:
         """Add the routes and rules of one link, each family for itself."""
+        if 6 not in gateways and any(_counts(address, 6) for address in link.addresses):
+            self.note(link.key, NO_ROUTER)
         for version in sorted(gateways):
             addresses = [one for one in link.addresses if _counts(one, version)]
             free = [one for one in addresses if not self._is_taken(one, link.key)]
@@ -304,7 +324,7 @@ class _Work:
     ) -> Iterator[Hop]:
         """The routes of the same family, in an order in which each next hop is known."""
         own = {one.network: one for one in addresses if one.network.prefixlen < one.max_prefixlen}
-        if not gateway.is_link_local and not any(gateway in network for network in own):
+        if not is_link_scoped(gateway) and not any(gateway in network for network in own):
             yield _hop(ip_network(gateway), key, table)
         for network, address in own.items():
             source = address.ip if address.version == 4 else None

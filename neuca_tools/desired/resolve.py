@@ -165,9 +165,9 @@ def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
 
 
 def _gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]]:
-    learned = dhcp.gateways(scene.roles, scene.world)
-    choice = settings.policy_routing
-    routed = policy_routing.gateways(scene, settings.links, choice, learned)
+    routers = policy_routing.routers(scene.world, scene.found, scene.record.routers)
+    learned, choice = dhcp.gateways(scene.roles, scene.world), settings.policy_routing
+    routed = policy_routing.gateways(scene, settings.links, choice, learned, routers)
     return {key: routed[key] for key in routed.keys() - vrfs.tables(scene.requests).keys()}
 
 

@@ -17,10 +17,12 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired.first_nic import Belief
 from neuca_tools.desired.management import Management, choose
+from neuca_tools.desired.management_vlans import around
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
+from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import short
-from neuca_tools.model.topology import above, below, best_default_routes, identity, is_nic, key_of
+from neuca_tools.model.topology import above, base, identity, is_nic, key_of
 
 EMPTY = Record()
 
@@ -32,15 +34,15 @@ class Roles:
     `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected`
     and `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that
     are management only because of automatic default routes to the families of those routes (4, 6).
-    `declared` are management only because a document says so. `tagged` maps NICs that are
-    management only because of VLANs on them to the IDs of these VLANs; other VLANs on them can be
-    dataplane links. `undecided` and `rivals`: see `management.Management`. `held` are unlisted for
-    now although a document names them (see `merge`); network managers are also kept off those that
-    are `ahead`. `clients` are what does DHCP for us on links (see `dhcp_clients`); NICs without one
-    are `left` to other programs. `stacked` are the virtual links on this host that we created, by
-    "KIND NAME"; `stacked_roles` has the role of each one that is requested. `ours` are the device
-    indexes of the virtual links that we created, VLANs included. `hands_off` are the MACs to
-    ignore, present or not.
+    `declared` are management only because a document says so. `tagged` maps management NICs, and
+    bonds and bridges of other programs on them (`carriers`), to the IDs of the VLANs that are for
+    management too; other VLANs on them can be dataplane links. `undecided` and `rivals`: see
+    `management.Management`. `held` are unlisted for now although a document names them (see
+    `merge`); network managers are also kept off those that are `ahead`. `clients` are what does
+    DHCP for us on links (see `dhcp_clients`); NICs without one are `left` to other programs.
+    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles`
+    has the role of each one that is requested. `ours` are the device indexes of the virtual links
+    that we created, VLANs included. `hands_off` are the MACs to ignore, present or not.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class Roles:
     undecided: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    carriers: Mapping[str, Device] = field(default_factory=dict)
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
     clients: Mapping[LinkKey, str] = field(default_factory=dict)
@@ -68,7 +71,8 @@ class Roles:
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
         """The device of each free NIC and of each of our virtual links."""
-        return {LinkKey(mac): one for mac, one in (*self.nics.items(), *self.stacked.items())}
+        every = {**self.nics, **self.stacked, **self.carriers}
+        return {LinkKey(mac): device for mac, device in every.items()}
 
     @cached_property
     def macs(self) -> Mapping[int, str]:
@@ -89,6 +93,8 @@ class Roles:
     def reason_of(self, key: LinkKey) -> str:
         """Why the link has its role; empty if nothing particular gives it."""
         if self.role_of(key) != self.role(key.mac):
+            if 0 in self.tagged[key.mac]:
+                return "a VLAN changes nothing of the management link that it is on"
             return "only another VLAN of its NIC is for management"
         return self.reasons.get(key.mac, "")
 
@@ -97,8 +103,8 @@ class Roles:
         return frozenset(key for key, client in self.clients.items() if client in clients)
 
     def device(self, mac: str) -> Optional[Device]:
-        """The NIC or virtual link of ours that VLANs can be created on."""
-        return self.nics.get(mac) or self.stacked.get(mac)
+        """The NIC or virtual link that VLANs can be created on."""
+        return self.nics.get(mac) or self.stacked.get(mac) or self.carriers.get(mac)
 
     def name(self, mac: str) -> str:
         """The name of the NIC with this MAC, the first in order if there are several; empty if
@@ -223,14 +229,14 @@ def assign(
     ours, stacked = _created(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    masters = {device.index for device in stacked.values()}
     found = choose(world, policy, record, said)
-    nics, problems = find_nics(world, named - ignored - found.declared, masters, record)
+    ports = {identity(device) for device in world.devices.values() if device.master}
+    free = named - ignored - found.declared - (ports & found.reasons.keys())
+    nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    vlans = _tagged(world, managing)
-    indexes = _indexes(world, managing, ours, vlans=False)
-    management = _management_devices(world, indexes, vlans)
+    wanted = said.vlans | record.owned.vlans
+    vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
     return Roles(
         nics,
         _twins(world, nics),
@@ -244,6 +250,7 @@ def assign(
         undecided=found.undecided,
         rivals=found.rivals,
         tagged=vlans,
+        carriers=_carriers(world, management - ours, vlans),
         stacked=stacked,
         ours=ours,
         hands_off=ignored,
@@ -251,51 +258,13 @@ def assign(
     )
 
 
-def _tagged(world: World, macs: Collection[str]) -> dict[str, frozenset[int]]:
-    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
-
-    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
-    metadata service, goes through a VLAN on it.
-    """
-    plain = {
-        index: identity(device)
-        for index, device in world.devices.items()
-        if identity(device) in macs and is_nic(device) and _has_only_vlans(device, world)
-    }
-    upper = above(world, plain)
-    ways = best_default_routes(route for route in world.routes if route.index in upper)
-    lines = below(world, [*(route.index for route in ways), world.metadata_index])
-    found: dict[str, frozenset[int]] = {}
-    for device in map(world.devices.__getitem__, lines & world.devices.keys()):
-        if device.vlan_id is not None and device.lower in plain:
-            mac = plain[device.lower]
-            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
-    return found
-
-
-def _has_only_vlans(nic: Device, world: World) -> bool:
-    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
-    if nic.master or nic.slave or nic.index == world.metadata_index:
-        return False
-    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
-    prefixes |= {route.to for route in world.routes if route.index == nic.index}
-    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
-
-
-def _management_devices(
-    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
-) -> frozenset[int]:
-    """These devices and what is stacked on them, without VLANs that are not for management."""
-    carriers = {index for index in devices if identity(world.devices[index]) in vlans}
-    upper = {
-        device.index
-        for device in world.devices.values()
-        if device.lower in carriers
-        and (
-            device.vlan_id is None or device.vlan_id in vlans[identity(world.devices[device.lower])]
-        )
-    }
-    return above(world, {*devices} - carriers | upper) | carriers
+def _carriers(
+    world: World, management: Collection[int], vlans: Collection[str]
+) -> dict[str, Device]:
+    """The bonds and bridges of other programs that VLANs can be created on."""
+    devices = (world.devices[index] for index in management)
+    found = {base(device): device for device in devices if device.kind in KINDS}
+    return {mac: found[mac] for mac in found.keys() & vlans}
 
 
 def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:

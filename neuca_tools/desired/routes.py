@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Optional
@@ -25,7 +25,14 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Rule, Traits
+from neuca_tools.model.routing import (
+    MAIN_TABLE,
+    NOWHERE,
+    ROUTE_PROTOCOL,
+    Rule,
+    Traits,
+    is_link_scoped,
+)
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -67,7 +74,7 @@ def resolve_routes(
         return Routing()
     finder = _Finder(links, asked_of, scene, limits)
     finder.without_ipv6 = without_ipv6
-    for route in routes:
+    for route in _on_link(routes, asked_of):
         finder.take(route)
     return Routing(
         tuple(finder.taken.values()),
@@ -75,6 +82,30 @@ def resolve_routes(
         loose=frozenset(finder.loose),
         problems=tuple(finder.problems),
     )
+
+
+def _on_link(
+    routes: Collection[RouteRequest], asked_of: Mapping[LinkKey, tuple[Address, ...]]
+) -> Iterator[RouteRequest]:
+    """The routes; one whose next hop only another requested route covers, without a next hop of its
+    own, is on the link of that one.
+    """
+    direct = {route.to: route.link for route in routes if _is_direct(route)}
+    networks = {one.network for one in chain.from_iterable(asked_of.values())}
+    for route in routes:
+        via = route.via
+        if via is not None and direct and not any(via in network for network in networks):
+            known = ((to, link) for to, link in direct.items() if via in to)
+            _, link = max(known, key=lambda item: item[0].prefixlen, default=(None, None))
+            if link is not None and route.link in (None, link):
+                traits = route.traits._replace(onlink=True)
+                route = route._replace(link=link, traits=traits)
+        yield route
+
+
+def _is_direct(route: RouteRequest) -> bool:
+    is_unicast = route.state == "present" and route.traits.kind == "unicast"
+    return is_unicast and route.via is None and route.link is not None
 
 
 class _Finder:
@@ -185,7 +216,7 @@ class _Finder:
 
     def _reaching(self, route: RouteRequest) -> Optional[LinkKey]:
         """The usable link by which the next hop is reached, if there is one."""
-        is_said = route.via is None or route.traits.onlink or _link_local(route)
+        is_said = route.via is None or route.traits.onlink or is_link_scoped(route.via)
         if is_said and route.link is not None:
             return route.link if route.link in self._usable else None
         return self._asked.link(route.via, route.link) or self._present.link(route.via, route.link)
@@ -194,7 +225,7 @@ class _Finder:
         hop = f"the next hop {route.via}"
         if route.link is None and route.via is None:
             return "it has neither a next hop nor an interface"
-        if route.link is None and _link_local(route):
+        if route.link is None and is_link_scoped(route.via):
             return f"{hop} is link-local, which does not say through which interface"
         if key is None and (route.via is None or route.traits.onlink):
             return f"{route.link} cannot be used"
@@ -235,10 +266,6 @@ def _foreign(world: World) -> set[object]:
         for route in (*world.routes, *world.tables)
         if route.protocol != ROUTE_PROTOCOL
     }
-
-
-def _link_local(route: RouteRequest) -> bool:
-    return route.via is not None and route.via.version == 6 and route.via.is_link_local
 
 
 class Networks:

@@ -58,6 +58,8 @@ class Stacks:
         """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
+        if key.mac in self.roles.carriers and not request.origins:
+            return
         virtual = request.virtual and self._whole(key, request.virtual)
         problem = self._problem(key, virtual)
         if problem:

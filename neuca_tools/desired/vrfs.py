@@ -19,7 +19,7 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
 from neuca_tools.model import Hop, Host, Link, LinkKey, LinkRequest, Route, RouteRequest, Virtual
 from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits, is_link_scoped
 
 KIND = "vrf"
 EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -193,5 +193,5 @@ def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
 
 def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
     """The route to the gateway itself if it is in no network of the link."""
-    if not gateway.is_link_local and not any(gateway in one.network for one in link.addresses):
+    if not is_link_scoped(gateway) and not any(gateway in one.network for one in link.addresses):
         yield Hop(ip_network(gateway), link.key, None, ROUTE_METRIC, traits=Traits(table))

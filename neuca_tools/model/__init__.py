@@ -225,9 +225,10 @@ class World:
     the addresses from advertisements; `peers` the peer networks of point-to-point addresses, `bare`
     the addresses whose network gets no route by itself, `own` those marked as ours, `duplicates`
     those that another host has. `routes` are the unicast routes of the main table, `tables` those
-    of others and ours of other types. `messages` are the bodies of the kernel's messages about
-    addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is
-    read-only, as in most containers. `has_ipv6`: so does the kernel.
+    of others and ours of other types, `routers` the IPv6 routers among the neighbours of a device.
+    `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
+    (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers.
+    `has_ipv6`: so does the kernel.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
@@ -258,6 +259,7 @@ class World:
     duplicates: frozenset[tuple[int, Address]] = frozenset()
     tables: tuple[Route, ...] = ()
     rules: tuple[SeenRule, ...] = ()
+    routers: Mapping[int, tuple[Host, ...]] = field(default_factory=dict)
     messages: Mapping[tuple[int, Address], bytes] = field(default_factory=dict)
     seen: float = 0.0
     has_ipv6: bool = True
@@ -368,8 +370,9 @@ class Record(NamedTuple):
     management NICs and their gateways, for a boot on which they have no address yet. `written` has
     what the agent last set. `probed` maps the MAC of a NIC to the MTU that a peer acknowledged, 0
     if none above the present one, -1 if there was no response. `retry` are the sysctls that failed.
-    `tables` maps a link to the number of its routing table. `made` are our links and their members
-    as they were requested, for a roll-back that has to create them again.
+    `tables` maps a link to the number of its routing table, `routers` to its IPv6 router. `made`
+    are our links and their members as they were requested, for a roll-back that has to create them
+    again.
     """
 
     boot_id: str = ""
@@ -384,6 +387,7 @@ class Record(NamedTuple):
     probed: Mapping[str, int] = {}
     retry: tuple[str, ...] = ()
     tables: Mapping[str, int] = {}
+    routers: Mapping[str, str] = {}
     made: Mapping[LinkKey, Link] = {}
 
 

@@ -272,6 +272,7 @@ def _record_json(record: Record) -> dict[str, Any]:
             if record.made
             else {}
         ),
+        **({"routers": dict(record.routers)} if record.routers else {}),
         "nics": {
             mac: {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
-from neuca_tools.desired import forwarding
+from neuca_tools.desired import forwarding, policy_routing
 from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
@@ -26,7 +26,7 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.routing import ROUTES_OF
+from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
 from neuca_tools.state.changes import appearances, has_same_links, incarnations
 from neuca_tools.state.intentions import changed_only
@@ -50,11 +50,18 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
 
 
 def remember_tables(record: Record, resolution: Resolution) -> Record:
-    """Record the routing table of each link; no other link is recorded with the same one."""
+    """Record the routing table of each link, which no other link has, and its IPv6 router."""
     tables = {str(key): table for key, table in resolution.tables.items()}
     given = set(tables.values())
     kept = {text: table for text, table in record.tables.items() if table not in given}
-    return record._replace(tables={**kept, **tables})
+    routers = {
+        str(hop.link): str(hop.via)
+        for hop in resolution.want.hops
+        if hop.to == policy_routing.EVERYTHING[6] and is_link_scoped(hop.via)
+        if resolution.tables.get(hop.link) == hop.traits.table
+    }
+    routers = {text: router for text, router in record.routers.items() if text in kept} | routers
+    return record._replace(tables={**kept, **tables}, routers=routers)
 
 
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
@@ -311,4 +318,5 @@ def forget_nics(record: Record, macs: Iterable[str]) -> Record:
     nics.update((mac, NicRecord(released=True)) for mac in gone if not LinkKey(mac).made)
     links = [text for text in record.tables if text.partition(".")[0] not in gone]
     tables = {text: record.tables[text] for text in links}
-    return without_links(record, gone)._replace(nics=nics, tables=tables)
+    routers = {text: router for text, router in record.routers.items() if text in tables}
+    return without_links(record, gone)._replace(nics=nics, tables=tables, routers=routers)

@@ -132,3 +132,74 @@ def test_the_rules_of_a_netplan_document_lead_each_address_through_its_own_nic(c
     assert lab.once().code == 0
     assert [one for one in lab.look("rule show") if one["src"] != "all"] == []
     assert lab.plan() == []
+
+
+# --- Routers that no document names, and gateways outside of every network ---------------------------
+
+
+ADVERTISE = """
+import socket, struct, sys
+index = socket.if_nametoindex(sys.argv[1])
+out = socket.socket(socket.AF_INET6, socket.SOCK_RAW, 58)
+for option, value in ((18, 255), (17, index), (16, 255)):
+    out.setsockopt(41, option, value)
+head = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0)
+out.sendto(head + struct.pack("!BB", 1, 1) + bytes.fromhex("02aabbccddee"), ("ff02::1", 0, 0, index))
+"""
+
+
+def advertise(lab, device):
+    """Let the router fe80::1 of the NIC advertise itself."""
+    address = ("address", "add", "fe80::1/64", "dev", device, "nodad")
+    lab.run("ip", *address, where=lab.outside, check=False)
+    lab.run("/usr/bin/python3", "-c", ADVERTISE, device, where=lab.outside)
+
+
+def six(lab):
+    found = lab.run("ip", "route", "get", "2001:db8:99::1", "from", "2001:db8:1::4", check=False)
+    return found.out.split("\n")[0]
+
+
+def test_the_ipv6_router_of_ec2_is_learned_from_the_neighbours_and_kept(cloud):
+    lab = cloud("ec2")
+    tree = lab.metadata.strict.paths
+    nic = next(path for path in tree if path.endswith(f"{mac(1)}/"))
+    leaves = {"ipv6s": "2001:db8:1::4", "subnet-ipv6-cidr-blocks": "2001:db8:1::/64"}
+    tree[nic] = tree[nic] + "".join(f"\n{name}" for name in leaves)
+    tree.update({f"{nic}{name}": text for name, text in leaves.items()})
+    assert lab.once().code == 0
+    assert lab.sysctl("net/ipv6/conf/dp1/accept_ra") == "0"
+    _, status = lab.status()
+    (dp1,) = [one for one in status["interfaces"] if one["name"] == "dp1"]
+    assert ["IPv6 gateway is not known" in note["reason"] for note in dp1["notes"]] == [True]
+    advertise(lab, "dp1")
+    lab.wait("the neighbour", lambda: "fe80::1" in lab.run("ip", "-6", "neigh").out)
+    for _ in range(2):
+        assert (lab.once().code, lab.plan()) == (0, [])
+        assert "via fe80::1 dev dp1" in six(lab)
+        lab.run("ip", "-6", "neigh", "flush", "dev", "dp1")
+    assert [one[1] for one in lab.routes("default", 6) if one[1] == "dp1"] == []
+
+
+def test_a_nic_with_a_single_address_answers_through_a_link_local_gateway(cloud, tmp_path):
+    lab = cloud("openstack")
+    ways = [{"to": "default", "via": "169.254.0.1", "on-link": True}]
+    routed = [
+        {"to": "203.0.113.1/32", "scope": "link"},
+        {"to": "10.60.0.0/16", "via": "203.0.113.1"},
+    ]
+    ethernets = {
+        "mgmt0": {"dhcp4": True},
+        "dp1": {"match": {"macaddress": mac(1)}, "addresses": ["10.7.0.9/32"], "routes": ways},
+        "dp2": {"match": {"macaddress": mac(2)}, "addresses": ["203.0.113.9/32"], "routes": routed},
+    }
+    texts = {"meta-data": "instance-id: i\n", "user-data": "#cloud-config\n"}
+    texts["network-config"] = json.dumps({"version": 2, "ethernets": ethernets})
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    lab.configure(sources=f"nocloud={tmp_path}")
+    done = lab.once()
+    assert (done.code, lab.problems()) == (0, []), done
+    assert way(lab, "10.7.0.9") == ("dp1", "169.254.0.1")
+    assert [one[:2] for one in lab.routes("10.60.0.0/16")] == [("203.0.113.1", "dp2")]
+    assert lab.plan() == []

@@ -655,3 +655,23 @@ def test_of_the_words_for_mac_addresses_none_has_an_effect(word):
             " be set, and the permanent one is the default"
         )
     ]
+
+
+def test_routes_of_a_version_1_subnet_with_dhcp_are_made():
+    way = {"network": "10.9.0.0/16", "gateway": "10.1.1.254"}
+    document = version_1(physical(subnets=[{"type": "dhcp4", "routes": [way]}]))
+    assert [(str(one.to), str(one.via)) for one in document.routes] == [
+        ("10.9.0.0/16", "10.1.1.254")
+    ]
+    assert faults(document) == []
+
+
+@pytest.mark.parametrize("mode", ["balance-rr", "active-backup"])
+def test_an_option_of_another_bond_mode_costs_only_itself(mode):
+    parameters = {"mode": mode, "packets-per-slave": 2}
+    document = netplan(bonds={"b": {"interfaces": ["x"], "parameters": parameters}})
+    options = dict(virtual(document, "bond b").options)
+    assert ("packets-per-slave" in options) is (mode == "balance-rr")
+    assert [text.startswith("warning") for text in faults(document)] == [True] * (
+        mode != "balance-rr"
+    )

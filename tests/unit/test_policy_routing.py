@@ -19,7 +19,7 @@ from neuca_tools.documents.platform import combined, ec2, netplan, openstack
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Document, Record, Route
 from neuca_tools.model.routing import NicRouting, Rule, SeenRule, Traits
-from neuca_tools.state import records
+from neuca_tools.state import records, updates
 from neuca_tools.status import render_json
 
 ONE = (
@@ -126,6 +126,37 @@ def test_an_announced_router_is_the_gateway_for_ipv6():
     around = seen(routes=[route("::/0", 2, "fe80::1", 1024, 9)])
     text = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\npolicy-routing = yes\n"
     assert table_of(resolved(text, around), 31001)[-1] == ("::/0", "fe80::1", "")
+
+
+IPV6_ALONE = f"[interface {mac(2)}]\naddresses = fd00:2::5/64\npolicy-routing = yes\n"
+
+
+def test_a_router_is_known_by_its_entry_among_the_neighbours_and_then_from_the_record():
+    """With accept_ra = 0, its default route is gone."""
+    one, other = ip_address("fe80::1"), ip_address("fe80::2")
+    around = seen(routers={2: (one, other)})
+    found = resolved(IPV6_ALONE, around)
+    assert table_of(found, 31001)[-1] == ("::/0", "fe80::1", "")
+    record = updates.remember_tables(Record(), found)
+    assert record.routers == {mac(2): "fe80::1"}
+    for neighbours, router in (((), "fe80::1"), ((other, one), "fe80::1"), ((other,), "fe80::2")):
+        again = resolved(IPV6_ALONE, seen(routers={2: neighbours}), record)
+        assert table_of(again, 31001)[-1] == ("::/0", router, "")
+    named = IPV6_ALONE.replace("policy", "gateway = fe80::9\npolicy")
+    assert table_of(resolved(named, around, record), 31001)[-1] == ("::/0", "fe80::9", "")
+
+
+def test_without_an_ipv6_router_a_note_says_so():
+    found = resolved(TWO.replace("addresses = ", "addresses = fd00:3::5/64, "))
+    assert [(note.link, note.reason) for note in found.notes] == [
+        (key(3), "its IPv6 gateway is not known: no router has advertised itself on this link yet")
+    ]
+
+
+@pytest.mark.parametrize("gateway", ["169.254.0.1", "169.254.1.1", "10.255.0.1"])
+def test_a_link_local_gateway_of_ipv4_gets_a_route_like_any_other(gateway):
+    text = f"[interface {mac(2)}]\naddresses = 10.7.0.9/32\npolicy-routing = yes\ngateway = {gateway}\n"
+    assert table_of(resolved(text), 31001)[0] == (f"{gateway}/32", "", "")
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -401,6 +432,35 @@ def test_a_rule_of_netplan_that_is_about_management_is_refused():
     found = resolved(of_netplan({"eth2": {"routing-policy": [*rules, {"from": "10.0.0.5/32"}]}}))
     assert rules_of(found) == []
     assert {problem.code for problem in found.problems} == {"refused"}
+
+
+@pytest.mark.parametrize(
+    ("addresses", "gateway", "routed"),
+    [
+        (["10.7.0.5/32"], "169.254.0.1", True),
+        (["2001:db8::5/128"], "fe80::1", True),
+        (["10.7.0.5/32", "2001:db8::5/64"], "10.255.0.1", True),
+        (["10.7.0.5/24"], "10.7.0.1", False),
+    ],
+)
+def test_a_netplan_nic_without_a_network_answers_through_its_on_link_gateway(
+    addresses, gateway, routed
+):
+    way = {"to": "default" if "." in gateway else "::/0", "via": gateway, "on-link": True}
+    nic_ = {"match": {"macaddress": mac(2)}, "addresses": addresses, "routes": [way]}
+    (link,) = of_netplan({"a": nic_}).platform.links
+    assert (link.routing.implied, list(map(str, link.routing.gateways))) == (routed, [gateway])
+
+
+def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
+    ways = [{"to": "203.0.113.1/32", "scope": "link"}, {"to": "10.60.0.0/16", "via": "203.0.113.1"}]
+    nic_ = {"match": {"macaddress": mac(2)}, "addresses": ["203.0.113.9/32"], "routes": ways}
+    found = resolve(of_netplan({"a": nic_}), Settings(), seen(), Record())
+    hops = {
+        str(hop.to): (str(hop.via), str(hop.link), hop.traits.onlink) for hop in found.want.hops
+    }
+    assert found.problems == ()
+    assert hops["10.60.0.0/16"] == ("203.0.113.1", mac(2), True)
 
 
 def of_netplan(ethernets):

@@ -68,6 +68,12 @@ NETPLAN_DOCUMENTS = {
   bridges: {ovs0: {interfaces: [a], openvswitch: {}, addresses: [10.1.0.1/24]}}
   vlans: {v5: {id: 5, link: ovs0}}
 """,
+    "a bridge on a tunnel, and a VRF on it": """
+  ethernets: {a: {}, b: {addresses: [10.1.0.1/24]}}
+  tunnels: {gt0: {mode: gretap, local: 10.0.0.1, remote: 10.0.0.2}}
+  bridges: {br0: {interfaces: [gt0, a], addresses: [10.2.0.1/24]}}
+  vrfs: {red: {table: 100, interfaces: [br0]}}
+""",
     "an SR-IOV VLAN filter": """
   ethernets: {pf: {virtual-function-count: 1}, vf: {link: pf}}
   vlans: {v5: {id: 5, link: vf, renderer: sriov}}

@@ -233,13 +233,24 @@ class Draft:
             device=tuple(self._device().items()),
             origins=tuple(self._origins(mtu)),
             virtual=self.virtual,
-            routing=NicRouting(gateways=tuple(self.gateways), implied=self.implied),
+            routing=NicRouting(
+                gateways=tuple(self.gateways), implied=self.implied or self._is_isolated()
+            ),
             automatic=self._automatic(),
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
         if self.state == "user":
             return hands_off(found)
         return found
+
+    def _is_isolated(self) -> bool:
+        """Whether a gateway is on the link, but in no network: the addresses are single ones.
+
+        Packets from such an address cannot leave in any other way.
+        """
+        families = {hop.version for hop in self.gateways}
+        addresses = [address for address in self.addresses if address.version in families]
+        return bool(addresses) and all(one.network.num_addresses == 1 for one in addresses)
 
     def _device(self) -> dict[str, str]:
         words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))

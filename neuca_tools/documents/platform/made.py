@@ -17,6 +17,7 @@ from neuca_tools.model import LinkKey, Virtual
 
 # The options of a bond that are time spans, in milliseconds.
 MILLISECONDS = ("miimon", "updelay", "downdelay", "arp-interval")
+PER_SLAVE = "packets-per-slave"
 # What a bridge says of its ports.
 PORTS = {
     "path-cost": "path-cost",
@@ -86,6 +87,17 @@ def _text(part: Part, key: str) -> Optional[str]:
     if isinstance(part.tree.get(key), list):
         return ",".join(part.texts(key))
     return part.text(key)
+
+
+def drop_packets_per_slave(bond: Draft, part: Part, keys: Collection[str]) -> None:
+    """Drop the option of a bond in another mode than balance-rr, as systemd-networkd does."""
+    virtual = bond.virtual or Virtual()
+    if virtual.option("mode") == "balance-rr" or not virtual.option(PER_SLAVE):
+        return
+    for key in part.tree.keys() & keys:
+        part.about(bond.key.mac).warn(key, "it has no effect in this mode, ignoring it")
+    kept = tuple(pair for pair in virtual.options if pair[0] != PER_SLAVE)
+    bond.virtual = virtual._replace(options=kept)
 
 
 def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:

@@ -247,6 +247,7 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
         return None
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
+        made.drop_packets_per_slave(draft, holder, ("packets-per-slave", "packets-per-member"))
     if kind == "bridge" and "parameters" in link.tree:
         # netplan-yaml(5). Without parameters, netplan generates none: the kernel's default counts.
         made.default(draft, "stp", "yes")

@@ -230,6 +230,8 @@ def _subnet(draft: Draft, subnet: Part) -> None:
     kind = subnet.text("type") or ""
     if kind in automatic.DHCP:
         draft.lease(automatic.DHCP[kind])
+        for route in subnet.parts("routes"):
+            _route(draft, route)
     elif kind in _STATIC:
         _static(draft, subnet)
     elif kind in automatic.ADVERTISED:

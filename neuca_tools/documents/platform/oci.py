@@ -24,7 +24,7 @@ KEYS = frozenset(
     " ipv6Addresses ipv6SubnetCidrBlock ipv6VirtualRouterIp".split()
 )
 MTU = 9000
-"""Bytes (Oracle, "Networking Overview"): that of every VNIC, which no document has."""
+"""Bytes (Oracle, "Networking Overview"): that of every NIC, which no document has."""
 _NONE = "<null>"  # the text of a missing value on an instance without IPv4
 _IPV6_LENGTH = 64  # the prefix length of every subnet
 
@@ -71,7 +71,7 @@ def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:
     if number is None:
         return None
     mac = parent.key.mac
-    draft = Draft(LinkKey(mac, number), vnic.about(mac), mtu=MTU)
+    draft = Draft(LinkKey(mac, number), vnic.about(mac))
     return draft if made.options(draft, vnic, {"macAddr": "mac"}) else None
 
 

@@ -1,0 +1,96 @@
+"""VLANs next to what is for management on one link: on a NIC, or on a bond or bridge of others."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from neuca_tools.model import Device, LinkKey, World
+from neuca_tools.model.topology import above, base, below, best_default_routes, identity, is_nic
+
+_EVERY_ID = frozenset(range(4096))
+
+
+def around(
+    world: World, indexes: Collection[int], ours: frozenset[int], vlans: Collection[LinkKey]
+) -> tuple[dict[str, frozenset[int]], frozenset[int]]:
+    """The IDs of the VLANs for management on each link that has others too, and the indexes of all
+    management devices.
+
+    `indexes` are those of the management NICs, `vlans` what may be created on them.
+    """
+    only = tagged(world, indexes)
+    management = management_devices(world, indexes, only)
+    found = {**beside(world, management, ours, vlans), **only}
+    return found, management_devices(world, indexes, found)
+
+
+def tagged(world: World, indexes: Collection[int]) -> dict[str, frozenset[int]]:
+    """The IDs of management VLANs on those of the NICs that are management only because of VLANs.
+
+    Such a NIC has neither addresses nor routes of its own, and a default route, or the route to the
+    metadata service, goes through a VLAN on it.
+    """
+    nics = [world.devices[index] for index in indexes if is_nic(world.devices[index])]
+    plain = {nic.index: identity(nic) for nic in nics if _is_plain(nic, world)}
+    upper = above(world, plain)
+    ways = best_default_routes(route for route in world.routes if route.index in upper)
+    lines = below(world, [*(route.index for route in ways), world.metadata_index])
+    found: dict[str, frozenset[int]] = {}
+    for index in lines & world.devices.keys():
+        device = world.devices[index]
+        if device.vlan_id is not None and device.lower in plain:
+            mac = plain[device.lower]
+            found[mac] = found.get(mac, frozenset()) | {device.vlan_id}
+    return found
+
+
+def _is_plain(nic: Device, world: World) -> bool:
+    """Whether the NIC has no master, and only the addresses and routes of any device with IPv6."""
+    if nic.master or nic.slave or nic.index == world.metadata_index:
+        return False
+    prefixes = {address.network for address in world.addresses.get(nic.index, ())}
+    prefixes |= {route.to for route in world.routes if route.index == nic.index}
+    return all(to.version == 6 and (to.is_link_local or to.is_multicast) for to in prefixes)
+
+
+def beside(
+    world: World,
+    management: Collection[int],
+    ours: Collection[int],
+    vlans: Iterable[LinkKey],
+) -> dict[str, frozenset[int]]:
+    """The management links that these VLANs are on, with the IDs that are for management too: all
+    others, and 0, the link itself.
+
+    A VLAN changes nothing of the link below it. One that another program made is not taken over.
+    """
+    asked: dict[str, set[int]] = {}
+    for key in vlans:
+        asked.setdefault(key.mac, set()).add(key.vlan_id or 0)
+    found = {}
+    for device in (world.devices[index] for index in management):
+        if base(device) not in asked or device.vlan_id is not None or device.index in ours:
+            continue
+        uppers = [one for one in world.devices.values() if one.lower == device.index]
+        foreign = {one.vlan_id for one in uppers if one.index not in ours}
+        if not device.master and not device.slave:
+            found[base(device)] = _EVERY_ID - (asked[base(device)] - foreign)
+    return found
+
+
+def management_devices(
+    world: World, devices: Collection[int], vlans: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    """These devices and what is stacked on them, without VLANs that are not for management."""
+    kept = {index: one for index, one in world.devices.items() if not _is_beside(one, world, vlans)}
+    return above(replace(world, devices=kept), devices)
+
+
+def _is_beside(device: Device, world: World, vlans: Mapping[str, frozenset[int]]) -> bool:
+    lower = world.devices.get(device.lower)
+    if device.vlan_id is None or lower is None or lower.vlan_id is not None:
+        return False
+    return device.vlan_id not in vlans.get(base(lower), _EVERY_ID)
