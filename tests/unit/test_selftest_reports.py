@@ -474,6 +474,8 @@ def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
     [
         ["explain"],
         ["explain", "x", "--expect", "fast"],
+        ["explain", "x", "--expect", "100"],
+        ["--rate", "10"],
         ["explain", "x", "--rtt", "0"],
         ["--plan", "huge"],
         ["--only", "sleep"],
@@ -488,6 +490,12 @@ def test_a_wrong_word_is_a_wrong_usage(words):
     with pytest.raises(SystemExit) as raised:
         run(*words)
     assert raised.value.code == 2
+
+
+def test_a_numa_node_that_the_host_lacks_is_a_wrong_usage(tmp_path, capsys):
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
+    assert run("--config", tmp_path / "config", "--numa", "707") == 2
+    assert capsys.readouterr().err.endswith("--numa 707: this host has no such NUMA node\n")
 
 
 def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(
