@@ -18,9 +18,9 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Step
-from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
+from neuca_tools.selftest.report.facts import fact_line
 
 WIDTH = 120
 # The rate after slow start is shown as well if it differs by more than this share.
@@ -198,21 +198,6 @@ def _finding(finding: Finding, labels: tuple[str, str, str, str], verbose: bool)
         yield from _labelled(following, finding.next_limit)
     if finding.tell:
         yield from _labelled(apart, finding.tell)
-
-
-def fact_line(fact: Fact) -> str:
-    before = "" if fact.before is None else f"{_value(fact.before)} → "
-    return f"{fact.field}: {before}{_value(fact.after)}"
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, float):
-        return str(value)
-    if value.is_integer() or value >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
 
 
 def verdict(diagnosis: Diagnosis) -> str:
