@@ -9,12 +9,12 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.compare import several_carry_no_more
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
     evenly_sent,
     hits_bursts,
     is_same_way,
+    lost_while_idle,
     random_loss,
     slowest_test,
 )
@@ -30,6 +30,7 @@ from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 
 SEVERAL = "tcp-parallel"
+AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
@@ -55,6 +56,8 @@ def policed(session: Session) -> Optional[Hit]:
         return replace(hit, direction="forward")
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     random = random_loss(session)
+    if lost_while_idle(session):
+        return None
     if random is not None:
         alone = [one for one in alone if one.phase.direction != random.direction]
     return first(_policed_one_way(one, session) for one in alone)
@@ -92,9 +95,17 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     """
     clean = [one for one in ladder if not is_losing(one)]
     hit = _plateau(clean, over, ladder) if clean and over else None
+    if _is_queue_of_tcp(session):
+        return None  # a shaper, which drops what its queue does not hold
     if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * _fastest_tcp(session):
         return None
     return hit
+
+
+def _is_queue_of_tcp(session: Session) -> bool:
+    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
+    there = (one for one in session.tcp if one.phase.direction == "forward")
+    return any(_has_standing_queue(one) and path_capacity(one) is not None for one in there)
 
 
 def _fastest_tcp(session: Session) -> float:
@@ -157,6 +168,14 @@ def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
         "maxrate, see tc-fq(8))",
         confidence=confidence,
     )
+
+
+def several_carry_no_more(session: Session, one: Look) -> bool:
+    """Whether several streams in this direction lose as well, and have the rate of this one."""
+    many = session.named("tcp-parallel", one.phase.direction)
+    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
+        return False
+    return abs(many.rate - one.rate) <= AS_FAST * one.rate
 
 
 def _is_noisy(look: Look) -> bool:

@@ -11,7 +11,7 @@ from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.session import Rule, Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
@@ -25,7 +25,7 @@ from neuca_tools.selftest.conditions.udp import (
     offered,
     received,
 )
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow
 
@@ -49,6 +49,9 @@ FEWER = 0.95  # datagrams in the intervals without loss, where a limit is what d
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
+FEW_LOST = 2  # of the probes before a test
+# Of the datagrams: so much a receiver loses that is busy, whose counters are not known.
+UNSEEN = 0.0075
 # Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
 # loses them all at once (D19).
 NOTABLE, SEVERAL = 0.002, 4
@@ -100,17 +103,46 @@ def random_loss(session: Session) -> Optional[Hit]:
         return _random_at(slowest, session)
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     alone.sort(key=lambda one: -gentle(session, one).share)
-    return first(_random_beside(one, session) for one in alone)
+    return first(_random_beside(one, session) for one in alone) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
     loss = slowest.loss or 0.0
     hit = _random(loss, slowest.rate or 0.0, "forward", session)
     if printed(slowest) is None:
-        return hit
+        if slowest.phase.receiver or loss >= UNSEEN:
+            return hit
+        return replace(hit, confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
     is_sure = (lost(slowest) >= SURELY or loss >= CLEARLY) and not may_be_limited(slowest)
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+
+
+def lost_while_idle(session: Session) -> bool:
+    """Whether probes were lost before the test, on quiet hosts: no queue and no policer does it.
+
+    TCP loses as well then. A host that does not respond at all says nothing.
+    """
+    idle = session.evidence.idle
+    lost_ones, count = idle.lost or 0, idle.count or 0
+    if not FEW_LOST <= lost_ones < count / 2 or any(one.is_disturbed for one in session.looks):
+        return False
+    return any((one.loss or 0.0) >= HEAVY for one in session.tcp)
+
+
+def _random_while_idle(session: Session) -> Optional[Hit]:
+    if not lost_while_idle(session):
+        return None
+    idle = session.evidence.idle
+    return Hit(
+        0.95,
+        f"{idle.lost} of {idle.count} probes were lost while nothing else was sent, and TCP loses "
+        "as well: not a queue or a policer, but a bad cable, optic, duplex setting or radio link",
+        (Fact("probes that were answered", idle.count, (idle.count or 0) - (idle.lost or 0)),),
+        f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
+        "optic",
+        confidence=MEDIUM,
+    )
 
 
 def may_be_limited(udp: Look) -> bool:

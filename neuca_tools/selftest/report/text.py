@@ -222,7 +222,8 @@ def _labelled(label: str, words: str) -> Iterator[str]:
 
 def comparison(found: Comparison) -> str:
     """A line for each rate and for each value that changed, and the verdict."""
-    return lines([differences(found), *_labelled("VERDICT", WORDS[found.exit_code])])
+    verdict_line = lines(_labelled("VERDICT", WORDS[found.exit_code]))
+    return "\n".join(filter(None, (differences(found), verdict_line)))
 
 
 def differences(found: Comparison) -> str:
@@ -251,6 +252,8 @@ def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     name = arrow(one.name, one.direction) + " "
     words = f"{name:<{LABEL}}{now}, {_before(one)}"
+    if one.loss is not None and one.loss_before is not None:
+        words += f", {amounts.percent(one.loss)} lost, before {amounts.percent(one.loss_before)}"
     if one.worse:
         words += "  WORSE"
     return words
