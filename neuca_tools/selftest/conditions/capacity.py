@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
     evenly_sent,
@@ -21,7 +21,7 @@ from neuca_tools.selftest.conditions.datagrams import (
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
-from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.session import Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import PAIR, is_bbr, is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
@@ -408,10 +408,3 @@ def _is_free(look: Look) -> bool:
         return False
     is_idle = (look.windows.idle_share or 0.0) > IDLE
     return is_unbounded(look) and not is_lossy(look) and not is_idle
-
-
-CAPACITY = (Rule("D18", "path capacity reached", LIMIT, path_capacity),)
-CAPACITY_SESSION = (
-    Rule("D17", "policed", LIMIT, policed),
-    Rule("D18", "path capacity reached", LIMIT, shared),
-)

@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, ORDERED, Hit
+from neuca_tools.selftest.conditions.base import BUFFERS, INFO, MEDIUM, ORDERED, Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.printed_path import given_rate
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
@@ -119,6 +119,7 @@ def _less_room(slow: Look, fast: Look) -> Hit:
         "both",
         confidence=MEDIUM,
         direction=slow.phase.direction,
+        title=BUFFERS,
     )
 
 
@@ -198,11 +199,3 @@ def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     if one is None or one.is_loopback or not there.rate or not back.rate:
         return None
     return there.rate, back.rate
-
-
-COMPARE_SESSION = (
-    Rule("D01", "receive or send buffer too small", LIMIT, smaller_window),
-    Rule("D26", "one stream slower than several", LIMIT, per_flow),
-    Rule("D27", "the two directions differ", LIMIT, asymmetric),
-    Rule("D28", "slow in both directions at once", LIMIT, collapse),
-)

@@ -11,9 +11,9 @@ from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.session import Rule, Session, first
+from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -339,6 +339,3 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
     """The significant UDP test that offered the lowest rate."""
     return min(_significant_tests(looks), key=offered, default=None)
-
-
-DATAGRAMS_SESSION = (Rule("D19", "random loss", FAULT, random_loss),)

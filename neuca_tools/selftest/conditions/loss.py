@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains, window_at_loss
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
@@ -112,6 +111,3 @@ def _rtt_of_window(windows: Windows, rate: float) -> float:
 def _best_interval(look: Look) -> str:
     near = round_rate(max(look.throughput.rates, default=0.0))
     return f"; the best interval is just below {amounts.rate(near)}" if near else ""
-
-
-LOSS = (Rule("D05", "limited by loss", LIMIT, loss_limited),)

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.streams import (
     DEFAULT_MSS,
     PAIR,
@@ -286,10 +285,3 @@ def _competes(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
     return look.is_disturbed and any((one.own or 0.0) >= COMPETING for one in both)
-
-
-OVERFLOW = (
-    Rule("D17", "policed", LIMIT, policed_by_bbr),
-    Rule("D18", "path capacity reached", LIMIT, overflow),
-    Rule("D18", "path capacity reached", LIMIT, measured_by_bbr),
-)

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
-    Rule,
     Session,
     first,
     for_each_host,
@@ -357,14 +356,3 @@ def _family(host: Host) -> set[str]:
         size = len(found)
         found = found.union(*filter(found.intersection, pairs))
     return found
-
-
-PATH_SESSION = (
-    Rule("D21", "path MTU black hole", FAULT, black_hole),
-    Rule("D29", "wrong interface or route", FAULT, wrong_way),
-    Rule("D23", "inconsistent MTUs", FAULT, inconsistent),
-    Rule("D06", "smaller packets than the path allows", LIMIT, wasted_mtu),
-    Rule("D24", "overlay without offload", LIMIT, overlay_tax),
-    Rule("D25", "userspace overlay", LIMIT, userspace),
-    Rule("D22", "smaller path MTU", INFO, smaller_path),
-)

@@ -9,12 +9,11 @@ from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import is_chance, may_be_limited
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import STEADY
 from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
     WHOLE,
@@ -145,10 +144,3 @@ def _are_few(look: Look, arrived: float) -> bool:
     """
     size = payload(look) or DATAGRAM
     return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)
-
-
-PRINTED_DATAGRAMS = (
-    Rule("D18", "path capacity reached", LIMIT, constant_arrival),
-    Rule("D18", "path capacity reached", LIMIT, slow_path),
-    Rule("D19", "random loss", FAULT, scattered),
-)

@@ -12,7 +12,7 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     FAST,
     PACED,
@@ -24,7 +24,6 @@ from neuca_tools.selftest.conditions.printed import (
     loss_explains,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
@@ -270,11 +269,3 @@ def small_writes(look: Look) -> Optional[Hit]:
 def calls_of(one: Printed) -> float:
     """System calls of each stream in a second; 0 if the size of its blocks is not known."""
     return one.rate / 8 / one.run.datagram / one.streams if one.run.datagram else 0.0
-
-
-PRINTED_HOSTS = (
-    Rule("D09", "CPU full", LIMIT, busy_process),
-    Rule("D09", "CPU full", LIMIT, slow_sender),
-    Rule("D09", "CPU full", LIMIT, fast_core),
-    Rule("D09", "CPU full", LIMIT, small_writes),
-)

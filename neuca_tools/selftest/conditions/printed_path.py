@@ -10,7 +10,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     BURSTS,
@@ -40,7 +40,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     is_of_a_host,
 )
 from neuca_tools.selftest.conditions.printed_window import is_window, queue_in_subnet, stated_window
-from neuca_tools.selftest.conditions.session import Rule, first
+from neuca_tools.selftest.conditions.session import first
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
@@ -355,9 +355,3 @@ def _is_in_bursts(one: Printed) -> bool:
     if one.late_share < HEAVY or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
         return False
     return one.cwnd >= BURSTS * by_chance(one, one.late_share)
-
-
-PRINTED_PATH = (
-    Rule("D18", "path capacity reached", LIMIT, given_rate),
-    Rule("D17", "policed", LIMIT, policed),
-)

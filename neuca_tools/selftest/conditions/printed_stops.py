@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
@@ -89,9 +88,3 @@ def nothing_arrives(look: Look) -> Optional[Hit]:
         "firewall",
         confidence=MEDIUM if size > WHOLE else LOW,
     )
-
-
-PRINTED_STOPS = (
-    Rule("D21", "path MTU black hole", FAULT, nothing_arrives),
-    Rule("D21", "path MTU black hole", FAULT, stalled),
-)

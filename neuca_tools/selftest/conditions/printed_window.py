@@ -9,7 +9,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     APART,
     HEAVY,
@@ -28,7 +28,6 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     NEARLY_FULL,
     ROOM,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ROUNDED, UNSHAPED, Printed
@@ -69,6 +68,7 @@ def stated_window(look: Look) -> Optional[Hit]:
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",
         confidence=MEDIUM,
+        title=BUFFERS,
     )
 
 
@@ -120,6 +120,7 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
         "sender to twice the wanted rate times the round trip",
         end,
         confidence=MEDIUM,
+        title=BUFFERS,
     )
 
 
@@ -142,6 +143,7 @@ def usual_window(look: Look) -> Optional[Hit]:
         "round trip",
         "both",
         confidence=MEDIUM,
+        title=BUFFERS,
     )
 
 
@@ -223,10 +225,3 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
         "10 Mbit/s (ethtool)",
         confidence=MEDIUM,
     )
-
-
-PRINTED_WINDOW = (
-    Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
-    Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
-    Rule("D01", "receive or send buffer too small", LIMIT, usual_window),
-)

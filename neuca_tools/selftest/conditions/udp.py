@@ -10,16 +10,16 @@ from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
-    FAULT,
     HIGH,
     INFO,
     LIMIT,
     LOW,
     MEDIUM,
+    NOT_LISTENING,
+    TOO_SLOW,
     Hit,
     fact,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
@@ -260,6 +260,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "offer less until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
+        title=TOO_SLOW,
     )
 
 
@@ -318,6 +319,7 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
         (_loss_fact(look),),
         end="tool",
         severity=INFO,
+        title=NOT_LISTENING,
     )
 
 
@@ -336,13 +338,3 @@ def counted_losses(look: Look) -> float:
     names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
     counted = [look.receiver_fact(name) for name in names]
     return sum(map(growth, [*counted, look.sender_fact("softnet.dropped")]))
-
-
-UDP = (
-    Rule("D07", "UDP receive buffer overflow", FAULT, receive_buffer),
-    Rule("D08", "UDP memory pressure", FAULT, udp_memory),
-    Rule("D09", "receiver does not keep up with UDP", LIMIT, receiver_too_slow),
-    Rule("D15", "fragments lost", FAULT, fragments),
-    Rule("D20", "sender cannot offer the UDP rate", LIMIT, sender_too_slow),
-    Rule("D19", "lost while the receiver was not listening", INFO, lost_while_not_listening),
-)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
-from neuca_tools.selftest.conditions.session import Rule, sysctl_max
+from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
@@ -189,6 +189,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         confidence=MEDIUM,
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}", WMEM: f"4096 16384 {room}"},
+        title=BUFFERS,
     )
 
 
@@ -389,12 +390,3 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
 
 def _is_starved(socket: Socket) -> bool:
     return bool(socket.app_limited) and not _is_buffer_full(socket)
-
-
-WINDOW = (
-    Rule("D01", "receive window too small", LIMIT, receiver_window),
-    Rule("D01", "receive or send buffer too small", LIMIT, flat_window),
-    Rule("D02", "receiving application too slow", FAULT, slow_reader),
-    Rule("D03", "send buffer too small", LIMIT, sender_buffer),
-    Rule("D04", "sending application has nothing to send", LIMIT, application),
-)
