@@ -1,3 +1,3 @@
-"""The conditions of neuca-selftest(1): `table` has a row for each, with its signs and their source."""
+"""The conditions of neuca-selftest(1): `table` has a row for each, with its signs."""
 
 # SPDX-License-Identifier: MIT

@@ -12,6 +12,7 @@ from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERE
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
     evenly_sent,
+    fastest_tcp,
     hits_bursts,
     is_same_way,
     lost_while_idle,
@@ -22,7 +23,12 @@ from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Session, first, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import PAIR, is_bbr, is_mostly_idle
+from neuca_tools.selftest.conditions.streams import (
+    PAIR,
+    is_bbr,
+    is_mostly_idle,
+    several_carry_no_more,
+)
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
@@ -30,7 +36,6 @@ from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 
 SEVERAL = "tcp-parallel"
-AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 STEADY = 0.03  # coefficient of variation of the rate (D18)
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
@@ -97,7 +102,7 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     hit = _plateau(clean, over, ladder) if clean and over else None
     if _is_queue_of_tcp(session):
         return None  # a shaper, which drops what its queue does not hold
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * _fastest_tcp(session):
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
         return None
     return hit
 
@@ -108,26 +113,16 @@ def _is_queue_of_tcp(session: Session) -> bool:
     return any(_has_standing_queue(one) and path_capacity(one) is not None for one in there)
 
 
-def _fastest_tcp(session: Session) -> float:
-    """bit/s that TCP reached in the direction of the datagrams; 0 if it is not known."""
-    rates = (one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward")
-    return max(rates, default=0.0)
-
-
 def _ladder(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = list(filter(_is_measured_udp, session.looks))
+    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
     return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
-
-
-def _is_measured_udp(look: Look) -> bool:
-    return look.protocol == "udp" and bool(look.rate) and look.flow is not None
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     is_counted = bool(look.phase.receiver)
-    if not is_losing(look) or (look.loss or 0) < CLEARLY:
+    if not is_losing(look) or look.known_loss < CLEARLY:
         return False
     if look.is_full and not is_counted:
         return False
@@ -145,7 +140,7 @@ def _is_uneven_bbr(look: Look) -> bool:
 
     Behind a policer that drops so little it always has the policer's rate.
     """
-    return is_bbr(look) and (look.spread or 0.0) >= IN_PIECES and (look.loss or 0.0) < CLEARLY
+    return is_bbr(look) and look.known_spread >= IN_PIECES and look.known_loss < CLEARLY
 
 
 def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
@@ -170,14 +165,6 @@ def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
     )
 
 
-def several_carry_no_more(session: Session, one: Look) -> bool:
-    """Whether several streams in this direction lose as well, and have the rate of this one."""
-    many = session.named("tcp-parallel", one.phase.direction)
-    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
-        return False
-    return abs(many.rate - one.rate) <= AS_FAST * one.rate
-
-
 def _is_noisy(look: Look) -> bool:
     """Whether idle round trips vary by more than what tells a queue from none."""
     shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
@@ -192,7 +179,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
     Loss at random would hit both alike.
     """
-    loss, part = tcp.loss or 0.0, evenly_sent(session, tcp).share
+    loss, part = tcp.known_loss, evenly_sent(session, tcp).share
     if not hits_bursts(tcp, session) or passed(tcp):
         return None
     if not is_lossy(tcp) or _has_standing_queue(tcp):
@@ -250,7 +237,7 @@ def _loses_without_queue(look: Look) -> bool:
     if not _has_grown(look, FLAT_RTT) or _is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return _delays_only_itself(look) and (look.spread or 0.0) >= STEADY
+    return _delays_only_itself(look) and look.known_spread >= STEADY
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
@@ -267,23 +254,26 @@ def path_capacity(look: Look) -> Optional[Hit]:
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
-    if not _is_queued(look):
-        return None
+    return _queued_capacity(look, look.rate) if _is_queued(look) else None
+
+
+def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
+    """A queue on the path, at a rate that hardly varies or is never idle."""
     spread = _steady_spread(look)
     if spread is None:
-        return _congested(look, look.rate)
+        return _congested(look, rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
     if _is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.left,
-        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
+        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(rate)} while a "
         "queue forms: this is the capacity of the path",
-        (fact("rate, bit/s", round(look.rate)), fact("rtt / min_rtt", look.queueing)),
+        (fact("rate, bit/s", round(rate)), fact("rtt / min_rtt", look.queueing)),
         ORDERED,
         confidence=confidence,
-        fixed=look.rate,
+        fixed=rate,
     )
 
 

@@ -107,7 +107,7 @@ def random_loss(session: Session) -> Optional[Hit]:
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
-    loss = slowest.loss or 0.0
+    loss = slowest.known_loss
     hit = _random(loss, slowest.rate or 0.0, "forward", session)
     if printed(slowest) is None:
         if slowest.phase.receiver or loss >= UNSEEN:
@@ -150,7 +150,7 @@ def may_be_limited(udp: Look) -> bool:
 
     What is lost at random is lost at any rate, and what arrives does not wait.
     """
-    flow, loss = flow_of(udp), udp.loss or 0.0
+    flow, loss = flow_of(udp), udp.known_loss
     if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
         return True
     if _is_clean_when_fewer(flow):
@@ -179,7 +179,7 @@ def is_chance(udp: Look) -> bool:
         return False
     lowest, highest = DISPERSION
     is_independent = lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
-    return is_independent and (udp.loss or 0.0) <= DEADLY
+    return is_independent and udp.known_loss <= DEADLY
 
 
 def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
@@ -199,7 +199,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     found = gentle(session, tcp)
     if found.lost < SEVERAL or found.share < NOTABLE or not found.is_spread:
         return None
-    if (tcp.loss or 0.0) < SEEN * found.share:
+    if tcp.known_loss < SEEN * found.share:
         return None
     faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
     if any(map(_is_clean, faster)):
@@ -242,10 +242,10 @@ def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
 
     A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
     """
-    share = (udp.loss or 0.0) / CONTRAST
+    share = udp.known_loss / CONTRAST
     faster = (one for one in tests if offered(one) > FASTER * offered(udp))
     return any(
-        received(one) * (udp.loss or 0.0) >= SURELY and (one.loss or 0.0) <= share for one in faster
+        received(one) * udp.known_loss >= SURELY and (one.loss or 0.0) <= share for one in faster
     )
 
 
@@ -283,7 +283,7 @@ def _is_counted(udp: Look) -> bool:
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
     """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
-    found, loss = evenly_sent(session, tcp), tcp.loss or 0.0
+    found, loss = evenly_sent(session, tcp), tcp.known_loss
     return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
 
 
@@ -301,9 +301,12 @@ def _is_random(slowest: Look, session: Session) -> bool:
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     if others:
         return not any(map(_is_clean, others))
-    # One fast test says nothing about slow ones.
-    is_certain = lost(slowest) >= CERTAIN and (slowest.loss or 0.0) <= HALF
-    return is_certain and _is_slow(slowest)
+    return _is_certain(slowest)
+
+
+def _is_certain(only: Look) -> bool:
+    """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
+    return lost(only) >= CERTAIN and only.known_loss <= HALF and _is_slow(only)
 
 
 def _is_clean(udp: Look) -> bool:
@@ -313,11 +316,11 @@ def _is_clean(udp: Look) -> bool:
 
 def _is_survived(slowest: Look, session: Session) -> bool:
     """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
-    is_deadly = (slowest.loss or 0.0) > DEADLY
-    return is_deadly and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
+    is_deadly = slowest.known_loss > DEADLY
+    return is_deadly and fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
-def _fastest_tcp(session: Session) -> float:
+def fastest_tcp(session: Session) -> float:
     rates = [one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward"]
     return max(rates, default=0.0)
 

@@ -73,11 +73,10 @@ def nothing_arrives(look: Look) -> Optional[Hit]:
     flow = look.flow
     if look.protocol != "udp" or look.phase.receiver or flow is None:
         return None
-    sent, size = flow.sent.datagrams or 0, payload(look)
-    if sent < FEWEST or flow.received.bytes or flow.received.datagrams:
+    sent, size, received = flow.sent.datagrams or 0, payload(look), flow.received
+    is_known = received.lost == 0 and bool(received.seconds)
+    if sent < FEWEST or not is_known or any((received.bytes, received.datagrams)):
         return None
-    if flow.received.lost != 0 or not flow.received.seconds:
-        return None  # the receiver's total is not known
     return Hit(
         1.0,
         f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "

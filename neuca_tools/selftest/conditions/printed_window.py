@@ -100,15 +100,15 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if one is None or not _has_constant_flight(one) or as_asked(look):
         return None
-    flight = one.rate * (one.rtt or 0) / 8
-    room = look.windows.snd_wnd
+    rtt, room = one.rtt or 0.0, look.windows.snd_wnd
+    flight = one.rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
     if room is not None and flight < ROOM * room:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if one.retransmits else "without any loss"
     return Hit(
-        BESIDE_CAP if cap_of(one.rate) and is_constant(one) and one.rate >= UNSHAPED else 0.92,
-        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(one.rtt or 0)}, "
+        BESIDE_CAP if _is_like_a_cap(one) else 0.92,
+        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(rtt)}, "
         f"of a congestion window of {amounts.size(one.cwnd or 0)}, {lost}: a buffer {whose}",
         (
             fact("rate × rtt, bytes", round(flight)),
@@ -124,6 +124,10 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
     )
 
 
+def _is_like_a_cap(one: Printed) -> bool:
+    return cap_of(one.rate) is not None and is_constant(one) and one.rate >= UNSHAPED
+
+
 def usual_window(look: Look) -> Optional[Hit]:
     """At the round trip of a ping, a rate that nothing varies is a window of a usual size."""
     one = tcp_printed(look)
@@ -132,7 +136,7 @@ def usual_window(look: Look) -> Optional[Hit]:
     flight = one.rate * one.rtt / 8
     if not _is_usual(flight / one.streams) and not _is_unscaled(flight / one.streams):
         return None
-    if one.retransmits or not is_constant(one) or link_filled(one) is not None:
+    if one.retransmits or not _is_of_no_link(one):
         return None
     return Hit(
         0.92,
@@ -145,6 +149,10 @@ def usual_window(look: Look) -> Optional[Hit]:
         confidence=MEDIUM,
         title=BUFFERS,
     )
+
+
+def _is_of_no_link(one: Printed) -> bool:
+    return is_constant(one) and link_filled(one) is None
 
 
 def _is_unscaled(window: float) -> bool:
@@ -161,12 +169,16 @@ def _has_constant_flight(one: Printed) -> bool:
     flights = settled.flights
     if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
         return False
-    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
-        return False
-    if one.run.congestion == BBR and not _is_usual(median(flights) / one.streams):
+    if link_filled(one) is not None or _is_of_cpu_or_bbr(one, median(flights)):
         return False
     is_even = pstdev(flights) <= QUANTUM * mean(flights)
     return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
+
+
+def _is_of_cpu_or_bbr(one: Printed, flight: float) -> bool:
+    """Whether a CPU is full, or BBR keeps as much in flight as the path holds."""
+    is_of_bbr = one.run.congestion == BBR and not _is_usual(flight / one.streams)
+    return is_of_bbr or max(one.cpus) >= NEARLY_FULL
 
 
 def _is_usual(window: float) -> bool:

@@ -233,7 +233,7 @@ def reordering(look: Look) -> Optional[Hit]:
     cost = UNIMPORTANT
     # What is taken for loss need not be sent again before the sender notices that it was none.
     # Much more than that is lost for another reason.
-    is_taken_for_loss = LOSSY < (look.loss or 0) <= EACH * share
+    is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
     if (is_taken_for_loss or share > HEAVILY) and not passed(look):
         cost = 0.9 * look.left
     return _reordered(share, facts, cost=cost)

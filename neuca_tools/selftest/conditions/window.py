@@ -56,7 +56,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if look.left < NETWORK or (look.loss or 0) <= LOSSY or is_crowded(look):
+    if look.left < NETWORK or look.known_loss <= LOSSY or is_crowded(look):
         return False
     return sender_buffer(look) is None
 
@@ -225,8 +225,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
-    # A reader that never catches up is what the whole flow waits for, unless its buffer has room.
-    is_hopeless = (waits >= HOARDS and not has_room) or is_read_late(look, waits)
+    is_hopeless = _is_hopeless(look, waits, has_room)
     if not is_hopeless and not _is_waited_for(look, sockets, limited):
         return None
     hit = Hit(
@@ -242,6 +241,11 @@ def slow_reader(look: Look) -> Optional[Hit]:
     # An application that reads as fast as its host can is not at fault.
     text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
     return replace(hit, text=text, severity=LIMIT)
+
+
+def _is_hopeless(look: Look, waits: float, has_room: bool) -> bool:
+    """Whether the whole flow waits for a reader that never catches up."""
+    return (waits >= HOARDS and not has_room) or is_read_late(look, waits)
 
 
 def _fill(sockets: Sequence[Socket]) -> float:

@@ -281,7 +281,7 @@ def _cut_short(one: Look) -> Optional[str]:
 def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
     tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
-    if any(one.protocol == "udp" and one.rate and one.loss is None for one in session.looks):
+    if any(one.rate and one.is_unanswered for one in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
     if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None

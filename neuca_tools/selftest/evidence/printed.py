@@ -92,6 +92,11 @@ class Printed:
             return None
         return pstdev(rates) / mean(rates)
 
+    @property
+    def known_spread(self) -> float:
+        """The same; 0 if it is not known."""
+        return self.spread or 0.0
+
     @cached_property
     def usual_spread(self) -> Optional[float]:
         """The same of the middle half, as of a normal distribution; None for fewer than ten."""
