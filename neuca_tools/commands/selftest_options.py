@@ -10,6 +10,7 @@ import socket
 import stat
 from collections.abc import Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Callable, Optional, TypeVar
 
 from neuca_tools.commands.arguments import CONFIG, flag, value
@@ -25,6 +26,7 @@ from neuca_tools.selftest.measure.probes.broadcast import MOST
 Value = TypeVar("Value")
 # The options of section [selftest].
 SETTINGS = tuple("peers plan time port expect rate interface secret-file run-at-boot".split())
+NUMA_NODES = Path("/sys/devices/system/node")
 SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
 LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
@@ -228,6 +230,8 @@ def _configured(
 def _numa_node(word: Optional[str]) -> Optional[str]:
     if word is not None and word != "auto" and not (word.isdecimal() and len(word) < 4):
         raise UsageError(f'--numa "{word}": it is neither a number nor auto')
+    if word not in (None, "auto", "0") and not (NUMA_NODES / f"node{word}").is_dir():
+        raise UsageError(f"--numa {word}: this host has no such NUMA node")
     return word
 
 

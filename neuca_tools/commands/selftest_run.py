@@ -40,6 +40,7 @@ from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import colored, conclusion, differences, step_line
 
+FEWEST = 3  # earlier tests, without which a test is not worse than before
 # The exit codes in order of severity: the worst peer determines the exit code of a run.
 SEVEREST = (
     ExitCode.ERROR,
@@ -217,7 +218,7 @@ def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] =
 
 def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
     """Compare with earlier tests."""
-    found = compare(earlier, evidence)
+    found = compare(earlier, evidence, FEWEST)
     if earlier[-1].boot != evidence.boot:
         return found
     # Within one boot an administrator, not a defect, changed the identity of the host.

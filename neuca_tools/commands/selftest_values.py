@@ -19,9 +19,9 @@ def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
 
 
 def rate(word: str) -> float:
-    """Parse a rate such as 5G; return bit/s."""
+    """Parse a rate such as 5G, which needs a unit; return bit/s."""
     found = parse_rate(word)
-    if not found:
+    if not found or word.strip()[-1].isdecimal():
         raise refused(word, "a rate such as 5G or 100M")
     return found
 

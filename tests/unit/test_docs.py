@@ -44,7 +44,7 @@ from neuca_tools.plan.device_operation import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.status import render
 from neuca_tools.tuning import allowed_sysctls
 
@@ -400,7 +400,7 @@ def test_a_manual_page_has_no_warnings(page):
 
 
 def test_every_condition_of_the_self_test_is_documented():
-    rows = sorted({(row.id, row.title) for row in (*PHASE_RULES, *SESSION_RULES)})
+    rows = sorted((cause.id, title) for cause in CONDITIONS for title in cause.titles)
     documented = items(parts("neuca-selftest.1", "Sh")["CONDITIONS"])
     assert [
         (name, title)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.commands.selftest_test_parsers import run_parser
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
+from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 
 sys.path.append(str(Path(__file__).parents[1] / "machine" / "faults"))
 
@@ -22,7 +22,7 @@ from verdicts import matrix, summary, verdict
 
 INSIDE = Path(__file__).parents[1] / "machine" / "faults" / "inside"
 SEEDS = (1, 202647, 202701)
-KNOWN = {rule.id for rule in (*PHASE_RULES, *SESSION_RULES)}
+KNOWN = {cause.id for cause in CONDITIONS}
 
 
 def report(*findings):

@@ -8,7 +8,6 @@ from graphlib import TopologicalSorter
 
 import pytest
 
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.causes import (
     DOUBTS,
     EXPLANATIONS,
@@ -20,10 +19,10 @@ from neuca_tools.selftest.conditions.causes import (
     is_explained,
     tell_apart,
 )
+from neuca_tools.selftest.conditions.table import CAUSES as CONDITIONS
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 
-RULES = (*PHASE_RULES, *SESSION_RULES)
-NAMES = {row.id for row in RULES} | {row.title for row in RULES}
+NAMES = {cause.id for cause in CONDITIONS} | {name for cause in CONDITIONS for name in cause.titles}
 
 
 @pytest.mark.parametrize("row", EXPLANATIONS, ids=lambda row: "-".join(row.symptoms))

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import resource
 import select
 import socket
 import threading
+import time
 
 import pytest
 from hypothesis import example, given
@@ -23,6 +27,7 @@ from neuca_tools.selftest.measure.helper.channel import (
     small_segments,
 )
 from neuca_tools.selftest.measure.helper.greeting import BusyError, Greeting, ImpostorError, greet
+from neuca_tools.selftest.measure.wait import is_writable, readable
 
 SECRET = b"a secret that both ends share"
 
@@ -272,3 +277,20 @@ def test_nothing_larger_than_what_every_path_takes_is_sent():
     with socket.socket() as connection:
         small_segments(connection)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == 536
+
+
+def test_descriptors_beyond_those_of_select_are_waited_for():
+    """A host that serves at 1,600 addresses has as many."""
+    reading, writing = os.pipe()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limit[0], 2048), limit[1]))
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 1500)
+    try:
+        assert readable([high], time.monotonic() + 0.01) == []
+        os.write(writing, b"!")
+        assert readable([high], time.monotonic() + 1) == [high]
+        assert is_writable(writing, time.monotonic() + 1)
+    finally:
+        for descriptor in (reading, writing, high):
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)

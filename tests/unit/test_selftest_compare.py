@@ -264,3 +264,22 @@ def test_those_that_were_measured_alike_are_compared_and_the_others_left_out():
 def test_tests_of_another_peer_are_not_compared():
     assert compare([run(address="172.16.0.2")], run(1e6, address="172.16.0.3")).rates == ()
     assert compare([run(address="172.16.0.2")], run(1e6)).exit_code is ExitCode.WORSE
+
+
+def test_a_run_is_worse_only_with_three_earlier_ones():
+    earlier, now = [tcp(flow_of(940e6))] * 2, tcp(flow_of(200e6))
+    assert compare(earlier, now, 3).exit_code is ExitCode.PASS
+    assert compare([*earlier, *earlier[:1]], now, 3).exit_code is ExitCode.WORSE
+
+
+def test_loss_is_compared_as_well_as_the_rate():
+    earlier, now = [tcp(flow_of(46e6))] * 3, tcp(flow_of(46e6, retrans=0.03))
+    found = compare(earlier, now)
+    assert found.exit_code is ExitCode.WORSE
+    assert "3.0% lost, before 0%  WORSE" in comparison(found)
+
+
+def test_a_test_with_a_helper_is_not_compared_with_one_without():
+    helped = replace(tcp(flow_of(940e6)), peer=Host(kernel="6.1"))
+    (found,) = compare([helped] * 3, tcp(flow_of(200e6))).rates
+    assert (found.worse, found.unlike[0]) == (False, "with a helper on the peer, or without")

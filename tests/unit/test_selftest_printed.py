@@ -797,6 +797,11 @@ BOTH_ENDS = "Accepted connection from 10.20.0.8, port 41001\n" + text(
 )
 BOTH_ENDS += "".join(f"{_row(at, at + 1, 2470, '')}\n" for at in range(4))
 HEALTHY = {
+    "a radio that is as slow after two losses as at other times": text(
+        [97.2, 103, 98.4, 97.1, 107, 105, 98.1, 102, 102, 103, 98.5, 101],
+        [303, 337, 356, 366, 392, 416, 337, 373, 399, 413, 419, 431],
+        [44, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0],
+    ),
     "100 Mbit/s behind a send buffer that -w made large": text(
         FILLING, [900 + 400 * at for at in range(10)], command="-c 10.20.0.9 -w 8M"
     ),

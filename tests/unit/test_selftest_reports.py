@@ -25,6 +25,7 @@ from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report import svg
 from neuca_tools.selftest.report.entry import entry_of
+from neuca_tools.selftest.report.facts import fact_line
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.prometheus import prometheus
@@ -70,11 +71,11 @@ def test_the_text_says_limit_fix_and_next_limit():
 tcp         250 Mbit/s  FAIL
 LIMIT       receive window too small: the receiver's window of 3.00 MiB allows 252 Mbit/s at a round trip of 100 ms
             (D01, explains 80%)
-            rwnd_limited / busy_time: 0.8
-            snd_wnd: 3144960
-            snd_cwnd: 5792000
-            unacked × mss: 3145056
-            rtt: 0.1
+            time limited by the receive window: 80%
+            window that the receiver advertises: 3.00 MiB
+            congestion window: 5.52 MiB
+            in flight: 3.00 MiB
+            round trip: 100 ms
 FIX         on the receiver: sysctl -w net.ipv4.tcp_rmem="4096 131072 25165824"; keep values that are already larger ⇒
             604 Mbit/s predicted
 NEXT LIMIT  the send buffer, 604 Mbit/s
@@ -389,6 +390,18 @@ def test_explain_prints_the_report_and_exits_with_its_code(tmp_path, capsys):
     assert "LIMIT" not in out
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_every_figure_of_the_evidence_has_a_unit_or_a_name_of_the_kernel(name):
+    """Counters, which have the kernel's names and a dot in them, are plain numbers."""
+    counts = "retransmits|datagrams|times|streams|intervals|second|hosts|answers|EADDRNOTAVAIL|NUMA"
+    for finding in diagnose(CASES[name]).findings:
+        for one in finding.evidence:
+            line = fact_line(one)
+            is_counter = re.match(r"[\w.]+\.[\w.]+: ", line)
+            bare = re.search(r": (?:[\d.]+ → )?[\d.]+$", line)
+            assert is_counter or not bare or re.search(counts, line), line
+
+
 def test_every_report_has_the_verdict_that_a_comparison_with_earlier_tests_changes():
     healthy = tcp(flow_of(900e6, snd_cwnd=900), expect=900e6)
     worse = replace(diagnose(healthy), since=ExitCode.WORSE)
@@ -474,6 +487,8 @@ def test_a_document_that_is_not_there_is_an_error(tmp_path, capsys):
     [
         ["explain"],
         ["explain", "x", "--expect", "fast"],
+        ["explain", "x", "--expect", "100"],
+        ["--rate", "10"],
         ["explain", "x", "--rtt", "0"],
         ["--plan", "huge"],
         ["--only", "sleep"],
@@ -488,6 +503,12 @@ def test_a_wrong_word_is_a_wrong_usage(words):
     with pytest.raises(SystemExit) as raised:
         run(*words)
     assert raised.value.code == 2
+
+
+def test_a_numa_node_that_the_host_lacks_is_a_wrong_usage(tmp_path, capsys):
+    (tmp_path / "config").write_text("[selftest]\npeers = 172.16.0.2\n")
+    assert run("--config", tmp_path / "config", "--numa", "707") == 2
+    assert capsys.readouterr().err.endswith("--numa 707: this host has no such NUMA node\n")
 
 
 def test_without_iperf3_there_is_no_test_and_a_boot_is_not_the_worse_for_it(

@@ -504,3 +504,40 @@ def test_a_step_alone_is_a_result(name):
     assert (failed.exit_code, failed.failures) == (ExitCode.BELOW, (f"{name}: no",))
     skipped = diagnose(Evidence(steps=(*steps[:2], Step(name, "skipped", "no helper"))))
     assert skipped.unknown == "nothing was measured"
+
+
+# --- Shapers, policers, and loss at random ---------------------------------------------------------------------------------
+
+
+def test_a_shaper_of_one_direction_is_said_to_be_one():
+    evidence = two_ways(tcp(flow_of(100e6, **QUIET)), tcp(flow_of(20e6, **FULL_PATH)))
+    found = {one.id: one for one in diagnose(replace(evidence, expect=100e6)).findings}
+    assert found["D27"].text.endswith(
+        "a shaper or a slower link in that direction, before which packets wait (D18)"
+    )
+    assert "ip route get" not in found["D27"].advice
+    assert (found["D18"].direction, found["D27"].predicted) == ("reverse", None)
+
+
+def test_a_shaper_is_not_a_policer_as_well():
+    """Its queue drops what datagrams offer beyond its rate, and TCP waits in it."""
+    path = {"rtt": 60_000, "min_rtt": 10_000, **ROOMY}
+    shaped = tcp(flow_of(19e6, **path), expect=80e6)
+    ladder = (udp_phase(10e6, 10e6, 10e6), udp_phase(80e6, 80e6, 19.4e6))
+    found = diagnose(replace(shaped, phases=(*shaped.phases, *ladder))).findings
+    assert [one.id for one in found if one.severity != "info"][:1] == ["D18"]
+    assert "D17" not in [one.id for one in found]
+
+
+def test_probes_that_are_lost_while_idle_are_not_lost_by_a_policer():
+    lossy = tcp(flow_of(40e6, retrans=0.02, **QUIET), expect=80e6)
+    assert told(lossy)[0][0] == "D17"
+    found = diagnose(replace(lossy, idle=Latency(97, 2, 0.001, 0.002, 0.002))).findings
+    assert found[0].id == "D19"
+    assert "D17" not in [one.id for one in found]
+
+
+def test_what_a_plain_server_loses_when_it_is_busy_is_no_bad_cable():
+    """0.5% at 31 Mbit/s, and no counter of the receiver."""
+    found = diagnose(Evidence(phases=(udp_phase(31e6, 31e6, 30.85e6, seen=False),), expect=31e6))
+    assert "D19" not in [one.id for one in found.findings if one.severity != "info"]

@@ -12,6 +12,11 @@ from neuca_tools.selftest.evidence.look import Fact
 
 FAULT, LIMIT, INFO = "fault", "limit", "info"
 HIGH, MEDIUM, LOW = "high", "medium", "low"
+# Second titles of a condition.
+BUFFERS = "receive or send buffer too small"  # D01
+BELOW_BLOCKS = "-b below what iperf3 can send"  # D04
+TOO_SLOW = "receiver does not keep up with UDP"  # D09
+NOT_LISTENING = "lost while the receiver was not listening"  # D19
 # The advice where the path is the limit.
 ORDERED = "compare it with the rate that was ordered; no setting of the hosts makes it faster"
 
@@ -25,7 +30,8 @@ class Hit:
     `sysctls` are the settings that the advice consists of; `advice` is the rest of it, in words.
     `fixed` is the rate in bit/s that this limit allows once the advice is taken, if it can be
     computed. `severity` overrides that of the condition. `direction` ("forward" or "reverse") is
-    where a rule that compares phases found it; None if it is not of one direction.
+    where a rule that compares phases found it; None if it is not of one direction. `title` is that
+    of the finding, unless it is the usual one of the condition.
     """
 
     share: float
@@ -37,6 +43,7 @@ class Hit:
     fixed: Optional[float] = None
     severity: Optional[str] = None
     direction: Optional[str] = None
+    title: Optional[str] = None
     sysctls: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -8,21 +8,27 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.compare import several_carry_no_more
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import (
     CLEARLY,
     evenly_sent,
+    fastest_tcp,
     hits_bursts,
     is_same_way,
+    lost_while_idle,
     random_loss,
     slowest_test,
 )
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
 from neuca_tools.selftest.conditions.printed import loss_explains
-from neuca_tools.selftest.conditions.session import Rule, Session, first, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import PAIR, is_bbr, is_mostly_idle
+from neuca_tools.selftest.conditions.session import Session, first, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.streams import (
+    PAIR,
+    is_bbr,
+    is_mostly_idle,
+    several_carry_no_more,
+)
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
 from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
@@ -55,6 +61,8 @@ def policed(session: Session) -> Optional[Hit]:
         return replace(hit, direction="forward")
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     random = random_loss(session)
+    if lost_while_idle(session):
+        return None
     if random is not None:
         alone = [one for one in alone if one.phase.direction != random.direction]
     return first(_policed_one_way(one, session) for one in alone)
@@ -92,31 +100,29 @@ def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) ->
     """
     clean = [one for one in ladder if not is_losing(one)]
     hit = _plateau(clean, over, ladder) if clean and over else None
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * _fastest_tcp(session):
+    if _is_queue_of_tcp(session):
+        return None  # a shaper, which drops what its queue does not hold
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
         return None
     return hit
 
 
-def _fastest_tcp(session: Session) -> float:
-    """bit/s that TCP reached in the direction of the datagrams; 0 if it is not known."""
-    rates = (one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward")
-    return max(rates, default=0.0)
+def _is_queue_of_tcp(session: Session) -> bool:
+    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
+    there = (one for one in session.tcp if one.phase.direction == "forward")
+    return any(_has_standing_queue(one) and path_capacity(one) is not None for one in there)
 
 
 def _ladder(session: Session) -> list[Look]:
     """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = list(filter(_is_measured_udp, session.looks))
+    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
     return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
-
-
-def _is_measured_udp(look: Look) -> bool:
-    return look.protocol == "udp" and bool(look.rate) and look.flow is not None
 
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
     is_counted = bool(look.phase.receiver)
-    if not is_losing(look) or (look.loss or 0) < CLEARLY:
+    if not is_losing(look) or look.known_loss < CLEARLY:
         return False
     if look.is_full and not is_counted:
         return False
@@ -134,7 +140,7 @@ def _is_uneven_bbr(look: Look) -> bool:
 
     Behind a policer that drops so little it always has the policer's rate.
     """
-    return is_bbr(look) and (look.spread or 0.0) >= IN_PIECES and (look.loss or 0.0) < CLEARLY
+    return is_bbr(look) and look.known_spread >= IN_PIECES and look.known_loss < CLEARLY
 
 
 def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
@@ -173,7 +179,7 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
 
     Loss at random would hit both alike.
     """
-    loss, part = tcp.loss or 0.0, evenly_sent(session, tcp).share
+    loss, part = tcp.known_loss, evenly_sent(session, tcp).share
     if not hits_bursts(tcp, session) or passed(tcp):
         return None
     if not is_lossy(tcp) or _has_standing_queue(tcp):
@@ -231,7 +237,7 @@ def _loses_without_queue(look: Look) -> bool:
     if not _has_grown(look, FLAT_RTT) or _is_only_a_pair(look):
         return True
     # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return _delays_only_itself(look) and (look.spread or 0.0) >= STEADY
+    return _delays_only_itself(look) and look.known_spread >= STEADY
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
@@ -248,23 +254,26 @@ def path_capacity(look: Look) -> Optional[Hit]:
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
-    if not _is_queued(look):
-        return None
+    return _queued_capacity(look, look.rate) if _is_queued(look) else None
+
+
+def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
+    """A queue on the path, at a rate that hardly varies or is never idle."""
     spread = _steady_spread(look)
     if spread is None:
-        return _congested(look, look.rate)
+        return _congested(look, rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
     if _is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.left,
-        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(look.rate)} while a "
+        f"the rate stays within {amounts.percent(spread)} of {amounts.rate(rate)} while a "
         "queue forms: this is the capacity of the path",
-        (fact("rate, bit/s", round(look.rate)), fact("rtt / min_rtt", look.queueing)),
+        (fact("rate, bit/s", round(rate)), fact("rtt / min_rtt", look.queueing)),
         ORDERED,
         confidence=confidence,
-        fixed=look.rate,
+        fixed=rate,
     )
 
 
@@ -389,10 +398,3 @@ def _is_free(look: Look) -> bool:
         return False
     is_idle = (look.windows.idle_share or 0.0) > IDLE
     return is_unbounded(look) and not is_lossy(look) and not is_idle
-
-
-CAPACITY = (Rule("D18", "path capacity reached", LIMIT, path_capacity),)
-CAPACITY_SESSION = (
-    Rule("D17", "policed", LIMIT, policed),
-    Rule("D18", "path capacity reached", LIMIT, shared),
-)

@@ -7,20 +7,21 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, LIMIT, MEDIUM, Hit
+from neuca_tools.selftest.conditions.base import BUFFERS, INFO, MEDIUM, ORDERED, Hit
+from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.printed_path import given_rate
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Run
 
-AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 AS_A_WHOLE = 1.15  # the same with slow start, which takes as long at any rate
 # The same where both send at once: it is partly chance which of them gets more.
 ASYMMETRY_TOGETHER = 1.5
+SHAPED = ": a shaper or a slower link in that direction, before which packets wait (D18)"
 MUCH_FASTER, LARGER = 1.5, 2  # times the rate; times what -w asked for (D01)
 
 
@@ -43,14 +44,6 @@ def per_flow(session: Session) -> Optional[Hit]:
     )
 
 
-def several_carry_no_more(session: Session, one: Look) -> bool:
-    """Whether several streams in this direction lose as well, and have the rate of this one."""
-    many = session.named("tcp-parallel", one.phase.direction)
-    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
-        return False
-    return abs(many.rate - one.rate) <= AS_FAST * one.rate
-
-
 def asymmetric(session: Session) -> Optional[Hit]:
     rates, ratio = _rates_alone(session), ASYMMETRY
     if rates is None:
@@ -60,18 +53,26 @@ def asymmetric(session: Session) -> Optional[Hit]:
     there, back = rates
     fast, slow = max(rates), min(rates)
     direction = "forward" if there < back else "reverse"
+    shaped = _is_shaped(session, direction)
     if fast <= ratio * slow or _is_limited_itself(session, direction):
         return None
     if not _differ_as_a_whole(session):
         return None
     return Hit(
         1 - slow / fast,
-        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
+        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}"
+        f"{SHAPED if shaped else ''}",
         (Fact("forward and back, bit/s", there, back),),
-        "compare ip route get, ethtool -k and sysctls of both hosts",
+        ORDERED if shaped else "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
         severity=INFO if _is_slow_by_chance(session, direction) else None,
     )
+
+
+def _is_shaped(session: Session, direction: str) -> bool:
+    """Whether a queue on the path is never empty in the slower direction."""
+    slow = session.named("tcp", direction)
+    return slow is not None and path_capacity(slow) is not None
 
 
 def _differ_as_a_whole(session: Session) -> bool:
@@ -118,6 +119,7 @@ def _less_room(slow: Look, fast: Look) -> Hit:
         "both",
         confidence=MEDIUM,
         direction=slow.phase.direction,
+        title=BUFFERS,
     )
 
 
@@ -197,11 +199,3 @@ def _rates_together(session: Session) -> Optional[tuple[float, float]]:
     if one is None or one.is_loopback or not there.rate or not back.rate:
         return None
     return there.rate, back.rate
-
-
-COMPARE_SESSION = (
-    Rule("D01", "receive or send buffer too small", LIMIT, smaller_window),
-    Rule("D26", "one stream slower than several", LIMIT, per_flow),
-    Rule("D27", "the two directions differ", LIMIT, asymmetric),
-    Rule("D28", "slow in both directions at once", LIMIT, collapse),
-)

@@ -11,9 +11,9 @@ from statistics import mean, pstdev
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.session import Rule, Session, first
+from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import (
@@ -25,7 +25,7 @@ from neuca_tools.selftest.conditions.udp import (
     offered,
     received,
 )
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
 from neuca_tools.selftest.evidence.run import Flow
 
@@ -49,6 +49,9 @@ FEWER = 0.95  # datagrams in the intervals without loss, where a limit is what d
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
+FEW_LOST = 2  # of the probes before a test
+# Of the datagrams: so much a receiver loses that is busy, whose counters are not known.
+UNSEEN = 0.0075
 # Of gently sent datagrams, and how many in several intervals: a host that is busy for a moment
 # loses them all at once (D19).
 NOTABLE, SEVERAL = 0.002, 4
@@ -100,17 +103,46 @@ def random_loss(session: Session) -> Optional[Hit]:
         return _random_at(slowest, session)
     alone = [one for one in session.tcp if one.phase.name != TOGETHER]
     alone.sort(key=lambda one: -gentle(session, one).share)
-    return first(_random_beside(one, session) for one in alone)
+    return first(_random_beside(one, session) for one in alone) or _random_while_idle(session)
 
 
 def _random_at(slowest: Look, session: Session) -> Optional[Hit]:
-    loss = slowest.loss or 0.0
+    loss = slowest.known_loss
     hit = _random(loss, slowest.rate or 0.0, "forward", session)
     if printed(slowest) is None:
-        return hit
+        if slowest.phase.receiver or loss >= UNSEEN:
+            return hit
+        return replace(hit, confidence=LOW)
     # No counter of a host was read: a busy host loses a few datagrams, too.
     is_sure = (lost(slowest) >= SURELY or loss >= CLEARLY) and not may_be_limited(slowest)
     return replace(hit, confidence=MEDIUM) if is_sure and is_gentle(slowest) else None
+
+
+def lost_while_idle(session: Session) -> bool:
+    """Whether probes were lost before the test, on quiet hosts: no queue and no policer does it.
+
+    TCP loses as well then. A host that does not respond at all says nothing.
+    """
+    idle = session.evidence.idle
+    lost_ones, count = idle.lost or 0, idle.count or 0
+    if not FEW_LOST <= lost_ones < count / 2 or any(one.is_disturbed for one in session.looks):
+        return False
+    return any((one.loss or 0.0) >= HEAVY for one in session.tcp)
+
+
+def _random_while_idle(session: Session) -> Optional[Hit]:
+    if not lost_while_idle(session):
+        return None
+    idle = session.evidence.idle
+    return Hit(
+        0.95,
+        f"{idle.lost} of {idle.count} probes were lost while nothing else was sent, and TCP loses "
+        "as well: not a queue or a policer, but a bad cable, optic, duplex setting or radio link",
+        (Fact("probes that were answered", idle.count, (idle.count or 0) - (idle.lost or 0)),),
+        f"look for errors on both hosts ({_driver_counters(session)}); change the cable or the "
+        "optic",
+        confidence=MEDIUM,
+    )
 
 
 def may_be_limited(udp: Look) -> bool:
@@ -118,7 +150,7 @@ def may_be_limited(udp: Look) -> bool:
 
     What is lost at random is lost at any rate, and what arrives does not wait.
     """
-    flow, loss = flow_of(udp), udp.loss or 0.0
+    flow, loss = flow_of(udp), udp.known_loss
     if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
         return True
     if _is_clean_when_fewer(flow):
@@ -147,7 +179,7 @@ def is_chance(udp: Look) -> bool:
         return False
     lowest, highest = DISPERSION
     is_independent = lowest <= pstdev(losses) ** 2 / mean(losses) <= highest
-    return is_independent and (udp.loss or 0.0) <= DEADLY
+    return is_independent and udp.known_loss <= DEADLY
 
 
 def _random(loss: float, rate: float, direction: str, session: Session) -> Hit:
@@ -167,7 +199,7 @@ def _random_beside(tcp: Look, session: Session) -> Optional[Hit]:
     found = gentle(session, tcp)
     if found.lost < SEVERAL or found.share < NOTABLE or not found.is_spread:
         return None
-    if (tcp.loss or 0.0) < SEEN * found.share:
+    if tcp.known_loss < SEEN * found.share:
         return None
     faster = [one for one in _significant_tests(session.looks) if is_same_way(one, tcp)]
     if any(map(_is_clean, faster)):
@@ -210,10 +242,10 @@ def is_exceptional(udp: Look, tests: Sequence[Look]) -> bool:
 
     A host was busy for a moment. With FASTER and the most that chance explains, both are certain.
     """
-    share = (udp.loss or 0.0) / CONTRAST
+    share = udp.known_loss / CONTRAST
     faster = (one for one in tests if offered(one) > FASTER * offered(udp))
     return any(
-        received(one) * (udp.loss or 0.0) >= SURELY and (one.loss or 0.0) <= share for one in faster
+        received(one) * udp.known_loss >= SURELY and (one.loss or 0.0) <= share for one in faster
     )
 
 
@@ -251,7 +283,7 @@ def _is_counted(udp: Look) -> bool:
 
 def hits_bursts(tcp: Look, session: Session) -> bool:
     """Whether TCP, which sends in bursts, loses a share that evenly sent datagrams do not."""
-    found, loss = evenly_sent(session, tcp), tcp.loss or 0.0
+    found, loss = evenly_sent(session, tcp), tcp.known_loss
     return loss >= HEAVY and loss * found.sent >= SURELY and found.share <= loss / CONTRAST
 
 
@@ -269,9 +301,12 @@ def _is_random(slowest: Look, session: Session) -> bool:
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     if others:
         return not any(map(_is_clean, others))
-    # One fast test says nothing about slow ones.
-    is_certain = lost(slowest) >= CERTAIN and (slowest.loss or 0.0) <= HALF
-    return is_certain and _is_slow(slowest)
+    return _is_certain(slowest)
+
+
+def _is_certain(only: Look) -> bool:
+    """Whether the only test is slow, and lost enough: a fast one says nothing about slow ones."""
+    return lost(only) >= CERTAIN and only.known_loss <= HALF and _is_slow(only)
 
 
 def _is_clean(udp: Look) -> bool:
@@ -281,11 +316,11 @@ def _is_clean(udp: Look) -> bool:
 
 def _is_survived(slowest: Look, session: Session) -> bool:
     """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
-    is_deadly = (slowest.loss or 0.0) > DEADLY
-    return is_deadly and _fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
+    is_deadly = slowest.known_loss > DEADLY
+    return is_deadly and fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
-def _fastest_tcp(session: Session) -> float:
+def fastest_tcp(session: Session) -> float:
     rates = [one.rate or 0.0 for one in session.tcp if one.phase.direction == "forward"]
     return max(rates, default=0.0)
 
@@ -307,6 +342,3 @@ def _significant_tests(looks: Sequence[Look]) -> list[Look]:
 def slowest_test(looks: Sequence[Look]) -> Optional[Look]:
     """The significant UDP test that offered the lowest rate."""
     return min(_significant_tests(looks), key=offered, default=None)
-
-
-DATAGRAMS_SESSION = (Rule("D19", "random loss", FAULT, random_loss),)

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule, Session
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.printed import printed
 
@@ -122,11 +122,3 @@ def refused_buffers(session: Session) -> Optional[Hit]:
         "then sizes the buffers itself",
         "both",
     )
-
-
-ERRORS_SESSION = (
-    Rule("D34", "server busy", FAULT, busy),
-    Rule("D35", "another secret or program", FAULT, other_program),
-    Rule("D38", "congestion control missing", FAULT, no_such_congestion),
-    Rule("D36", "buffers not applied", FAULT, refused_buffers),
-)

@@ -1,4 +1,4 @@
-"""D09, D10, D37, D38, D40, D41, D44, D45: CPUs, tuning, NICs and clocks of the two hosts."""
+"""D09, D10, D37, D38, D40, D41, D45: CPUs, tuning, NICs and clocks of the two hosts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule, Session, ends, for_each_host, links_of
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.session import Session, ends, for_each_host, links_of
 from neuca_tools.selftest.conditions.streams import is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.window import is_unbounded
@@ -18,7 +18,6 @@ from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Fact, Look, delta
 
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
-DEVIATION = 0.05  # of an interval's length (D44)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
@@ -142,27 +141,6 @@ def _stolen_from_others(end: str, load: Load, stolen: float) -> Hit:
         (fact("steal", stolen), fact("CPU of iperf", load.own)),
         end=end,
         confidence=LOW,
-        severity=INFO,
-    )
-
-
-def clock(look: Look) -> Optional[Hit]:
-    """Intervals, which iperf3 ends by the clock, vary in length if it jumps or a host stalls."""
-    lengths = [one.seconds for one in look.throughput.steady[:-1] if one.seconds > 0]
-    if len(lengths) < 3:
-        return None
-    usual = sorted(lengths)[len(lengths) // 2]
-    worst = max(lengths, key=lambda one: abs(one - usual))
-    if abs(worst - usual) <= DEVIATION * usual:
-        return None
-    return Hit(
-        0.2,
-        f"an interval of {amounts.time(usual)} took {amounts.time(worst)}: a host stalled, or its "
-        "clock jumped",
-        (Fact("interval, seconds", usual, worst),),
-        "test again; check steal and the clock source",
-        "tool",
-        confidence=MEDIUM,
         severity=INFO,
     )
 
@@ -304,18 +282,3 @@ def _why_no_rdma(tested: Rdma) -> Optional[str]:
     if tested.state and "ACTIVE" not in tested.state.upper():
         return f"port state {tested.state}"
     return "no GID for this network" if tested.device and tested.gid == "" else None
-
-
-HOST = (
-    Rule("D09", "CPU full", LIMIT, cpu),
-    Rule("D10", "time stolen by the hypervisor", FAULT, steal),
-    Rule("D44", "unstable clock", INFO, clock),
-)
-HOST_SESSION = (
-    Rule("D38", "congestion control missing", FAULT, congestion),
-    Rule("D37", "tuning not in effect", FAULT, tuning),
-    Rule("D46", "not as planned", FAULT, drift),
-    Rule("D40", "link degraded", FAULT, degraded),
-    Rule("D41", "wrong NUMA node", LIMIT, numa),
-    Rule("D45", "RDMA does not work", FAULT, rdma),
-)

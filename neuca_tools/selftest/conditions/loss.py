@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains, window_at_loss
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
@@ -43,9 +42,14 @@ def loss_limited(look: Look) -> Optional[Hit]:
     if not is_lossy(look) or _is_ignored(look):
         return None
     hit = _loss_sampled(look, look.rate)
-    if hit is not None and _is_passing(look):
+    return _weighed(look, hit) if hit else None
+
+
+def _weighed(look: Look, hit: Hit) -> Hit:
+    """What the loss is worth where the path carries enough, or a CPU is full as well."""
+    if _is_passing(look):
         return replace(hit, confidence=LOW, severity=INFO)
-    if hit is None or not look.is_full:
+    if not look.is_full:
         return hit
     # A host that does not keep up loses packets too, and may not even end the test.
     is_unfinished = bool(look.phase.run and look.phase.run.error)
@@ -66,7 +70,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
         return None
     return Hit(
         look.left,
-        f"{amounts.percent(look.loss or 0)} of what was sent was lost and retransmitted, and the "
+        f"{amounts.percent(look.known_loss)} of what was sent was lost and retransmitted, and the "
         f"congestion window follows the loss{_best_interval(look)}",
         (
             fact("bytes_retrans / bytes_sent", look.loss),
@@ -80,7 +84,7 @@ def _loss_sampled(look: Look, rate: float) -> Optional[Hit]:
 
 def _is_ignored(look: Look) -> bool:
     """Whether the sender's algorithm does not slow down for so little loss: BBR does not."""
-    return is_bbr(look) and (look.loss or 0.0) < IGNORED
+    return is_bbr(look) and look.known_loss < IGNORED
 
 
 def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
@@ -112,6 +116,3 @@ def _rtt_of_window(windows: Windows, rate: float) -> float:
 def _best_interval(look: Look) -> str:
     near = round_rate(max(look.throughput.rates, default=0.0))
     return f"; the best interval is just below {amounts.rate(near)}" if near else ""
-
-
-LOSS = (Rule("D05", "limited by loss", LIMIT, loss_limited),)

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, LOW, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.streams import (
     DEFAULT_MSS,
     PAIR,
@@ -96,12 +95,17 @@ def overflow(look: Look) -> Optional[Hit]:
     is_early = not is_lossy(look)
     if is_early and not _is_held_by_its_window(look):
         return None
+    return _overflow(look, is_early)
+
+
+def _overflow(look: Look, is_early: bool) -> Optional[Hit]:
     found = losses(look)[:1] if is_early else losses(look)
     rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
     if max(rates + _bursts(look, found, is_early)) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
-    return _hit(look, found, max(look.rate or 0.0, rates[0] if is_early else 0.0), is_early)
+    rates = rates[:1] if is_early else []
+    return _hit(look, found, max([look.rate or 0.0, *rates]), is_early)
 
 
 def _bursts(look: Look, found: Sequence[Loss], is_early: bool) -> list[float]:
@@ -286,10 +290,3 @@ def _competes(look: Look) -> bool:
     """Whether iperf used much of a CPU that other programs kept full."""
     both = (look.sender_load, look.receiver_load)
     return look.is_disturbed and any((one.own or 0.0) >= COMPETING for one in both)
-
-
-OVERFLOW = (
-    Rule("D17", "policed", LIMIT, policed_by_bbr),
-    Rule("D18", "path capacity reached", LIMIT, overflow),
-    Rule("D18", "path capacity reached", LIMIT, measured_by_bbr),
-)

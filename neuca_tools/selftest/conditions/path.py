@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.errors import is_refused
 from neuca_tools.selftest.conditions.session import (
-    Rule,
     Session,
     first,
     for_each_host,
@@ -235,13 +234,20 @@ def _too_large_for_the_path(session: Session) -> Optional[Hit]:
 def overlay_tax(session: Session) -> Optional[Hit]:
     """An overlay is much slower than the path below it, which was measured as well."""
     over, under = _first_rate(session, "overlay"), _first_rate(session, "underlay")
-    if over is None or not under or over >= SLOWER * under:
+    if over is None or not under or over >= SLOWER * under or _is_overlay_shaped(session):
         return None
-    if any(one.phase.path == "overlay" and path_capacity(one) for one in session.tcp):
-        return None  # a shaper, which offloads do not make faster
     off = [(link, name) for link in session.links for name in _missing_offloads(link)]
     if not off and any(link.kind in TUNNELS for link in session.links):
         return None
+    return _untaxed(off, over, under)
+
+
+def _is_overlay_shaped(session: Session) -> bool:
+    """Whether packets wait before a shaper, which offloads do not make faster."""
+    return any(one.phase.path == "overlay" and path_capacity(one) for one in session.tcp)
+
+
+def _untaxed(off: Sequence[tuple[Link, str]], over: float, under: float) -> Hit:
     facts = [fact(f"{link.name} {name}", "off") for link, name in off]
     turned = "; ".join(f"ethtool -K {link.name} {OFFLOADS[name]} on" for link, name in off)
     return Hit(
@@ -357,14 +363,3 @@ def _family(host: Host) -> set[str]:
         size = len(found)
         found = found.union(*filter(found.intersection, pairs))
     return found
-
-
-PATH_SESSION = (
-    Rule("D21", "path MTU black hole", FAULT, black_hole),
-    Rule("D29", "wrong interface or route", FAULT, wrong_way),
-    Rule("D23", "inconsistent MTUs", FAULT, inconsistent),
-    Rule("D06", "smaller packets than the path allows", LIMIT, wasted_mtu),
-    Rule("D24", "overlay without offload", LIMIT, overlay_tax),
-    Rule("D25", "userspace overlay", LIMIT, userspace),
-    Rule("D22", "smaller path MTU", INFO, smaller_path),
-)

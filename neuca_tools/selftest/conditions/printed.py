@@ -146,10 +146,10 @@ def loss_explains(one: Printed) -> bool:
     if not one.retransmits or one.is_inside or _is_of_a_limiter(one) or one.is_idle_after_loss:
         return False
     speed = link_filled(one)
+    if speed is None:
+        return _is_heavy(one) or is_window_left_by_loss(one) or _is_window_bound(one)
     # Many streams that fill a fast link lose what exceeds it.
-    if _is_heavy(one) and (speed is None or speed < FAST or one.streams < MANY):
-        return True
-    return speed is None and (is_window_left_by_loss(one) or _is_window_bound(one))
+    return _is_heavy(one) and (speed < FAST or one.streams < MANY)
 
 
 def _is_of_a_limiter(one: Printed) -> bool:
@@ -221,19 +221,20 @@ def is_limited(one: Printed) -> bool:
     if one.share >= HEAVY and is_at_cap(one):
         return True
     is_rare = not one.is_received and 2 * one.events < len(one.every)
-    if not one.every or one.share < LOSSY or is_rare:
+    if not one.every or one.share < LOSSY or is_rare or _is_of_hosts(one):
         return False
-    # Hosts are as even at such rates, and nobody sells just any of them.
-    if one.rate >= FAST_LINE and not _is_near(one.rate, FAST_LINE):
-        return False
-    if not min(one.rates, default=0.0):
-        return False  # a limiter does not stop
     if _is_steady(one, VERY_STEADY):
         return True
     losses = (one.retransmits or 0) / len(one.every)
     # What so many losses by chance leave of the rate varies more.
     by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
     return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+
+
+def _is_of_hosts(one: Printed) -> bool:
+    """Whether no limiter gives this rate: nobody sells just any fast one, and none ever stops."""
+    is_fast = one.rate >= FAST_LINE and not _is_near(one.rate, FAST_LINE)
+    return is_fast or not min(one.rates, default=0.0)
 
 
 def _is_near(rate: float, nominal: float) -> bool:

@@ -9,12 +9,11 @@ from statistics import mean, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.datagrams import is_chance, may_be_limited
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.printed import STEADY
 from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
     WHOLE,
@@ -43,7 +42,7 @@ SMALL = 512  # bytes of a datagram
 def constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
     one = _udp_printed(look)
-    if one is None or (look.loss or 0) < LOST or not is_losing(look):
+    if one is None or look.known_loss < LOST or not is_losing(look):
         return None
     late = _after_burst(one)
     rates = known_rates(late) or one.arrivals
@@ -53,7 +52,7 @@ def constant_arrival(look: Look) -> Optional[Hit]:
     when = "after a first second without loss" if late else "all the time"
     return Hit(
         0.8,
-        f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.loss or 0)} "
+        f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.known_loss)} "
         "more is sent: something on the path limits the rate, and the rest is dropped there",
         (fact("received, bit/s", round(arrived)), fact("lost / datagrams", look.loss)),
         "offer less than that (-b); compare it with the rate that was ordered or scheduled",
@@ -97,7 +96,7 @@ def _is_level(rates: Sequence[float]) -> bool:
 def slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     one = _udp_printed(look)
-    loss, size = look.loss or 0.0, payload(look)
+    loss, size = look.known_loss, payload(look)
     if one is None or not 0 < size <= WHOLE or one.is_loopback:
         return None
     if not (MUCH <= loss <= MOST or (NOTABLE <= loss < MUCH and may_be_limited(look))):
@@ -121,11 +120,11 @@ def scattered(look: Look) -> Optional[Hit]:
     one, flow = _udp_printed(look), look.flow
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):
         return None
-    if not (look.loss or 0.0) >= NOTABLE or not is_gentle(look) or not is_chance(look):
+    if not look.known_loss >= NOTABLE or not is_gentle(look) or not is_chance(look):
         return None
     return Hit(
         0.8,
-        f"{amounts.percent(look.loss or 0)} of the datagrams are lost, in every interval about as "
+        f"{amounts.percent(look.known_loss)} of the datagrams are lost, in every interval about as "
         "many as by chance: the path loses at random, which slows TCP down more",
         (fact("lost / datagrams", look.loss),),
         "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
@@ -145,10 +144,3 @@ def _are_few(look: Look, arrived: float) -> bool:
     """
     size = payload(look) or DATAGRAM
     return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)
-
-
-PRINTED_DATAGRAMS = (
-    Rule("D18", "path capacity reached", LIMIT, constant_arrival),
-    Rule("D18", "path capacity reached", LIMIT, slow_path),
-    Rule("D19", "random loss", FAULT, scattered),
-)

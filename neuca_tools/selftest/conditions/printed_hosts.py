@@ -12,7 +12,7 @@ import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     FAST,
     PACED,
@@ -24,7 +24,6 @@ from neuca_tools.selftest.conditions.printed import (
     loss_explains,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
@@ -62,9 +61,7 @@ def busy_process(look: Look) -> Optional[Hit]:
     if one is None or as_asked(look):
         return None
     share, end = _busiest(look, one)
-    # A CPU that is full says more than a mean that fits a link.
-    is_link = look.protocol == "tcp" and link_filled(one) is not None
-    if is_link and (one.spread is not None or share < FULL):
+    if _is_of_link(look, one, share):
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL if one.is_loopback else NEARLY_FULL):
@@ -81,6 +78,13 @@ def busy_process(look: Look) -> Optional[Hit]:
     )
 
 
+def _is_of_link(look: Look, one: Printed, share: float) -> bool:
+    """Whether a link is full; a CPU that is full says more than a mean that fits one."""
+    if look.protocol != "tcp" or link_filled(one) is None:
+        return False
+    return one.spread is not None or share < FULL
+
+
 def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     """How busy the busier process kept its CPU, and its end.
 
@@ -92,9 +96,9 @@ def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     sender, receiver = one.cpus if is_forward else one.cpus[::-1]
     if look.protocol == "tcp":
         return max((sender, "sender"), (receiver, "receiver"))
-    if len(one.run.flows) < 2 and (look.loss or 0) >= LOSSY:
+    if len(one.run.flows) < 2 and look.known_loss >= LOSSY:
         return receiver, "receiver"
-    is_varied = len(one.run.flows) < 2 and look.loss == 0 and (one.spread or 0.0) > PACED
+    is_varied = len(one.run.flows) < 2 and look.loss == 0 and one.known_spread > PACED
     return (sender if is_varied else 0.0), "sender"
 
 
@@ -121,16 +125,22 @@ def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
     if not one.is_unused or one.run.buffer or is_given(look, one):
         return False
-    # A radio's rate varies, that of a host hardly does; and its frames wait for longer.
-    if one.rate < SLOWEST_HOST or one.implied_rtt > RADIO or not _is_of_host(one):
-        return False
-    is_near = one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
     needed = (one.rtt or LAN_RTT * ROOM) / ROOM
-    return is_near and (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
+    has_room = (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
+    return has_room and _is_of_host(one) and _is_near_or_small(one)
+
+
+def _is_near_or_small(one: Printed) -> bool:
+    return one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
 
 
 def _is_of_host(one: Printed) -> bool:
-    """Whether the rate is as constant as that of a host, at rates that few radios have."""
+    """Whether the rate is as constant as that of a host, at rates that few radios have.
+
+    A radio's rate varies, that of a host hardly does; and its frames wait for longer.
+    """
+    if one.rate < SLOWEST_HOST or one.implied_rtt > RADIO:
+        return False
     return is_constant(one, UNEVEN if one.rate >= FAST else STEADY)
 
 
@@ -158,18 +168,22 @@ def is_flat_for_another_reason(look: Look) -> bool:
 
 def _is_too_slow_for_its_window(one: Printed) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
-    window, spread = one.cwnd or 0.0, one.spread or 0.0
-    # What one core can do is less than the window allows. Linux sets aside twice what -w asks for
-    # (tcp(7)).
-    if not one.rtt and one.rate >= CORE and window > 2 * (one.run.buffer or 0):
-        return True
-    if one.run.buffer:
-        return False
+    window, spread = one.cwnd or 0.0, one.known_spread
+    if one.run.buffer or _is_more_than_a_core(one, window):
+        return _is_more_than_a_core(one, window)
     # A switched network's round trip is constant, and so is what a window allows.
     if not one.rtt and _is_nearby(one):
         return spread > UNEVEN or window < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
     return spread > VARIED or _is_falling(one)
+
+
+def _is_more_than_a_core(one: Printed, window: float) -> bool:
+    """Whether what one core can do is less than the window allows.
+
+    Linux sets aside twice what -w asks for (tcp(7)).
+    """
+    return not one.rtt and one.rate >= CORE and window > 2 * (one.run.buffer or 0)
 
 
 def _is_nearby(one: Printed) -> bool:
@@ -270,11 +284,3 @@ def small_writes(look: Look) -> Optional[Hit]:
 def calls_of(one: Printed) -> float:
     """System calls of each stream in a second; 0 if the size of its blocks is not known."""
     return one.rate / 8 / one.run.datagram / one.streams if one.run.datagram else 0.0
-
-
-PRINTED_HOSTS = (
-    Rule("D09", "CPU full", LIMIT, busy_process),
-    Rule("D09", "CPU full", LIMIT, slow_sender),
-    Rule("D09", "CPU full", LIMIT, fast_core),
-    Rule("D09", "CPU full", LIMIT, small_writes),
-)

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import BLOCK, tcp_printed
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
@@ -36,6 +35,7 @@ def whole_blocks(look: Look) -> Optional[Hit]:
         "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
+        title=BELOW_BLOCKS,
     )
 
 
@@ -57,6 +57,7 @@ def _one_block_hit(look: Look) -> Hit:
         "smaller blocks (-l 1K), or a higher rate",
         "tool",
         confidence=MEDIUM,
+        title=BELOW_BLOCKS,
     )
 
 
@@ -75,6 +76,7 @@ def _unstated_blocks(one: Printed) -> Hit:
         "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
         "tool",
         confidence=MEDIUM,
+        title=BELOW_BLOCKS,
     )
 
 
@@ -99,7 +101,3 @@ def buffers_not_applied(look: Look) -> Optional[Hit]:
             sysctls={setting: str(int(run.buffer))},
         )
     return None
-
-
-BUFFERS = (Rule("D36", "buffers not applied", FAULT, buffers_not_applied),)
-PRINTED_OPTIONS = (Rule("D04", "-b below what iperf3 can send", LIMIT, whole_blocks),)

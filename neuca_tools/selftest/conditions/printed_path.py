@@ -10,7 +10,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LIMIT, MEDIUM, ORDERED, Hit, fact
+from neuca_tools.selftest.conditions.base import HIGH, INFO, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput
 from neuca_tools.selftest.conditions.printed import (
     BURSTS,
@@ -40,7 +40,7 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     is_of_a_host,
 )
 from neuca_tools.selftest.conditions.printed_window import is_window, queue_in_subnet, stated_window
-from neuca_tools.selftest.conditions.session import Rule, first
+from neuca_tools.selftest.conditions.session import first
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
@@ -289,14 +289,16 @@ def _ceiling(one: Printed) -> Optional[Hit]:
 
 def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
     """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
-    is_silent = not one.retransmits and not one.cwnds
-    if cap is None or (is_silent and is_of_a_host(one)):
+    if cap is None or (not one.retransmits and _is_rather_of_a_host(one)):
         return 0.0
-    if one.rate >= COPIED and not one.retransmits:
-        return 0.0  # nobody sells a flow so fast
     if one.spread is None:
         return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
     return 0.9 if is_constant(one) else 0.0
+
+
+def _is_rather_of_a_host(one: Printed) -> bool:
+    """Whether hosts are as steady: in a local network, or at a rate that nobody sells."""
+    return one.rate >= COPIED or (not one.cwnds and is_of_a_host(one))
 
 
 def _share_of_steadiness(one: Printed) -> float:
@@ -306,14 +308,19 @@ def _share_of_steadiness(one: Printed) -> float:
     enough = 3 if one.is_queueing or one.is_overshot else 4
     if is_constant(one, VERY_STEADY) and len(one.rates) >= enough:
         return 0.75
+    return 0.7 if _is_steady_enough(one) else 0.0
+
+
+def _is_steady_enough(one: Printed) -> bool:
+    """The same of more intervals of usual length, far from what a link carries."""
     if _is_near_line(one.rate) or len(one.rates) < 5:
-        return 0.0
-    return 0.7 if is_constant(one) and one.late[0].seconds <= USUAL else 0.0
+        return False
+    return is_constant(one) and one.late[0].seconds <= USUAL
 
 
 def _is_even_at_receiver(one: Printed) -> bool:
     """Whether what arrived, if that is known, varies as little as behind a limiter; radios vary."""
-    return not _is_of_receiver(one) or (one.spread or 0.0) < VERY_STEADY
+    return not _is_of_receiver(one) or one.known_spread < VERY_STEADY
 
 
 def _is_of_receiver(one: Printed) -> bool:
@@ -355,9 +362,3 @@ def _is_in_bursts(one: Printed) -> bool:
     if one.late_share < HEAVY or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
         return False
     return one.cwnd >= BURSTS * by_chance(one, one.late_share)
-
-
-PRINTED_PATH = (
-    Rule("D18", "path capacity reached", LIMIT, given_rate),
-    Rule("D17", "policed", LIMIT, policed),
-)

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Rule
+from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
@@ -74,11 +73,10 @@ def nothing_arrives(look: Look) -> Optional[Hit]:
     flow = look.flow
     if look.protocol != "udp" or look.phase.receiver or flow is None:
         return None
-    sent, size = flow.sent.datagrams or 0, payload(look)
-    if sent < FEWEST or flow.received.bytes or flow.received.datagrams:
+    sent, size, received = flow.sent.datagrams or 0, payload(look), flow.received
+    is_known = received.lost == 0 and bool(received.seconds)
+    if sent < FEWEST or not is_known or any((received.bytes, received.datagrams)):
         return None
-    if flow.received.lost != 0 or not flow.received.seconds:
-        return None  # the receiver's total is not known
     return Hit(
         1.0,
         f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "
@@ -89,9 +87,3 @@ def nothing_arrives(look: Look) -> Optional[Hit]:
         "firewall",
         confidence=MEDIUM if size > WHOLE else LOW,
     )
-
-
-PRINTED_STOPS = (
-    Rule("D21", "path MTU black hole", FAULT, nothing_arrives),
-    Rule("D21", "path MTU black hole", FAULT, stalled),
-)

@@ -9,7 +9,7 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.printed import (
     APART,
     HEAVY,
@@ -28,7 +28,6 @@ from neuca_tools.selftest.conditions.printed_hosts import (
     NEARLY_FULL,
     ROOM,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ROUNDED, UNSHAPED, Printed
@@ -69,6 +68,7 @@ def stated_window(look: Look) -> Optional[Hit]:
         "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
         "both",
         confidence=MEDIUM,
+        title=BUFFERS,
     )
 
 
@@ -100,15 +100,15 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
     one = tcp_printed(look)
     if one is None or not _has_constant_flight(one) or as_asked(look):
         return None
-    flight = one.rate * (one.rtt or 0) / 8
-    room = look.windows.snd_wnd
+    rtt, room = one.rtt or 0.0, look.windows.snd_wnd
+    flight = one.rate * rtt / 8
     end, whose = "both", "limits, usually the receiver's"
     if room is not None and flight < ROOM * room:
         end, whose = "sender", "of the sender limits"
     lost = "whatever was lost" if one.retransmits else "without any loss"
     return Hit(
-        BESIDE_CAP if cap_of(one.rate) and is_constant(one) and one.rate >= UNSHAPED else 0.92,
-        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(one.rtt or 0)}, "
+        BESIDE_CAP if _is_like_a_cap(one) else 0.92,
+        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(rtt)}, "
         f"of a congestion window of {amounts.size(one.cwnd or 0)}, {lost}: a buffer {whose}",
         (
             fact("rate × rtt, bytes", round(flight)),
@@ -120,7 +120,12 @@ def window_by_round_trip(look: Look) -> Optional[Hit]:
         "sender to twice the wanted rate times the round trip",
         end,
         confidence=MEDIUM,
+        title=BUFFERS,
     )
+
+
+def _is_like_a_cap(one: Printed) -> bool:
+    return cap_of(one.rate) is not None and is_constant(one) and one.rate >= UNSHAPED
 
 
 def usual_window(look: Look) -> Optional[Hit]:
@@ -131,7 +136,7 @@ def usual_window(look: Look) -> Optional[Hit]:
     flight = one.rate * one.rtt / 8
     if not _is_usual(flight / one.streams) and not _is_unscaled(flight / one.streams):
         return None
-    if one.retransmits or not is_constant(one) or link_filled(one) is not None:
+    if one.retransmits or not _is_of_no_link(one):
         return None
     return Hit(
         0.92,
@@ -142,7 +147,12 @@ def usual_window(look: Look) -> Optional[Hit]:
         "round trip",
         "both",
         confidence=MEDIUM,
+        title=BUFFERS,
     )
+
+
+def _is_of_no_link(one: Printed) -> bool:
+    return is_constant(one) and link_filled(one) is None
 
 
 def _is_unscaled(window: float) -> bool:
@@ -159,12 +169,16 @@ def _has_constant_flight(one: Printed) -> bool:
     flights = settled.flights
     if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
         return False
-    if link_filled(one) is not None or max(one.cpus) >= NEARLY_FULL:
-        return False
-    if one.run.congestion == BBR and not _is_usual(median(flights) / one.streams):
+    if link_filled(one) is not None or _is_of_cpu_or_bbr(one, median(flights)):
         return False
     is_even = pstdev(flights) <= QUANTUM * mean(flights)
     return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
+
+
+def _is_of_cpu_or_bbr(one: Printed, flight: float) -> bool:
+    """Whether a CPU is full, or BBR keeps as much in flight as the path holds."""
+    is_of_bbr = one.run.congestion == BBR and not _is_usual(flight / one.streams)
+    return is_of_bbr or max(one.cpus) >= NEARLY_FULL
 
 
 def _is_usual(window: float) -> bool:
@@ -223,10 +237,3 @@ def queue_in_subnet(one: Printed) -> Optional[Hit]:
         "10 Mbit/s (ethtool)",
         confidence=MEDIUM,
     )
-
-
-PRINTED_WINDOW = (
-    Rule("D01", "receive or send buffer too small", LIMIT, stated_window),
-    Rule("D01", "receive or send buffer too small", LIMIT, window_by_round_trip),
-    Rule("D01", "receive or send buffer too small", LIMIT, usual_window),
-)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.causes import BLOAT, DROPS
-from neuca_tools.selftest.conditions.session import Rule, ends
+from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.causes import BLOAT
+from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
 from neuca_tools.selftest.conditions.window import LOSSY, loss_ceiling
@@ -171,6 +171,7 @@ def bloat(look: Look) -> Optional[Hit]:
         (Fact("rtt", idle, loaded),),
         "fq_codel as the queue (tc-fq_codel(8)) of the host or router that the packets wait in, or "
         f"a smaller limit of that queue; {_paced(look)}",
+        title=BLOAT,
     )
     if look.is_full:
         # Packets may wait for that CPU as well.
@@ -232,7 +233,7 @@ def reordering(look: Look) -> Optional[Hit]:
     cost = UNIMPORTANT
     # What is taken for loss need not be sent again before the sender notices that it was none.
     # Much more than that is lost for another reason.
-    is_taken_for_loss = LOSSY < (look.loss or 0) <= EACH * share
+    is_taken_for_loss = LOSSY < look.known_loss <= EACH * share
     if (is_taken_for_loss or share > HEAVILY) and not passed(look):
         cost = 0.9 * look.left
     return _reordered(share, facts, cost=cost)
@@ -265,13 +266,3 @@ def _tcp_reordering(look: Look) -> tuple[float, tuple[Fact, ...]]:
     found = tuple(filter(None, map(look.sender_fact, names)))
     segments = growth(look.sender_fact("Tcp.OutSegs"))
     return max(map(growth, found), default=0.0) / (segments or math.inf), found
-
-
-QUEUES = (
-    Rule("D11", "NIC ring overflow", FAULT, nic_ring),
-    Rule("D12", "softirq budget exhausted", LIMIT, softirq_budget),
-    Rule("D13", "backlog drops", FAULT, backlog),
-    Rule("D14", DROPS, FAULT, qdisc),
-    Rule("D14", BLOAT, FAULT, bloat),
-    Rule("D39", "reordering", FAULT, reordering),
-)

@@ -9,9 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
-    FAULT,
     HIGH,
-    LIMIT,
     MEDIUM,
     Hit,
     fact,
@@ -19,7 +17,6 @@ from neuca_tools.selftest.conditions.base import (
 )
 from neuca_tools.selftest.conditions.errors import errors, is_refused
 from neuca_tools.selftest.conditions.session import (
-    Rule,
     Session,
     ends,
     first,
@@ -366,15 +363,3 @@ def broadcasts(session: Session) -> Optional[Hit]:
         "net.core.netdev_max_backlog=10000 on the host with the bridge; fewer hosts in one network",
         confidence=MEDIUM,
     )
-
-
-REACH_SESSION = (
-    Rule("D43", "duplicate address", FAULT, duplicate),
-    Rule("D30", "reverse-path filter", FAULT, reverse_path),
-    Rule("D32", "no route", FAULT, no_route),
-    Rule("D31", "no response to ARP or ND", FAULT, no_neighbour),
-    Rule("D33", "port filtered or closed", FAULT, filtered),
-    Rule("D16", "neighbour table overflow", FAULT, neighbours),
-    Rule("D42", "connections rejected", LIMIT, connection_rate),
-    Rule("D47", "broadcasts lost", FAULT, broadcasts),
-)

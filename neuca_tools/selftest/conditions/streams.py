@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
@@ -13,6 +14,7 @@ ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
 # waits for the first, however empty the queue is.
 PAIR = 2 * 1514
+AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 FEW = 4  # packets in flight, see `is_crowded`
 
 
@@ -57,6 +59,14 @@ def is_read_late(look: Look, waits: float) -> bool:
     if not in_flight or not shortest or not look.rate or look.is_full or look.is_disturbed:
         return False
     return waits >= max(shortest, WAITS * SLICE) and waits * look.rate / 8 >= HALF * in_flight
+
+
+def several_carry_no_more(session: Session, one: Look) -> bool:
+    """Whether several streams in this direction lose as well, and have the rate of this one."""
+    many = session.named("tcp-parallel", one.phase.direction)
+    if many is None or not many.rate or not one.rate or (many.loss or 0.0) < LOSING:
+        return False
+    return abs(many.rate - one.rate) <= AS_FAST * one.rate
 
 
 def middle(values: Sequence[float]) -> float:

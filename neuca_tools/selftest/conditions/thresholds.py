@@ -29,7 +29,7 @@ def passed(one: Look) -> Optional[bool]:
     run = one.phase.run
     if run is not None and run.error:
         return False
-    if one.phase.search or one.rate is None or (one.protocol == "udp" and one.loss is None):
+    if one.phase.search or one.rate is None or one.is_unanswered:
         return None
     enough, wanted = _share_expected(one), _rate_expected(one)
     if wanted is not None:

@@ -10,16 +10,16 @@ from typing import Optional, Union
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import (
-    FAULT,
     HIGH,
     INFO,
     LIMIT,
     LOW,
     MEDIUM,
+    NOT_LISTENING,
+    TOO_SLOW,
     Hit,
     fact,
 )
-from neuca_tools.selftest.conditions.session import Rule
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.evidence import Phase
 from neuca_tools.selftest.evidence.look import Fact, Look, growth
@@ -56,7 +56,7 @@ def lost(look: Look) -> int:
 
 def is_losing(look: Look) -> bool:
     """Whether this UDP test lost datagrams while the receiver was counting."""
-    if look.protocol != "udp" or (look.loss or 0) <= LOSSY:
+    if look.protocol != "udp" or look.known_loss <= LOSSY:
         return False
     return not _is_lost_at_an_end(look) and not _is_lost_at_the_start(look)
 
@@ -131,9 +131,12 @@ def _usual_cause(look: Look) -> Optional[Hit]:
     """Datagrams were lost, and no counter of the receiver says why."""
     if not is_losing(look) or look.phase.receiver or is_one_of_several(look) or not look.rate:
         return None
-    loss, rate = look.loss or 0, look.rate
     if printed(look) is not None and is_gentle(look):
         return None
+    return _overflowing(look, look.known_loss, look.rate)
+
+
+def _overflowing(look: Look, loss: float, rate: float) -> Hit:
     return Hit(
         0.6 if loss <= HOPELESS else 0.2,
         f"{amounts.percent(loss)} of the datagrams were lost; without the receiver's counters, a "
@@ -151,7 +154,7 @@ def _usual_cause(look: Look) -> Optional[Hit]:
 def _is_of_a_moment(look: Look) -> bool:
     """Whether so little was lost, and not all the time."""
     losses = [one.lost for one in flow_of(look).intervals if one.lost is not None]
-    return (look.loss or 0) < SLIGHT and (len(losses) < LASTING or not all(losses))
+    return look.known_loss < SLIGHT and (len(losses) < LASTING or not all(losses))
 
 
 def is_one_of_several(look: Look) -> bool:
@@ -184,7 +187,7 @@ def is_gentle(look: Look) -> bool:
 
 def _frames_offered(look: Look) -> float:
     """Packets that were sent in a second; infinite if that is not known."""
-    size, loss = payload(look), look.loss or 0.0
+    size, loss = payload(look), look.known_loss
     if not size or not look.rate or loss >= 1:
         return math.inf
     return look.rate / (1 - loss) / 8 / size * _packets(size)
@@ -244,7 +247,7 @@ def udp_memory(look: Look) -> Optional[Hit]:
 
 def receiver_too_slow(look: Look) -> Optional[Hit]:
     """Without counters: more than half was lost, so the receiver does not keep up on average."""
-    if not is_losing(look) or (look.loss or 0) <= HOPELESS or is_one_of_several(look):
+    if not is_losing(look) or look.known_loss <= HOPELESS or is_one_of_several(look):
         return None
     if look.phase.receiver or look.receiver_load.full is not None or not look.rate:
         return None
@@ -260,6 +263,7 @@ def receiver_too_slow(look: Look) -> Optional[Hit]:
         "offer less until nothing is lost",
         "receiver",
         confidence=MEDIUM if _frames_offered(look) >= MANY else LOW,
+        title=TOO_SLOW,
     )
 
 
@@ -283,7 +287,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
     sent = _sent_rate(look)
     if look.protocol != "udp" or not look.asked or sent is None or sent >= SENT * look.asked:
         return None
-    is_enough = is_losing(look) and (look.loss or 0) >= SLIGHT
+    is_enough = is_losing(look) and look.known_loss >= SLIGHT
     load = look.sender_load
     full = f": its CPU {load.cpu} is full" if load.is_full else ""
     return Hit(
@@ -301,7 +305,7 @@ def sender_too_slow(look: Look) -> Optional[Hit]:
 
 def _sent_rate(look: Look) -> Optional[float]:
     """bit/s; by the rows of either end, where these are all that is known."""
-    flow, loss = flow_of(look), look.loss or 0.0
+    flow, loss = flow_of(look), look.known_loss
     if flow.sent.rate is not None or look.rate is None or loss >= 1:
         return flow.sent.rate
     return look.rate / (1 - loss)
@@ -309,7 +313,7 @@ def _sent_rate(look: Look) -> Optional[float]:
 
 def lost_while_not_listening(look: Look) -> Optional[Hit]:
     """The receiver counted for a shorter time than the sender sent."""
-    if look.protocol != "udp" or (look.loss or 0) <= LOSSY or not _is_lost_at_an_end(look):
+    if look.protocol != "udp" or look.known_loss <= LOSSY or not _is_lost_at_an_end(look):
         return None
     return Hit(
         0.0,
@@ -318,6 +322,7 @@ def lost_while_not_listening(look: Look) -> Optional[Hit]:
         (_loss_fact(look),),
         end="tool",
         severity=INFO,
+        title=NOT_LISTENING,
     )
 
 
@@ -336,13 +341,3 @@ def counted_losses(look: Look) -> float:
     names = ("Udp.RcvbufErrors", "Udp.MemErrors", "Ip.ReasmFails", "softnet.dropped")
     counted = [look.receiver_fact(name) for name in names]
     return sum(map(growth, [*counted, look.sender_fact("softnet.dropped")]))
-
-
-UDP = (
-    Rule("D07", "UDP receive buffer overflow", FAULT, receive_buffer),
-    Rule("D08", "UDP memory pressure", FAULT, udp_memory),
-    Rule("D09", "receiver does not keep up with UDP", LIMIT, receiver_too_slow),
-    Rule("D15", "fragments lost", FAULT, fragments),
-    Rule("D20", "sender cannot offer the UDP rate", LIMIT, sender_too_slow),
-    Rule("D19", "lost while the receiver was not listening", INFO, lost_while_not_listening),
-)

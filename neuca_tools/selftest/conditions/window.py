@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import FAULT, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
-from neuca_tools.selftest.conditions.session import Rule, sysctl_max
+from neuca_tools.selftest.conditions.session import sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
 from neuca_tools.selftest.evidence import Phase, Sample, Socket
 from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
@@ -56,7 +56,7 @@ def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Opt
 
 def is_lossy(look: Look) -> bool:
     """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if look.left < NETWORK or (look.loss or 0) <= LOSSY or is_crowded(look):
+    if look.left < NETWORK or look.known_loss <= LOSSY or is_crowded(look):
         return False
     return sender_buffer(look) is None
 
@@ -189,6 +189,7 @@ def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
         confidence=MEDIUM,
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}", WMEM: f"4096 16384 {room}"},
+        title=BUFFERS,
     )
 
 
@@ -224,8 +225,7 @@ def slow_reader(look: Look) -> Optional[Hit]:
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
     has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
-    # A reader that never catches up is what the whole flow waits for, unless its buffer has room.
-    is_hopeless = (waits >= HOARDS and not has_room) or is_read_late(look, waits)
+    is_hopeless = _is_hopeless(look, waits, has_room)
     if not is_hopeless and not _is_waited_for(look, sockets, limited):
         return None
     hit = Hit(
@@ -241,6 +241,11 @@ def slow_reader(look: Look) -> Optional[Hit]:
     # An application that reads as fast as its host can is not at fault.
     text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
     return replace(hit, text=text, severity=LIMIT)
+
+
+def _is_hopeless(look: Look, waits: float, has_room: bool) -> bool:
+    """Whether the whole flow waits for a reader that never catches up."""
+    return (waits >= HOARDS and not has_room) or is_read_late(look, waits)
 
 
 def _fill(sockets: Sequence[Socket]) -> float:
@@ -389,12 +394,3 @@ def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
 
 def _is_starved(socket: Socket) -> bool:
     return bool(socket.app_limited) and not _is_buffer_full(socket)
-
-
-WINDOW = (
-    Rule("D01", "receive window too small", LIMIT, receiver_window),
-    Rule("D01", "receive or send buffer too small", LIMIT, flat_window),
-    Rule("D02", "receiving application too slow", FAULT, slow_reader),
-    Rule("D03", "send buffer too small", LIMIT, sender_buffer),
-    Rule("D04", "sending application has nothing to send", LIMIT, application),
-)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import NamedTuple, Optional
 
@@ -19,6 +19,7 @@ from neuca_tools.selftest.evidence.run import Run
 DROP = 0.10  # of the median of the earlier rates (facts, section 6)
 # With fewer earlier tests it is not known how much the rate varies, and it must fall by more.
 FEW, UNSURE = 3, 0.20
+MORE_LOST = 0.01  # of the packets
 DEVIATIONS = 3  # median absolute deviations (facts, section 6)
 # A phase's name, its direction, and the UDP rate or its place among phases that share both.
 Key = tuple[str, str, float]
@@ -42,13 +43,15 @@ class Change:
 class Manner(NamedTuple):
     """How a phase was measured, as far as it is known: what has to be alike in a comparison.
 
-    `limit` is the rate in bit/s that was requested, 0 for none; `busy`: others filled a CPU.
+    `limit` is the rate in bit/s that was requested, 0 for none; `busy`: others filled a CPU;
+    `helped`: a helper ran on the peer.
     """
 
     seconds: Optional[float]
     streams: Optional[int]
     limit: float
     busy: bool
+    helped: bool
 
     def differs(self, other: Manner) -> Optional[str]:
         """In what they differ, in words; None if they can be compared."""
@@ -58,6 +61,8 @@ class Manner(NamedTuple):
             return "of another duration"
         if None not in (self.streams, other.streams) and self.streams != other.streams:
             return "with other numbers of streams"
+        if self.helped != other.helped:
+            return "with a helper on the peer, or without"
         return "under another load of the hosts" if self.busy != other.busy else None
 
 
@@ -73,6 +78,7 @@ class RateChange:
     """A phase's rate in bit/s, and median and median absolute deviation of `count` earlier ones.
 
     `before` is None if no earlier one is like this one: `unlike` says why, for each that is not.
+    `loss` is the share of the packets, `loss_before` its median.
     """
 
     name: str
@@ -83,6 +89,8 @@ class RateChange:
     after: Optional[float]
     worse: bool
     unlike: tuple[str, ...] = ()
+    loss_before: Optional[float] = None
+    loss: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -101,10 +109,11 @@ class Comparison:
         return ExitCode.PASS
 
 
-def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
+def compare(before: Sequence[Evidence], after: Evidence, least: int = 1) -> Comparison:
     """Compare hosts with the last of `before`, and rates with the median of those measured alike.
 
-    `before` has at least one test, in order of time. Rates of another peer are left out.
+    `before` has at least one test, in order of time. Rates of another peer are left out. With fewer
+    than `least` that were measured alike, nothing is worse.
     """
     last = before[-1]
     as_planned = any((one.name, one.verdict) == ("as-planned", "pass") for one in after.steps)
@@ -114,7 +123,7 @@ def compare(before: Sequence[Evidence], after: Evidence) -> Comparison:
         *(Change("path", *one) for one in route_changes(last.route, after.route)),
     )
     same = [one for one in before if _is_same_peer(one, after)]
-    rates = _rate_changes(map(_comparable, same), dict(_comparable(after)))
+    rates = _rate_changes(map(_comparable, same), dict(_comparable(after)), least)
     return Comparison(changes, tuple(rates))
 
 
@@ -124,7 +133,9 @@ def _is_same_peer(one: Evidence, other: Evidence) -> bool:
 
 def _manner(evidence: Evidence, phase: Phase) -> Manner:
     one, run = look(evidence, phase), phase.run or Run("iperf3")
-    return Manner(run.duration, run.streams, one.asked or 0.0, one.is_disturbed)
+    return Manner(
+        run.duration, run.streams, one.asked or 0.0, one.is_disturbed, bool(evidence.peer.kernel)
+    )
 
 
 def _comparable(evidence: Evidence) -> Iterator[tuple[Key, Measured]]:
@@ -221,7 +232,7 @@ def _values(
 
 
 def _rate_changes(
-    before: Iterable[Iterable[tuple[Key, Measured]]], now: Mapping[Key, Measured]
+    before: Iterable[Iterable[tuple[Key, Measured]]], now: Mapping[Key, Measured], least: int
 ) -> Iterator[RateChange]:
     earlier: dict[Key, list[Measured]] = {}
     for tests in before:
@@ -229,16 +240,20 @@ def _rate_changes(
             if one.result.rate is not None:
                 earlier.setdefault(key, []).append(one)
     for key in filter(now.__contains__, earlier):
-        yield _rate_change(key, earlier[key], now[key])
+        yield _rate_change(key, earlier[key], now[key], least)
 
 
-def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured) -> RateChange:
+def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
     unlike = tuple(filter(None, (one.manner.differs(now.manner) for one in earlier)))
-    alike = [one.result.rate for one in earlier if not one.manner.differs(now.manner)]
-    rates, rate = [one for one in alike if one is not None], now.result.rate
+    alike = [one.result for one in earlier if not one.manner.differs(now.manner)]
+    rates, rate = [one.rate for one in alike if one.rate is not None], now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
     drop = DROP if len(rates) >= FEW else UNSURE
-    worse = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
-    return RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)
+    is_slower = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
+    loss = median([one.loss or 0.0 for one in alike])
+    is_lossier = (now.result.loss or 0.0) - loss > MORE_LOST
+    worse = len(rates) >= least and (is_slower or is_lossier)
+    change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)
+    return replace(change, loss_before=loss, loss=now.result.loss) if is_lossier else change

@@ -10,7 +10,6 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, WORDS, ExitCode
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import (
     FAULT,
     HIGH,
@@ -30,7 +29,8 @@ from neuca_tools.selftest.conditions.causes import (
     Outcome,
 )
 from neuca_tools.selftest.conditions.compare import worse_direction
-from neuca_tools.selftest.conditions.session import Session
+from neuca_tools.selftest.conditions.session import Cause, Session
+from neuca_tools.selftest.conditions.table import hits_of_phase, hits_of_session
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import SLIGHT, flow_of
 from neuca_tools.selftest.diagnosis.advice import hosts_of, never_lower
@@ -165,15 +165,12 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
     ways = {one.direction for one in results if one.name == ALONE}
     for one, result in zip(looks, results):
         way = one.phase.direction if len(ways) > 1 else None
-        for row in PHASE_RULES:
-            hit = row.rule(one)
-            if hit is None:
-                continue
-            severity = _severity(hit, hit.severity or row.severity, one, result)
+        for cause, hit in hits_of_phase(one):
+            severity = _severity(hit, hit.severity or cause.severity, one, result)
             if one.is_disturbed:
                 hit = replace(hit, confidence=_doubtful(hit.confidence))
             hit = never_lower(hit, hosts_of(hit, one.evidence, one))
-            found = _finding(row.id, row.title, severity, hit, one)
+            found = _finding(cause, severity, hit, one)
             yield replace(found, phase=one.phase.name, direction=way)
 
 
@@ -196,18 +193,15 @@ def _is_negligible(hit: Hit, one: Look, result: PhaseResult) -> bool:
 def _of_the_session(session: Session, all_passed: bool, worse: Optional[str]) -> Iterable[Finding]:
     reference = session.named("tcp") or next(iter(session.looks), None)
     is_disturbed = any(one.is_disturbed for one in session.looks)
-    for row in SESSION_RULES:
-        hit = row.rule(session)
-        if hit is None:
-            continue
-        severity = hit.severity or row.severity
+    for cause, hit in hits_of_session(session):
+        severity = hit.severity or cause.severity
         if severity == LIMIT and all_passed:
             severity = INFO
-        if is_disturbed and row.id in MEASURED:
+        if is_disturbed and cause.id in MEASURED:
             hit = replace(hit, confidence=_doubtful(hit.confidence))
         hit = never_lower(hit, hosts_of(hit, session.evidence, reference))
-        way = worse if row.id == ASYMMETRIC else hit.direction
-        yield replace(_finding(row.id, row.title, severity, hit, reference), direction=way)
+        way = worse if cause.id == ASYMMETRIC else hit.direction
+        yield replace(_finding(cause, severity, hit, reference), direction=way)
 
 
 def _doubtful(confidence: str) -> str:
@@ -215,10 +209,10 @@ def _doubtful(confidence: str) -> str:
     return MEDIUM if confidence == HIGH else confidence
 
 
-def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
+def _finding(cause: Cause, severity: str, hit: Hit, of: Optional[Look]) -> Finding:
     found = Finding(
-        id=name,
-        title=title,
+        id=cause.id,
+        title=hit.title or cause.titles[0],
         severity=severity,
         share=max(0.0, min(1.0, hit.share)),
         confidence=hit.confidence,
@@ -231,7 +225,7 @@ def _finding(name: str, title: str, severity: str, hit: Hit, of: Optional[Look])
     )
     if of is None or severity == INFO or hit.confidence == LOW:
         return found
-    predicted, following = next_after(name, hit, of)
+    predicted, following = next_after(cause.id, hit, of)
     return replace(found, predicted=predicted, next_limit=following)
 
 
@@ -287,7 +281,7 @@ def _cut_short(one: Look) -> Optional[str]:
 def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     """Why a rate that was measured has no explanation; None if it has one."""
     tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
-    if any(one.protocol == "udp" and one.rate and one.loss is None for one in session.looks):
+    if any(one.rate and one.is_unanswered for one in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
     if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
         return None

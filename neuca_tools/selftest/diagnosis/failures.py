@@ -61,7 +61,7 @@ def _lost(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
             worst[key] = max(worst.get(key, look), look, key=lambda one: one.loss or 0.0)
     for (protocol, direction), look in worst.items():
         what = "datagrams" if protocol == "udp" else "segments"
-        yield f"{amounts.percent(look.loss or 0.0)} of the {what} {WAYS[direction]} were lost"
+        yield f"{amounts.percent(look.known_loss)} of the {what} {WAYS[direction]} were lost"
     for look in looks:
         share = look.duplicated
         if share >= DUPLICATED:
@@ -77,8 +77,8 @@ def _has_limit(findings: Sequence[Finding], direction: str) -> bool:
 
 def _is_lost(look: Look, looks: Sequence[Look]) -> bool:
     """Of UDP, unless a faster test lost nothing: a host was busy for a moment then."""
-    if (look.loss or 0.0) < LOST or look.protocol == "tcp":
-        return (look.loss or 0.0) >= LOST
+    if look.known_loss < LOST or look.protocol == "tcp":
+        return look.known_loss >= LOST
     faster = (one for one in looks if is_same_way(one, look) and offered(one) > offered(look))
     return is_losing(look) and all(map(is_losing, faster))
 

@@ -8,18 +8,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
-from neuca_tools.selftest.conditions import PHASE_RULES, SESSION_RULES
 from neuca_tools.selftest.conditions.base import FAULT, INFO, LIMIT, LOW
 from neuca_tools.selftest.conditions.causes import ACROSS, ALONE, is_explained, tell_apart
+from neuca_tools.selftest.conditions.table import CAUSES
 from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.evidence.look import Fact
 
 FAULT_FIRST = 0.15  # how much more a fault weighs than a limit that explains the same share
 TRIFLE = 0.1  # of the lost time, or of the lost packets: less is no cause of anything else
 BOTH = "both"
-LIMITS = frozenset(row.id for row in PHASE_RULES if row.severity == LIMIT) | frozenset(
-    row.id for row in SESSION_RULES if row.severity == LIMIT
-)
+LIMITS = frozenset(cause.id for cause in CAUSES if cause.severity == LIMIT)
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,8 @@ def _in_both(one: Finding, ways: Collection[Optional[str]]) -> Finding:
     return one
 
 
-def _weight_in_phase(one: Finding) -> tuple[bool, float]:
-    return one.severity != INFO, one.share
+def _weight_in_phase(one: Finding) -> tuple[bool, bool, float]:
+    return one.severity != INFO, not one.is_possible, one.share
 
 
 def rank(found: Sequence[Finding], worse: Optional[str]) -> tuple[Finding, ...]:

@@ -38,7 +38,8 @@ def limits(look: Look) -> list[Limit]:
     found = [*_of_links(look), *_of_path(look), *_of_buffers(look)]
     for end, _, load in reversed(ends(look)):
         if look.rate and load.used > NOTICEABLE:
-            found.append(Limit(f"the {end}'s CPU {load.cpu}", "D09", look.rate / load.used))
+            which = "CPU" if load.cpu is None else f"CPU {load.cpu}"
+            found.append(Limit(f"the {end}'s {which}", "D09", look.rate / load.used))
     return sorted(found, key=lambda one: one.rate)
 
 

@@ -166,6 +166,16 @@ class Look:
         return self.throughput.loss
 
     @property
+    def known_loss(self) -> float:
+        """The same; 0 if it is not known."""
+        return self.loss or 0.0
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether it is UDP of which only the sender's own count is known."""
+        return self.protocol == "udp" and self.loss is None
+
+    @property
     def duplicated(self) -> float:
         """Of UDP, the share of what was sent that arrived once more; 0 if that is not known."""
         flow = self.flow
@@ -200,6 +210,11 @@ class Look:
     def spread(self) -> Optional[float]:
         """The coefficient of variation of the rate."""
         return _spread(self.throughput.rates)
+
+    @property
+    def known_spread(self) -> float:
+        """The same; 0 if it is not known."""
+        return self.spread or 0.0
 
     @property
     def acked_spread(self) -> Optional[float]:

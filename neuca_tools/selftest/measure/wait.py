@@ -1,13 +1,16 @@
-"""Waiting for what can be read, until a deadline at most."""
+"""Waiting for what can be read or written, until a deadline at most."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Sequence
 from typing import Any
+
+MOST = 1024  # FD_SETSIZE: descriptors from there on are not for select(2)
 
 
 def readable(sources: Sequence[Any], deadline: float) -> list[Any]:
@@ -15,4 +18,18 @@ def readable(sources: Sequence[Any], deadline: float) -> list[Any]:
 
     A source is a descriptor or an object with `fileno`.
     """
-    return select.select(sources, [], [], max(0.0, deadline - time.monotonic()))[0]
+    left = max(0.0, deadline - time.monotonic())
+    by_descriptor = {one if isinstance(one, int) else one.fileno(): one for one in sources}
+    if max(by_descriptor, default=0) < MOST:
+        return select.select(sources, [], [], left)[0]
+    waiting = select.poll()  # which waits for whole milliseconds
+    for descriptor in by_descriptor:
+        waiting.register(descriptor, select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in waiting.poll(math.ceil(left * 1000))]
+
+
+def is_writable(descriptor: int, deadline: float) -> bool:
+    """Whether something can be written by the monotonic time `deadline`, in seconds."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLOUT)
+    return bool(waiting.poll(math.ceil(max(0.0, deadline - time.monotonic()) * 1000)))

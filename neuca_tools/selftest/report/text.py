@@ -18,9 +18,9 @@ from neuca_tools.selftest.diagnosis.compare import Comparison, RateChange
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, PhaseResult
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import Step
-from neuca_tools.selftest.evidence.look import Fact
 from neuca_tools.selftest.evidence.responsiveness import Responsiveness
 from neuca_tools.selftest.evidence.route import OneWay, Route
+from neuca_tools.selftest.report.facts import fact_line
 
 WIDTH = 120
 # The rate after slow start is shown as well if it differs by more than this share.
@@ -200,21 +200,6 @@ def _finding(finding: Finding, labels: tuple[str, str, str, str], verbose: bool)
         yield from _labelled(apart, finding.tell)
 
 
-def fact_line(fact: Fact) -> str:
-    before = "" if fact.before is None else f"{_value(fact.before)} → "
-    return f"{fact.field}: {before}{_value(fact.after)}"
-
-
-def _value(value: object) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, float):
-        return str(value)
-    if value.is_integer() or value >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
-
-
 def verdict(diagnosis: Diagnosis) -> str:
     """The verdict in words, with the condition that limits."""
     limit = diagnosis.limit
@@ -237,7 +222,8 @@ def _labelled(label: str, words: str) -> Iterator[str]:
 
 def comparison(found: Comparison) -> str:
     """A line for each rate and for each value that changed, and the verdict."""
-    return lines([differences(found), *_labelled("VERDICT", WORDS[found.exit_code])])
+    verdict_line = lines(_labelled("VERDICT", WORDS[found.exit_code]))
+    return "\n".join(filter(None, (differences(found), verdict_line)))
 
 
 def differences(found: Comparison) -> str:
@@ -266,6 +252,8 @@ def _rate_line(one: RateChange) -> str:
     now = "not known" if one.after is None else amounts.rate(one.after)
     name = arrow(one.name, one.direction) + " "
     words = f"{name:<{LABEL}}{now}, {_before(one)}"
+    if one.loss is not None and one.loss_before is not None:
+        words += f", {amounts.percent(one.loss)} lost, before {amounts.percent(one.loss_before)}"
     if one.worse:
         words += "  WORSE"
     return words

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import json
 import os
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from neuca_tools.errors import SelftestError
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import is_writable, readable
 
 # Bytes of a message: the samples of an hour with 128 streams.
 LONGEST = 32 * 1024 * 1024
@@ -66,7 +65,7 @@ class Channel:
         self._sent += 1
         deadline = time.monotonic() + seconds
         while line:
-            if not select.select([], [self._writing], [], max(0.0, deadline - time.monotonic()))[1]:
+            if not is_writable(self._writing, deadline):
                 raise ChannelError(f"send to the peer: it accepted nothing for {seconds:g} s")
             try:
                 line = line[os.write(self._writing, line[:PIECE]) :]

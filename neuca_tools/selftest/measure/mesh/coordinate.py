@@ -9,7 +9,6 @@ import math
 import os
 import re
 import secrets
-import select
 import signal
 import subprocess
 import time
@@ -22,7 +21,7 @@ from typing import Any
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results
-from neuca_tools.selftest.measure.wait import readable
+from neuca_tools.selftest.measure.wait import is_writable, readable
 from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import (
@@ -95,8 +94,7 @@ class Engine:
         content = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         deadline = time.monotonic() + SENDING
         while content:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([], [self._input], [], left)[1]:
+            if not is_writable(self._input, deadline):
                 raise SelftestError("send to the hosts: the engine accepts nothing")
             try:
                 content = content[os.write(self._input, content[:65536]) :]
