@@ -119,11 +119,10 @@ class GuardedWriter:
     def delete_link(self, index: int) -> None:
         self._netlink.delete_link(index)
 
-    def add_address(self, index: int, address: Address) -> None:
-        self._netlink.add_address(index, address)
-
-    def add_bare_address(self, index: int, address: Address) -> None:
-        self._netlink.add_address(index, address, bare=True)
+    def add_address(
+        self, index: int, address: Address, *, bare: bool = False, checked: bool = True
+    ) -> None:
+        self._netlink.add_address(index, address, bare, checked)
 
     def restore_address(self, index: int, message: bytes, seen: float) -> None:
         raw_requests.restore_address(index, message, time.monotonic() - seen)

@@ -25,7 +25,7 @@ from neuca_tools.backends import (
     sysctl,
     wire,
 )
-from neuca_tools.backends.raw_requests import IFA_F_NOPREFIXROUTE
+from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying
@@ -196,13 +196,18 @@ class Netlink(AbstractContextManager["Netlink"]):
         """Set these attributes of a link, except those that are None."""
         self._request("link", "set", index=index, **settings)
 
-    def add_address(self, index: int, address: Address, bare: bool = False) -> None:
+    def add_address(
+        self, index: int, address: Address, bare: bool = False, checked: bool = True
+    ) -> None:
         """Add an address permanently; one that is there loses its lifetime.
 
-        `bare`: its network gets no route. The kernel makes sure that no other host on the link has
-        an IPv6 address (RFC 4862, 5.4), which is tentative until then.
+        `bare`: its network gets no route. `checked`: the kernel makes sure that no other host on
+        the link has an IPv6 address (RFC 4862, 5.4), which is tentative until then.
         """
-        raw_requests.add_address(index, address, IFA_F_NOPREFIXROUTE if bare else 0)
+        flags = IFA_F_NOPREFIXROUTE if bare else 0
+        if address.version == 6 and not checked:
+            flags |= IFA_F_NODAD
+        raw_requests.add_address(index, address, flags)
 
     def lease_address(self, index: int, address: Address, valid: int, preferred: int) -> None:
         """Add an address for these seconds, or prolong it. Its network gets no route.

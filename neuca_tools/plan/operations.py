@@ -103,7 +103,7 @@ class AddAddress(LinkOperation):
 
     Without `ours`, another program has set it, and this pass makes the kernel drop it, or has done
     so: `message` describes it as it was `seen` (CLOCK_MONOTONIC). `bare`: its network gets no route
-    in the main table.
+    in the main table. `checked`: it is used only if no other host has it.
     """
 
     kind = "add-address"
@@ -111,6 +111,7 @@ class AddAddress(LinkOperation):
     address: Address
     ours: bool = True
     bare: bool = False
+    checked: bool = True
     message: bytes = field(default=b"", repr=False)
     seen: float = 0.0
 
@@ -126,10 +127,8 @@ class AddAddress(LinkOperation):
         index = writer.index(self.on)
         if self.message:
             writer.restore_address(index, self.message, self.seen)
-        elif self.bare:
-            writer.add_bare_address(index, self.address)
         else:
-            writer.add_address(index, self.address)
+            writer.add_address(index, self.address, bare=self.bare, checked=self.checked)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS, is_of_place
-from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.model import ACCEPT_DAD, OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
 from neuca_tools.plan.device_operation import SetDevice
@@ -373,7 +373,8 @@ def _addresses(sides: Sides) -> Iterator[Operation]:
             if address in wanted.theirs:
                 yield _restored_address(sides, key, address, sides.want)
             elif address in requested:
-                yield AddAddress(sides.target(key), address, bare=address in wanted.bare)
+                bare, checked = address in wanted.bare, wanted.sysctls.get(ACCEPT_DAD) != "0"
+                yield AddAddress(sides.target(key), address, bare=bare, checked=checked)
             else:
                 yield _restored_address(sides, key, address, sides.have)
 

@@ -51,7 +51,7 @@ def test_an_ipv6_address_can_be_used_at_once(lab):
     lab.veth("dp1", 1)
     for table in ("all", "default", "dp1"):
         lab.sysctl(f"net/ipv6/conf/{table}/accept_dad", 1)
-    lab.once(f"[interfaces]\n{mac(1)} = up:ipv6:fd00:16::1/64\n")
+    lab.once(f"[interface {mac(1)}]\naddresses = fd00:16::1/64\nduplicate-address-detection = no\n")
     bound = "import socket; socket.socket(socket.AF_INET6).bind(('fd00:16::1', 0))"
     assert lab.run("python3", "-c", bound).code == 0
     lab.wait(

@@ -458,13 +458,10 @@ class Kernel:
         self.routes = [route for route in self.routes if route.index != device.index]
         self._forget_sysctls(f"/{device.name}/")
 
-    def add_bare_address(self, index, address):
-        if address not in self.addresses.get(index, ()):
-            self.bare.add((index, address))
-        self.add_address(index, address)
-
-    def add_address(self, index, address):
+    def add_address(self, index, address, *, bare=False, **_):
         device = self._device(index)
+        if bare and address not in self.addresses.get(index, ()):
+            self.bare.add((index, address))
         if address.version == 6 and device.mtu < LEAST_IPV6_MTU:
             refuse(errno.EINVAL, "Invalid argument")
         if address in self.addresses.setdefault(index, []):

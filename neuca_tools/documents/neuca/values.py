@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from neuca_tools.model import OWN, Address, Host, Network
+from neuca_tools.model import ACCEPT_DAD, OWN, Address, Host, Network
 from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 from neuca_tools.model.rows import UnknownWord
@@ -333,7 +333,7 @@ def _lower(path: str) -> str:
 def detection(text: str) -> tuple[str, str]:
     """The sysctl of a link for duplicate address detection (ip-sysctl.rst), with its value."""
     switches = {"yes": "1", "no": "0"}
-    return f"net/ipv6/conf/{OWN}/accept_dad", switches[word(text, switches)]
+    return ACCEPT_DAD, switches[word(text, switches)]
 
 
 def sysctl_value(text: str) -> str:
