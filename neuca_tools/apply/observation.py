@@ -10,23 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
-from neuca_tools.model import (
-    ACCEPT_RA,
-    OWN,
-    Document,
-    Host,
-    Link,
-    LinkKey,
-    LinkRequest,
-    Original,
-    Record,
-    World,
-)
+from neuca_tools.model import ACCEPT_RA, OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
@@ -170,11 +159,12 @@ def _settings_of(
         groups[key].update(group for group, _ in request.device)
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))
-    earlier: list[tuple[LinkKey, Union[Original, Link]]]
-    earlier = [*record.originals.items(), *record.made.items()]
-    for key, settings in earlier:
-        templates[key].update(settings.sysctls)
-        groups[key].update(map(group_of, settings.device))
+    for key, original in record.originals.items():
+        templates[key].update(original.sysctls)
+        groups[key].update(map(group_of, original.device))
+    for key, link in record.made.items():
+        templates[key].update(link.sysctls)
+        groups[key].update(map(group_of, link.device))
     return templates, groups
 
 
