@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Optional, Union
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
@@ -20,10 +20,8 @@ from neuca_tools.model import (
     OWN,
     Document,
     Host,
-    Link,
     LinkKey,
     LinkRequest,
-    Original,
     Record,
     World,
 )
@@ -169,11 +167,12 @@ def _settings_of(
         groups[key].update(group for group, _ in request.device)
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))
-    earlier: list[tuple[LinkKey, Union[Original, Link]]]
-    earlier = [*record.originals.items(), *record.made.items()]
-    for key, settings in earlier:
-        templates[key].update(settings.sysctls)
-        groups[key].update(map(group_of, settings.device))
+    for key, original in record.originals.items():
+        templates[key].update(original.sysctls)
+        groups[key].update(map(group_of, original.device))
+    for key, link in record.made.items():
+        templates[key].update(link.sysctls)
+        groups[key].update(map(group_of, link.device))
     return templates, groups
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
@@ -21,7 +21,6 @@ from neuca_tools.model import (
     Hop,
     Link,
     LinkKey,
-    LinkState,
     NetworkState,
     Record,
     Route,
@@ -54,25 +53,27 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     }
     links = {
         key: _link(
-            _Found(key, device, masters.get(device.master), _virtual(key, device, keys, world)),
+            key,
+            device,
             resolution,
             world,
             record,
+            master=masters.get(device.master),
+            virtual=_virtual(key, device, keys, world),
         )
         for key, device in devices.items()
     }
-    paths = sorted(
-        {*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution, record)}
-    )
+    paths = {*resolution.want.sysctls, *record.original_sysctls, *_defaults(resolution, record)}
+    present = {device.index: key for key, device in devices.items()}
     return NetworkState(
         links,
-        _hops(world, devices, resolution, record),
-        sysctls=_picked(world.sysctls, paths),
+        _hops(world, present, resolution, record),
+        sysctls=_picked(world.sysctls, sorted(paths)),
         files={path: world.files.get(path) for path in resolution.want.files},
         tell=_informed(resolution, world, record),
         clients=_clients(world),
-        rules=_rules(world, resolution, {one.index: key for key, one in devices.items()}, record),
-        theirs=_theirs(world, {one.index for one in devices.values()}),
+        rules=_rules(world, resolution, present, record),
+        theirs=_theirs(world, present),
         seen=world.seen,
     )
 
@@ -159,18 +160,17 @@ def _virtual(
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
-class _Found(NamedTuple):
-    """A device with the key of its link, its master, and what it is made of."""
-
-    key: LinkKey
-    device: Device
-    master: Optional[LinkKey]
-    virtual: Optional[Virtual]
-
-
-def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
+def _link(
+    key: LinkKey,
+    device: Device,
+    resolution: Resolution,
+    world: World,
+    record: Record,
+    *,
+    master: Optional[LinkKey],
+    virtual: Optional[Virtual],
+) -> Link:
     """The device as a link, with the settings that are or were requested."""
-    key, device = found.key, found.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
@@ -182,7 +182,7 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
         resolution.roles.role_of(key),
         device.name,
         device.index,
-        state=_state(device),
+        state="up" if device.up else "down",
         mtu=device.mtu,
         txqueuelen=device.txqueuelen,
         addresses=addresses,
@@ -192,8 +192,8 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
             if (key, address) not in record.owned.addresses
             and is_lasting(device.index, address, world)
         },
-        virtual=found.virtual,
-        master=found.master,
+        virtual=virtual,
+        master=master,
         bare=tuple(one for one in present if (device.index, one) in world.bare),
         sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
         device=_picked(settings, {**wanted.device, **original.device, **made.device}),
@@ -205,12 +205,6 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
         profile=world.profiles.get(device.name, ""),
         unmarked=key in record.owned.vlans and not device.alias,
     )
-
-
-def _state(device: Device) -> LinkState:
-    if device.up:
-        return "up"
-    return "down"
 
 
 def _addresses(device: Device, wanted: Link, world: World) -> tuple[Address, ...]:
@@ -239,14 +233,13 @@ def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str
 
 
 def _hops(
-    world: World, devices: Mapping[LinkKey, Device], resolution: Resolution, record: Record
+    world: World, keys: Mapping[int, LinkKey], resolution: Resolution, record: Record
 ) -> tuple[Hop, ...]:
     """Our routes, those that a manager or router left behind, and other routes to a banned prefix.
 
     The network of a link itself is never among the last. If an address was added before the
     management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
-    keys = {device.index: key for key, device in devices.items()}
     banned = set(resolution.want.banned)
     kept = lifelines(world, resolution.roles.management)
     hops = []

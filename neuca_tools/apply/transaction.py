@@ -84,8 +84,7 @@ class Transaction:
 
     `before` are the links to roll back to, `made` those of the record. `marked`: network managers
     have been told to release our NICs. `recorded` are the operations that the record of the
-    decision includes. `intended` is the record that includes the operations in the journal, for the
-    present decision.
+    decision includes.
     """
 
     host: Host
@@ -98,7 +97,6 @@ class Transaction:
     made: Mapping[LinkKey, Link] = field(default_factory=dict)
     marked: bool = False
     recorded: tuple[Operation, ...] = ()
-    intended: Optional[tuple[tuple[Operation, ...], Record]] = None
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -161,9 +159,7 @@ class Transaction:
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
         if operations:  # without any, the record is saved once, at the end
-            record = intentions.record_intentions(self.decision.record, operations)
-            self.intended = tuple(operations), record
-            self.store.save_record(record)
+            self.store.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
             self.store.save_journal(self.before, world.boot_id)
 
@@ -275,16 +271,13 @@ class Transaction:
         declined = (failure[:3] for failure in self.result.declined)
         record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide(record, self._earlier())
-        self.recorded, self.intended = self.result.done, None
+        self.recorded = self.result.done
 
     def _with_done(self) -> Record:
         """The record of the decision with everything that was done."""
         done = self.result.done
         if self.recorded == done:
             return self.decision.record
-        has_replaced = any(isinstance(one, SetDevice) and one.replaced for one in done)
-        if self.intended and self.intended[0] == done and not has_replaced:
-            return self.intended[1]
         return intentions.record_intentions(self.decision.record, done)
 
     def _earlier(self) -> Optional[Earlier]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from errno import ENOENT
 from typing import Any
@@ -17,7 +17,6 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
-    LinkKey,
     Original,
     Owned,
     Record,
@@ -90,11 +89,6 @@ def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
 def _template(operation: WriteSysctl) -> str:
     name = operation.on.name if operation.on else ""
     return operation.path.replace(f"/{name}/", f"/{OWN}/", 1)
-
-
-def changed_only(originals: Mapping[LinkKey, Original]) -> dict[LinkKey, Original]:
-    """The original values without the links that nothing was changed on."""
-    return {key: original for key, original in originals.items() if original != UNCHANGED}
 
 
 def _owned_after(owned: Owned, operations: Iterable[Operation]) -> Owned:

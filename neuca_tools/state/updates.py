@@ -14,6 +14,7 @@ from neuca_tools.desired.resolve import Resolution
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
+    UNCHANGED,
     UNRECORDED,
     Incarnation,
     Link,
@@ -29,7 +30,6 @@ from neuca_tools.model import (
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
 from neuca_tools.state.changes import appearances, has_same_links, incarnations
-from neuca_tools.state.intentions import changed_only
 from neuca_tools.state.stale import without_links
 
 
@@ -179,7 +179,7 @@ def _link_originals(
             originals[key] = _still_changed(original, key, resolution, have)
         elif not key.rank:
             originals[key] = original
-    return changed_only(originals)
+    return {key: original for key, original in originals.items() if original != UNCHANGED}
 
 
 def _still_changed(

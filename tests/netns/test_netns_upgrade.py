@@ -8,6 +8,7 @@ The earlier version is taken from the history of this checkout, and really runs:
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 import sys
 import tarfile
@@ -49,6 +50,11 @@ def earlier_code(tmp_path_factory):
     return folder
 
 
+def made(host):
+    """The links that the record has the requests of."""
+    return json.loads((host.folder / "state/record.json").read_text()).get("made", {})
+
+
 @pytest.fixture(params=MADE)
 def host(lab, request, earlier_code):
     """A guest that the earlier version has configured."""
@@ -68,7 +74,7 @@ def host(lab, request, earlier_code):
     words = (f"PYTHONPATH={earlier_code}", sys.executable, "-c", MAIN, "--once", "--config", lab.config_file)  # fmt: skip
     done = lab.run("env", *words, check=False)
     assert done.code == 0, done.out + done.err
-    assert '"made"' not in (lab.folder / "state/record.json").read_text()
+    assert not made(lab)
     lab.settle()
     return lab
 
@@ -103,6 +109,7 @@ def test_the_links_of_an_earlier_version_stay_as_they_are(host):
     assert [line for line in lines if "[LINK]" not in line or "Deleted" in line] == []
     assert [line for line in lines if "state DOWN" in line or "LOWER_UP" not in line] == []
     assert (host.plan(), host.problems()) == ([], [])
+    assert [link for link in made(host).values() if link["virtual"] or ".5" in link["key"]]
     assert host.once(NIC).code == 0
     assert host.link("it") is None
 
