@@ -39,17 +39,17 @@ NO_SETTINGS = DeviceSettings()
 def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """The present state for a plan: dataplane links, and those that the agent once changed.
 
-    Protected links are never among them.
+    So are the lower devices of all these. Protected links are never among them.
     """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
     masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
     relevant = _relevant(resolution, record)
-    routed = _routed(world)
+    used = _routed(world) | {everything[key].lower for key in relevant & everything.keys()}
     devices = {
         key: device
         for key, device in everything.items()
-        if key in relevant or device.index in routed or device.master in masters
+        if key in relevant or device.index in used or device.master in masters
     }
     links = {
         key: _link(

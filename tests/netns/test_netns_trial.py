@@ -262,3 +262,15 @@ def test_a_trial_that_cannot_be_taken_back_whole_leaves_the_original_values_know
     assert host.link("eth2")["txqlen"] == 555
     assert host.once(LATER).code == 0
     assert host.link("eth2")["txqlen"] == 1000
+
+
+def test_a_trial_that_deletes_a_link_on_a_nic_that_nothing_else_is_asked_of_is_taken_back(host):
+    host.foreign.may_make("vx0")
+    vxlan = f"[vxlan vx0]\nid = 6\nparent = {mac(2)}\naddresses = 10.42.0.2/16\n"
+    assert host.once(vxlan).code == 0
+    trial = Trial(host, 3600)
+    assert host.link("vx0") is None
+    trial.process.send_signal(signal.SIGINT)
+    assert trial.end() == (1, ["not confirmed: rolled back to the previous configuration"])
+    assert host.addresses("vx0") == {"10.42.0.2/16"}
+    assert host.once().code == 0  # it records the index of the new link

@@ -417,7 +417,8 @@ def texts(operations):
 
 
 def _problems(report):
-    return [f"{one['link']} {one['code']}" for one in report["problems"]]
+    """Those that the document alone decides: a NIC keeps the name that another one has given it."""
+    return [f"{one['link']} {one['code']}" for one in report["problems"] if one["code"] != "name"]
 
 
 def alone(text, present, look_at):
