@@ -268,8 +268,7 @@ def test_the_journal_brings_back_what_links_are_made_of(tmp_path):
         (
             f"[vlan {ONE}.5]\nname = v5\n[bond bond0]\nmode = 802.3ad\nmembers = {ONE}.5, {TWO}.6\n",
             "bond bond0",
-            f'a bond cannot use "v5" ({ONE}.5), {TWO}.6:'
-            " make the bond of the NICs, and the VLAN on the bond",
+            f'a bond cannot use "v5" ({ONE}.5), {TWO}.6: make the bond of the NICs, and the VLAN on the bond',
         ),
         (f"[bridge br0]\nmembers = {ONE}.5\n", "bridge br0", f"{ONE}.5 is not requested"),
         ("[bridge br0]\nmembers = bond bond9\n", "bridge br0", "bond bond9 cannot be created"),
