@@ -9,29 +9,37 @@ a misspelt section, option or key.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from neuca_tools.documents import check_platform
+from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
-from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, Severity, suggested
+from neuca_tools.documents.finding import (
+    MOST_SPELLINGS,
+    Finding,
+    Severity,
+    line_with,
+    suggested,
+)
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
-from neuca_tools.documents.privacy import is_known_section
+from neuca_tools.documents.privacy import LINK_KINDS, is_known_section
 from neuca_tools.documents.spelling import closest, closest_name, meant_by, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
+from neuca_tools.model.routing import MAIN_TABLE
 
-Kind = Literal["neuca", "network_data.json", "network-config", ""]
+Kind = Literal["neuca", "network_data.json", "network-config", "configuration", ""]
 NEUCA: Kind = "neuca"
 MAX_BYTES = MAX_UNZIPPED_BYTES + 1
 _YAML = re.compile(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
 _LINE = re.compile(r"\bline (\d+)")
+_INCOMPLETE = re.compile("could not find expected|unexpected end of|expected ',' or")
 _HEADER = re.compile(r"\s*\[([^]]*)\]")
 
 
@@ -53,10 +61,27 @@ def check(data: bytes, kind: Kind = "") -> Checked:
     try:
         findings = [*(_neuca(data) if kind == NEUCA else check_platform.check(data, kind))]
     except DocumentError as error:
-        # The last line in the text is where the error is, one before it where its context begins.
-        line = int(([0, *_LINE.findall(error.text)])[-1])
-        findings = [Finding(line, "error", error.text)]
+        findings = [Finding(_line_of_syntax(error.text, data), "error", error.text)]
+    return in_order(kind, findings)
+
+
+def in_order(kind: Kind, findings: Iterable[Finding]) -> Checked:
+    """The result with these findings, each once and by its line."""
     return Checked(kind, tuple(sorted(set(findings), key=lambda one: (one.line, one.text))))
+
+
+def _line_of_syntax(text: str, data: bytes) -> int:
+    """The line of a syntax error: the last one in the text; where something is not complete, the
+    one before, where it begins.
+
+    A key without `:` is only noticed at the next key.
+    """
+    lines = [0, *map(int, _LINE.findall(text))]
+    if len(lines) > 2 and _INCOMPLETE.search(text):
+        return lines[-2]
+    above = data.splitlines()[lines[-1] - 2 : lines[-1] - 1] if lines[-1] > 1 else []
+    is_key_above = "mapping values" in text and any(line and b":" not in line for line in above)
+    return lines[-1] - is_key_above
 
 
 def kind_of(data: bytes) -> Kind:
@@ -96,13 +121,17 @@ def _neuca(data: bytes) -> Iterator[Finding]:
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _globals(document)
     yield from _incomplete(document, text)
+    yield from _clashes(document, text)
 
 
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
     fault = spelt(fault) if compared else fault
     meant, severity = meant_by(fault), fault.severity
-    if compared and not fault.key and not is_known_section(fault.section):
+    if compared and not fault.key and fault.section in (*LINK_KINDS, "rule"):
+        meant = {"interface": "interfaces"}.get(fault.section, "")
+        fault = replace(fault, reason=suggested(fault.reason, meant))
+    elif compared and not fault.key and not is_known_section(fault.section):
         meant = section_meant(fault.section)
         fault = replace(fault, reason=suggested(fault.reason, meant))
     if meant:
@@ -120,6 +149,29 @@ def _globals(document: Document) -> Iterator[Finding]:
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect'
             yield Finding(item.line, "error", suggested(text, meant), meant)
+
+
+def _clashes(document: Document, text: str) -> Iterator[Finding]:
+    """What of the document does not fit together, on the line of the item if it can be found."""
+    lines, headers = text.splitlines(), dict(_headers(text))
+    found = [*check_network.clashes(document.links, document.routes), *_default_routes(document)]
+    for clash in found:
+        place = _LINE.search(clash.where)
+        section = _section(clash.link) if clash.link else ""
+        line = headers.get(section, int(place[1]) if place else 0)
+        severity: Severity = "error" if clash.severity == "error" else "warning"
+        said = suggested(clash.text, clash.meant)
+        yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
+
+
+def _default_routes(document: Document) -> Iterator[check_network.Clash]:
+    for route in document.routes:
+        if route.state == "present" and not route.to.prefixlen and route.traits.table == MAIN_TABLE:
+            text = (
+                f"the default route {route.to} stays with the management NIC,"
+                " unless [network] of the configuration has allow-default-route = yes"
+            )
+            yield check_network.Clash(route.where, str(route.to), text, "warning")
 
 
 def _incomplete(document: Document, text: str) -> Iterator[Finding]:
@@ -148,8 +200,10 @@ def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[t
 
 
 def _section(link: LinkKey) -> str:
-    """The name of the section that describes a virtual link."""
-    return f"vlan {link}" if link.vlan_id else str(link)
+    """The name of the section that describes a link, with its MAC address in the usual notation."""
+    if link.vlan_id:
+        return f"vlan {link}"
+    return str(link) if link.made else f"interface {link}"
 
 
 def _headers(text: str) -> Iterator[tuple[str, int]]:

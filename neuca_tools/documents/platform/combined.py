@@ -28,7 +28,7 @@ from neuca_tools.documents.platform import (
     oci,
     openstack,
 )
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
@@ -164,9 +164,10 @@ def _kept(name: str, tree: dict[str, Tree]) -> Tree:
     return kept
 
 
-def _read(name: str, tree: dict[str, Tree]) -> PlatformDocument:
+def _read(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDocument:
     """Interpret a document; of a key that occurs twice, the last one counts, as in most parsers."""
-    root = Part({key: value for key, value in tree.items() if key != REPEATED}, name)
+    own = {key: value for key, value in tree.items() if key != REPEATED}
+    root = Part(own, name, faults=Faults(by_key))
     repeated = tree.get(REPEATED)
     for path, severity in repeated.items() if isinstance(repeated, dict) else ():
         reason = "this key occurs twice, ignoring the first"
@@ -177,7 +178,7 @@ def _read(name: str, tree: dict[str, Tree]) -> PlatformDocument:
 def interpreted(name: str, tree: dict[str, Tree]) -> PlatformDocument:
     """Interpret one document that has been parsed, without what would not be kept of it."""
     kept = _kept(name, tree)
-    return _read(name, kept if isinstance(kept, dict) else {})
+    return _read(name, kept if isinstance(kept, dict) else {}, by_key=True)
 
 
 def _trees(text: str) -> dict[str, dict[str, Tree]]:
