@@ -23,7 +23,7 @@ from neuca_tools.documents.platform import (
     nocloud_v1,
     openstack,
 )
-from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, lines_of
+from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.spelling import closest, closest_name, meant_by, spelt
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument
@@ -97,7 +97,8 @@ def _entries(tree: Tree) -> Iterator[_Entry]:
         if isinstance(item, list):
             waiting += [(one, f"{path}[{number}]", False) for number, one in enumerate(item)]
         elif isinstance(item, dict):
-            entries = [_Entry(_below(path, key), key, value) for key, value in item.items()]
+            given = ((key, value) for key, value in item.items() if key != REPEATED)
+            entries = [_Entry(_below(path, key), key, value) for key, value in given]
             if not named:
                 yield from entries
             for one in entries:

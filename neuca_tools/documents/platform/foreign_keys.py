@@ -52,7 +52,8 @@ NETPLAN = frozenset(
     " openvswitch optional-addresses other-config output passthrough password peers phase2-auth pin"
     " port-range ports private private-key protocols public regulatory-domain rstp shared"
     " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid virtual-function-count"
-    " wakeonwlan ageing hairpin interface peer port-mac-learning ra-overrides".split()
+    " wakeonwlan ageing hairpin interface peer port-mac-learning private-key-flags"
+    " ra-overrides".split()
 )
 OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
 # Words of the formats for kinds of links, subnets, networks and routes, and for modes.
