@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Optional
 
 from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
@@ -22,12 +23,12 @@ from neuca_tools.documents.finding import (
     line_with,
     suggested,
 )
-from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.neuca import link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
-from neuca_tools.documents.neuca.values import clip
+from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
-from neuca_tools.documents.privacy import LINK_KINDS, is_known_section
+from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kind
 from neuca_tools.documents.spelling import closest, closest_name, meant_by, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
@@ -153,12 +154,11 @@ def _globals(document: Document) -> Iterator[Finding]:
 
 def _clashes(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
-    lines, headers = text.splitlines(), dict(_headers(text))
+    lines, headers = text.splitlines(), _headers(text)
     found = [*check_network.clashes(document.links, document.routes), *_default_routes(document)]
     for clash in found:
         place = _LINE.search(clash.where)
-        section = _section(clash.link) if clash.link else ""
-        line = headers.get(section, int(place[1]) if place else 0)
+        line = headers.get(clash.link, int(place[1]) if place else 0)
         severity: Severity = "error" if clash.severity == "error" else "warning"
         said = suggested(clash.text, clash.meant)
         yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
@@ -176,14 +176,17 @@ def _default_routes(document: Document) -> Iterator[check_network.Clash]:
 
 def _incomplete(document: Document, text: str) -> Iterator[Finding]:
     """Virtual links of which this document says too little, unless it only adds to another one."""
-    lines = dict(_headers(text))
+    lines = _headers(text)
+    faulty = {fault.section for fault in document.faults if fault.severity == "error"}
     described = frozenset(one.key for one in document.links if one.virtual or one.key.vlan_id)
     for request in document.links:
         section = _section(request.key)
+        if section in faulty:
+            continue  # what it lacks may be what is misspelt
         for reason, meant in _lacking(request, described):
             said = f"[{section}]: {reason}, unless the platform's document provides it"
             severity: Severity = "error" if meant else "warning"
-            yield Finding(lines.get(section, 0), severity, suggested(said, meant), meant)
+            yield Finding(lines.get(request.key, 0), severity, suggested(said, meant), meant)
 
 
 def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[tuple[str, str]]:
@@ -200,15 +203,17 @@ def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[t
 
 
 def _section(link: LinkKey) -> str:
-    """The name of the section that describes a link, with its MAC address in the usual notation."""
-    if link.vlan_id:
-        return f"vlan {link}"
-    return str(link) if link.made else f"interface {link}"
+    """The name of the section that describes a virtual link."""
+    return f"vlan {link}" if link.vlan_id else str(link)
 
 
-def _headers(text: str) -> Iterator[tuple[str, int]]:
-    """The name of each section with its line."""
+def _headers(text: str) -> dict[Optional[LinkKey], int]:
+    """The first line of the section of each link."""
+    found: dict[Optional[LinkKey], int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        found = _HEADER.match(line)
-        if found:
-            yield " ".join(found[1].split()), number
+        name = _HEADER.match(line)
+        section = " ".join(name[1].split()) if name else ""
+        if link_kind(section):
+            with suppress(UnusableError):
+                found.setdefault(links.section_key(section), number)
+    return found

@@ -2,8 +2,8 @@
 
 To add one, write its source (a class in `sources`) and its reader (a module in `documents.platform`
 with NAME, KEYS and `read`, which `listing.READERS` names), and add a row here, an item to neuca(1)
-and neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py` compares
-these, the completions and docs/CLOUDS.md with the rows.
+and neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py`
+compares these, the completions and docs/CLOUDS.md with the rows.
 """
 
 # SPDX-License-Identifier: MIT

@@ -67,6 +67,12 @@ INI = [  # what is replaced, by what, the line, a part of what is said
     ("mtu = 9000", "mtu = 90000", 8, "65535"),
     ("mtu = 9000", "mtu 9000", 8, "key = value"),
     ("gateway = 10.1.0.1", "gateway = 10.11.0.1", 9, "in no network of the link"),
+    (
+        f"[interface {A}]\nmtu = 9000\ngateway = 10.1.0.1",
+        "[interface FE163E006DA1]\ngateway = 10.9.0.1",
+        8,
+        "in no",
+    ),
     ("gateway = 10.1.0.1", "gateway = 10.1.0.4", 9, "the address of the link itself"),
     ("mode = active-backup", "mode = active_backpu", 16, "active-backup"),
     ("mode = active-backup\n", "", 15, "it requires mode"),

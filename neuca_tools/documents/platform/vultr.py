@@ -15,18 +15,7 @@ from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME, LIST = "Vultr instance", "interfaces"
 KEYS = frozenset(
-    (
-        LIST,
-        "mac",
-        "ipv4",
-        "ipv6",
-        "additional",
-        "address",
-        "netmask",
-        "network",
-        "prefix",
-        "gateway",
-    )
+    "interfaces mac ipv4 ipv6 additional address netmask network prefix gateway".split()
 )
 
 
