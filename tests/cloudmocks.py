@@ -145,6 +145,37 @@ def hetzner(nics):
     return Strict({f"/hetzner/v1/metadata/{name}": body for name, body in paths.items()})
 
 
+def vultr(nics):
+    """The NIC with number 0 is the public one; private networks have no gateway."""
+    interfaces = [
+        {
+            "mac": mac,
+            "network-type": "private" if number else "public",
+            "ipv4": {
+                "address": f"10.1.{number}.4",
+                "netmask": "255.255.255.0",
+                "gateway": "" if number else "10.1.0.1",
+                "additional": [],
+            },
+            "ipv6": {"address": "", "network": "", "prefix": "", "additional": []},
+        }
+        for mac, number in nics
+    ]
+    tree = {"instance-v2-id": "d2a7f0de-0f5b-4a3b-8f9d-1b0a1c2d3e4f", "interfaces": interfaces}
+    return Strict({"/v1.json": tree}, {"Metadata-Token": "cloudinit"})
+
+
+def digitalocean(nics):
+    """The NIC with number 0 is the public one."""
+    interfaces = {"public": [], "private": []}
+    for mac, number in nics:
+        kind = "private" if number else "public"
+        address = {"ip_address": f"10.1.{number}.4", "netmask": "255.255.255.0"}
+        ipv4 = {**address, "gateway": f"10.1.{number}.1"}
+        interfaces[kind].append({"mac": mac, "type": kind, "ipv4": ipv4})
+    return Strict({"/metadata/v1.json": {"droplet_id": 2756294, "interfaces": interfaces}})
+
+
 def _tree(nics, leaves, instance_id):
     """The tree that EC2 and Alibaba have, each with leaves of its own."""
     macs = "network/interfaces/macs/"

@@ -300,7 +300,7 @@ def check():
     )
     file = record(
         file=TEXT,
-        format=among("neuca", "network_data.json", "network-config"),
+        format=among("neuca", "network_data.json", "network-config", "configuration"),
         valid=TRUTH,
         faults=many(fault),
     )

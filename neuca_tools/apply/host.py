@@ -91,10 +91,13 @@ class Host:
         return decide(seen, document, policies, record)
 
     def _origin(self) -> str:
-        """The NIC through which a metadata service answered for this instance; empty for none."""
+        """The NIC through which a metadata service answered for this instance; empty for none.
+
+        That of the present answer is recorded by a pass only.
+        """
         config = self.config
         try:
-            origin = records.load_machine(config.state).origin
+            origin = self.intake.origin or records.load_machine(config.state).origin
         except RecordError:
             return ""
         policy = Policy(config.ignored_macs, config.management_macs)

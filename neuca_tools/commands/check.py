@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.commands.common import uses_color
-from neuca_tools.documents.check import MAX_BYTES, Checked, check
-from neuca_tools.errors import EXIT_INVALID, EXIT_OK, NeucaError
+from neuca_tools.config import check as check_configuration
+from neuca_tools.documents.check import MAX_BYTES, Checked, Kind, check, in_order
+from neuca_tools.documents.finding import Finding
+from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
 
 STANDARD_INPUT = "-"
@@ -21,20 +23,32 @@ INKS = {"error": RED, "warning": YELLOW}
 TITLES = {
     "neuca": "NEuca's format",
     "network_data.json": "OpenStack's network_data.json",
+    "configuration": "the agent's configuration",
     "network-config": "NoCloud's network-config, or netplan's format",
 }
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every file; EXIT_INVALID if one has an error or, with --strict, a warning."""
-    found = [(name, check(_content(name), arguments.format or "")) for name in arguments.file]
+    found = [(name, checked(_content(name), arguments.format or "")) for name in arguments.file]
     if arguments.json:
         print(json.dumps(_json(found, arguments.strict), indent=1))
     else:
-        for name, checked in found:
-            _print(name, checked, uses_color(arguments))
-    valid = all(checked.is_valid(arguments.strict) for _, checked in found)
+        for name, result in found:
+            _print(name, result, uses_color(arguments))
+    valid = all(result.is_valid(arguments.strict) for _, result in found)
     return EXIT_OK if valid else EXIT_INVALID
+
+
+def checked(data: bytes, kind: Kind = "") -> Checked:
+    """Check the bytes of a document or of a configuration file; its content tells which it is."""
+    is_configuration = not kind and check_configuration.is_configuration(data)
+    if kind != "configuration" and not is_configuration:
+        return check(data, kind)
+    try:
+        return in_order("configuration", check_configuration.check(data))
+    except ConfigError as error:
+        return in_order("configuration", [Finding(0, "error", error.text)])
 
 
 def _content(name: str) -> bytes:
@@ -49,18 +63,18 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, checked: Checked, color: bool) -> None:
+def _print(name: str, result: Checked, color: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
-    for one in checked.findings:
+    for one in result.findings:
         place = f"{name}:{one.line}" if one.line else name
         severity = painted(one.severity, INKS[one.severity], color)
         print(f"{plain(place)}: {severity}: {plain(one.text)}")
-    errors = sum(one.severity == "error" for one in checked.findings)
-    warnings = len(checked.findings) - errors
-    result = painted("no faults", GREEN, color)
-    if checked.findings:
-        result = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-    print(f"{plain(name)}: {result}; read as {TITLES[checked.kind]}")
+    errors = sum(one.severity == "error" for one in result.findings)
+    warnings = len(result.findings) - errors
+    summary = painted("no faults", GREEN, color)
+    if result.findings:
+        summary = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+    print(f"{plain(name)}: {summary}; read as {TITLES[result.kind]}")
 
 
 def _count(number: int, what: str) -> str:
@@ -71,8 +85,8 @@ def _json(found: Sequence[tuple[str, Checked]], strict: bool) -> dict[str, Any]:
     files = [
         {
             "file": name,
-            "format": checked.kind,
-            "valid": checked.is_valid(strict),
+            "format": result.kind,
+            "valid": result.is_valid(strict),
             "faults": [
                 {
                     "line": one.line or None,
@@ -80,9 +94,9 @@ def _json(found: Sequence[tuple[str, Checked]], strict: bool) -> dict[str, Any]:
                     "text": one.text,
                     "meant": one.meant or None,
                 }
-                for one in checked.findings
+                for one in result.findings
             ],
         }
-        for name, checked in found
+        for name, result in found
     ]
     return {"version": 1, "files": files}

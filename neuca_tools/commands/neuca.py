@@ -198,7 +198,7 @@ _OPTIONS: dict[str, Keywords] = {
     ),
     "strict": flag("count warnings as errors"),
     "format": {
-        "choices": ("neuca", "network_data.json", "network-config"),
+        "choices": ("neuca", "network_data.json", "network-config", "configuration"),
         "help": "the format of the files (default: detected)",
     },
     "undo": flag("manage a released NIC again"),

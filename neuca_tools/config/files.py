@@ -34,8 +34,10 @@ class Entry(NamedTuple):
     lines: tuple[int, ...] = ()
 
     def fault(self, reason: str, severity: Severity = "error") -> ConfigFault:
-        value = values.clip(self.value)
-        return ConfigFault(self.file, self.section, self.option, value, reason, severity=severity)
+        where = (self.file, self.section, self.option, values.clip(self.value))
+        line = next(iter(self.lines[-1:]), 0)
+        reason += values.hash_hint(self.value)
+        return ConfigFault(*where, reason, severity=severity, line=line)
 
 
 class _Parser(RawConfigParser):
@@ -68,6 +70,13 @@ def files(path: Path) -> list[Path]:
     return [path, *_drop_ins(path.parent / "config.d")]
 
 
+def parse(data: bytes) -> tuple[list[Entry], list[ConfigFault]]:
+    """The options in the text of one file, and the faults. Raises ConfigError."""
+    faults: list[ConfigFault] = []
+    name = Path("configuration")
+    return list(_entries(name, _decoded(data, name), faults)), faults
+
+
 def _drop_ins(directory: Path) -> list[Path]:
     try:
         names = sorted(directory.iterdir())
@@ -84,16 +93,21 @@ def _drop_ins(directory: Path) -> list[Path]:
 def _read(file: Path) -> str:
     try:
         with file.open("rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-        if len(data) <= _MAX_BYTES:
-            return data.decode("utf-8-sig")
-        reason = f"it is longer than {_MAX_BYTES} bytes"
+            return _decoded(stream.read(_MAX_BYTES + 1), file)
     except FileNotFoundError:
         return ""
     except OSError as error:
         reason = error.strerror or str(error)
-    except UnicodeDecodeError:
-        reason = "it is not UTF-8 text"
+    raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
+
+
+def _decoded(data: bytes, file: Path) -> str:
+    reason = f"it is longer than {_MAX_BYTES} bytes"
+    if len(data) <= _MAX_BYTES:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            reason = "it is not UTF-8 text"
     raise ConfigError(f'cannot read the configuration file "{file}": {reason}')
 
 
@@ -110,12 +124,13 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         unreadable = [number - 1 for number, _ in error.errors]
     for number in unreadable:
         reason = f'line {number} is neither a section nor "option = value", ignoring it'
-        faults.append(ConfigFault(str(file), "", "", "", reason))
+        faults.append(ConfigFault(str(file), "", "", "", reason, line=number))
         # Whoever looks for options that protect has to see these as well.
         yield Entry(str(file), "", lines[number - 1].split()[0], "", (number,))
     numbers = _line_numbers(text)
     for section in parser.sections():
-        header = Entry(str(file), " ".join(section.split()), "", "")
+        where = numbers.get((section, ""), ())
+        header = Entry(str(file), " ".join(section.split()), "", "", where)
         given = [
             header._replace(
                 option=name, value=value.strip(), lines=numbers.get((section, name.lower()), ())
@@ -149,6 +164,7 @@ def _line_numbers(text: str) -> dict[tuple[str, str], tuple[int, ...]]:
         header = _Parser.SECTCRE.match(line.strip())
         if header:
             section = header["header"]
+            numbers.setdefault((section, ""), (number,))
             continue
         option = _Parser.OPTCRE.match(line.strip())
         if option and not line.startswith(("#", ";", " ", "\t")):

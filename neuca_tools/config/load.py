@@ -41,7 +41,15 @@ def load(path: Path = DEFAULT_PATH) -> Config:
     A file that does not exist counts as empty. Raises ConfigError for a file that exists and cannot
     be read. Everything else that is wrong becomes a fault, and the default applies.
     """
-    entries, faults = files.read(path)
+    return _loaded(*files.read(path))
+
+
+def parse(data: bytes) -> Config:
+    """What the text of one file says by itself. Raises ConfigError."""
+    return _loaded(*files.parse(data))
+
+
+def _loaded(entries: list[Entry], faults: list[ConfigFault]) -> Config:
     faults += _unknown_sections(entries)
     suspects = [entry for entry in entries if _is_suspect(entry)]
     if suspects:
@@ -74,7 +82,18 @@ def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
     for entry in entries:
         if not entry.option and entry.section not in SECTIONS and not link_kind(entry.section):
-            yield entry.fault("unknown section, ignoring it", "warning")
+            yield _suggesting(entry.fault("unknown section, ignoring it", "warning"), SECTIONS)
+
+
+def _suggesting(fault: ConfigFault, known: Iterable[str]) -> ConfigFault:
+    """The fault about an unknown word, with the one that was probably meant."""
+    # Nobody else needs the module.
+    from neuca_tools.documents.spelling import closest
+
+    meant = closest(fault.option or fault.section, tuple(known))
+    if not meant:
+        return fault
+    return fault._replace(reason=f'{fault.reason}; did you mean "{meant}"?', meant=meant)
 
 
 def _fields(entries: Iterable[Entry], faults: list[ConfigFault]) -> dict[str, Any]:
@@ -99,7 +118,9 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
         return {"sources": known} if known else {}
     if where not in OPTIONS:
         if (entry.file, *where) not in _reported(faults):
-            faults.append(entry.fault("unknown option, ignoring it", "warning"))
+            own = (name for section, name in KNOWN if section == where[0])
+            fault = entry.fault("unknown option, ignoring it", "warning")
+            faults.append(_suggesting(fault, own))
         return {}
     if not entry.value:
         return {}
@@ -171,13 +192,21 @@ def _checked(
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:
     grouped: dict[tuple[str, str], list[Line]] = {}
-    for file, section, option, value, _ in entries:
+    for file, section, option, value, numbers in entries:
         lines = grouped.setdefault((file, section), [])
         if option and value:
-            lines.append(Line(0, section, option.lower(), value, option, source=file))
+            number = next(iter(numbers[-1:]), 0)
+            lines.append(Line(number, section, option.lower(), value, option, source=file))
     return grouped
 
 
 def _config_fault(file: str, fault: Fault) -> ConfigFault:
     where = (file, fault.section, fault.key, fault.value)
-    return ConfigFault(*where, fault.reason, severity=fault.severity)
+    if fault.unknown:
+        # Nobody else needs the module.
+        from neuca_tools.documents.spelling import spelt
+
+        fault = spelt(fault)
+    return ConfigFault(
+        *where, fault.reason, severity=fault.severity, line=fault.line, meant=fault.meant
+    )

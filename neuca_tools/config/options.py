@@ -31,6 +31,7 @@ class ConfigFault(NamedTuple):
     With an `error`, commands exit with EXIT_INVALID; a `warning` does not change the exit code. A
     `note` is about an obsolete option, and printed for people and in the agent's log only. A fault
     that `stops` is about an option that protects: nothing new is configured until it is corrected.
+    `line` is 0 if it is not known, `meant` the probable spelling, if any.
     """
 
     file: str
@@ -40,6 +41,8 @@ class ConfigFault(NamedTuple):
     reason: str
     severity: Severity = "error"
     stops: bool = False
+    line: int = 0
+    meant: str = ""
 
     @property
     def text(self) -> str:

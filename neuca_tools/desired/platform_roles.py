@@ -131,6 +131,11 @@ def notes(
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
     lower = _below_gateways(platform)
+
+    def has_gateway(request: LinkRequest) -> bool:
+        key = request.key
+        return bool(request.routing.gateways or not (key.vlan_id or key in lower))
+
     for request in platform.links:
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
@@ -138,9 +143,8 @@ def notes(
         reason = _unserved(key, roles) if is_leased(requests[key]) else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
-        elif key.nic in gateways and not is_leased(request):
-            if request.routing.gateways or not (key.vlan_id or key in lower):
-                yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
+        elif key.nic in gateways and not is_leased(request) and has_gateway(request):
+            yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
 
 
 def _below_gateways(platform: PlatformDocument) -> set[LinkKey]:

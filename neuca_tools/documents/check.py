@@ -9,28 +9,37 @@ a misspelt section, option or key.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.documents import check_platform
+from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
-from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, Severity, suggested
-from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.documents.finding import (
+    MOST_SPELLINGS,
+    Finding,
+    Severity,
+    line_with,
+    suggested,
+)
+from neuca_tools.documents.neuca import link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
-from neuca_tools.documents.neuca.values import clip
+from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
-from neuca_tools.documents.privacy import is_known_section
+from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kind
 from neuca_tools.documents.spelling import closest, closest_name, section_meant, spelt
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
+from neuca_tools.model.routing import MAIN_TABLE
 
-Kind = Literal["neuca", "network_data.json", "network-config", ""]
+Kind = Literal["neuca", "network_data.json", "network-config", "configuration", ""]
 NEUCA: Kind = "neuca"
 MAX_BYTES = MAX_UNZIPPED_BYTES + 1
 _YAML = re.compile(r"""(?:---|["']?[\w.-]+["']?\s*:(?:\s|$))""")
 _LINE = re.compile(r"\bline (\d+)")
+_INCOMPLETE = re.compile("could not find expected|unexpected end of|expected ',' or")
 _HEADER = re.compile(r"\s*\[([^]]*)\]")
 
 
@@ -51,10 +60,27 @@ def check(data: bytes, kind: Kind = "") -> Checked:
     try:
         findings = [*(_neuca(data) if kind == NEUCA else check_platform.check(data, kind))]
     except DocumentError as error:
-        # The last line in the text is where the error is, one before it where its context begins.
-        line = int(([0, *_LINE.findall(error.text)])[-1])
-        findings = [Finding(line, "error", error.text)]
+        findings = [Finding(_line_of_syntax(error.text, data), "error", error.text)]
+    return in_order(kind, findings)
+
+
+def in_order(kind: Kind, findings: Iterable[Finding]) -> Checked:
+    """The result with these findings, each once and by its line."""
     return Checked(kind, tuple(sorted(set(findings), key=lambda one: (one.line, one.text))))
+
+
+def _line_of_syntax(text: str, data: bytes) -> int:
+    """The line of a syntax error: the last one in the text; where something is not complete, the
+    one before, where it begins.
+
+    A key without `:` is only noticed at the next key.
+    """
+    lines = [0, *map(int, _LINE.findall(text))]
+    if len(lines) > 2 and _INCOMPLETE.search(text):
+        return lines[-2]
+    above = data.splitlines()[lines[-1] - 2 : lines[-1] - 1] if lines[-1] > 1 else []
+    is_key_above = "mapping values" in text and any(line and b":" not in line for line in above)
+    return lines[-1] - is_key_above
 
 
 def kind_of(data: bytes) -> Kind:
@@ -94,13 +120,17 @@ def _neuca(data: bytes) -> Iterator[Finding]:
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _globals(document)
     yield from _incomplete(document, text)
+    yield from _clashes(document, text)
 
 
 def _of_line(fault: Fault, compared: bool) -> Finding:
     """The finding for a fault, with the probable spelling of an unknown section or key."""
     fault = spelt(fault) if compared else fault
     meant, severity = fault.meant, fault.severity
-    if compared and not fault.key and not is_known_section(fault.section):
+    if compared and not fault.key and fault.section in (*LINK_KINDS, "rule"):
+        meant = {"interface": "interfaces"}.get(fault.section, "")
+        fault = fault._replace(reason=suggested(fault.reason, meant))
+    elif compared and not fault.key and not is_known_section(fault.section):
         meant = section_meant(fault.section)
         fault = fault._replace(reason=suggested(fault.reason, meant))
     if meant:
@@ -120,16 +150,41 @@ def _globals(document: Document) -> Iterator[Finding]:
             yield Finding(item.line, "error", suggested(text, meant), meant)
 
 
+def _clashes(document: Document, text: str) -> Iterator[Finding]:
+    """What of the document does not fit together, on the line of the item if it can be found."""
+    lines, headers = text.splitlines(), _headers(text)
+    found = [*check_network.clashes(document.links, document.routes), *_default_routes(document)]
+    for clash in found:
+        place = _LINE.search(clash.where)
+        line = headers.get(clash.link, int(place[1]) if place else 0)
+        severity: Severity = "error" if clash.severity == "error" else "warning"
+        said = suggested(clash.text, clash.meant)
+        yield Finding(line_with(lines, line, clash.item), severity, said, clash.meant)
+
+
+def _default_routes(document: Document) -> Iterator[check_network.Clash]:
+    for route in document.routes:
+        if route.state == "present" and not route.to.prefixlen and route.traits.table == MAIN_TABLE:
+            text = (
+                f"the default route {route.to} stays with the management NIC,"
+                " unless [network] of the configuration has allow-default-route = yes"
+            )
+            yield check_network.Clash(route.where, str(route.to), text, "warning")
+
+
 def _incomplete(document: Document, text: str) -> Iterator[Finding]:
     """Virtual links of which this document says too little, unless it only adds to another one."""
-    lines = dict(_headers(text))
+    lines = _headers(text)
+    faulty = {fault.section for fault in document.faults if fault.severity == "error"}
     described = frozenset(one.key for one in document.links if one.virtual or one.key.vlan_id)
     for request in document.links:
         section = _section(request.key)
+        if section in faulty:
+            continue  # what it lacks may be what is misspelt
         for reason, meant in _lacking(request, described):
             said = f"[{section}]: {reason}, unless the platform's document provides it"
             severity: Severity = "error" if meant else "warning"
-            yield Finding(lines.get(section, 0), severity, suggested(said, meant), meant)
+            yield Finding(lines.get(request.key, 0), severity, suggested(said, meant), meant)
 
 
 def _lacking(request: LinkRequest, described: Collection[LinkKey]) -> Iterator[tuple[str, str]]:
@@ -150,9 +205,13 @@ def _section(link: LinkKey) -> str:
     return f"vlan {link}" if link.vlan_id else str(link)
 
 
-def _headers(text: str) -> Iterator[tuple[str, int]]:
-    """The name of each section with its line."""
+def _headers(text: str) -> dict[Optional[LinkKey], int]:
+    """The first line of the section of each link."""
+    found: dict[Optional[LinkKey], int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        found = _HEADER.match(line)
-        if found:
-            yield " ".join(found[1].split()), number
+        name = _HEADER.match(line)
+        section = " ".join(name[1].split()) if name else ""
+        if link_kind(section):
+            with suppress(UnusableError):
+                found.setdefault(links.section_key(section), number)
+    return found

@@ -8,17 +8,24 @@ finding, and the value of a misspelt key is checked too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, suggested
+from neuca_tools.documents import check_network
+from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, line_with, suggested
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import combined, foreign_keys, netplan, openstack
-from neuca_tools.documents.platform.tree import Tree, from_json, from_yaml, lines_of
+from neuca_tools.documents.platform import (
+    combined,
+    foreign_keys,
+    netplan,
+    nocloud_v1,
+    openstack,
+)
+from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
 from neuca_tools.documents.spelling import closest, closest_name, spelt
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import Fault
+from neuca_tools.model import Fault, PlatformDocument
 
 # Keys whose values name links of the same document.
 _NAMING = frozenset(
@@ -43,28 +50,35 @@ def check(data: bytes, kind: str) -> Iterator[Finding]:
     if not isinstance(tree, dict):
         raise DocumentError(f"cannot read {kind}: it is not an object")
     lines = lines_of(data)
-    misspelt = dict(_misspelt(tree, *_known(kind)))
+    misspelt = dict(_misspelt(tree, *_known(kind, tree)))
     for path, meant in misspelt.items():
         text = suggested(f'"{clip(path)}": unknown key', meant)
         yield Finding(_line(lines, path), "error", text, meant)
     corrector = _Corrector(misspelt, lines)
     corrected = corrector.corrected(tree, "", "")
     if isinstance(corrected, dict) and corrected:
-        yield from _findings(corrected, kind, corrector.lines)
+        written = data.decode("utf-8", "replace").splitlines()
+        yield from _findings(corrected, kind, corrector.lines, written)
 
 
-def _known(kind: str) -> tuple[frozenset[str], float]:
+def _known(kind: str, tree: dict[str, Tree]) -> tuple[frozenset[str], float]:
     """The known keys, and how alike an unknown one has to be: clouds add keys of their own."""
     if kind == openstack.NAME:
         return openstack.KEYS | foreign_keys.OPENSTACK, 0.8
-    return netplan.KEYS | foreign_keys.NETPLAN | foreign_keys.NAMED, 0.7
+    inner = tree.get("network")
+    top = inner if isinstance(inner, dict) else tree
+    if top.get("version") == "1":
+        return nocloud_v1.KEYS | foreign_keys.VERSION_1, 0.7
+    return netplan.KEYS_2 | foreign_keys.NETPLAN | foreign_keys.NAMED, 0.7
 
 
 def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tuple[str, str]]:
     """The path of each key that looks like a known one, and that one."""
     unknown = (entry for entry in _entries(tree) if entry.key not in known)
     for entry in islice(unknown, MOST_SPELLINGS):
-        meant = closest(entry.key, known - {_parent(entry.path)}, cutoff)
+        parent = _parent(entry.path)
+        meant = foreign_keys.ELSEWHERE.get((parent, entry.key), "")
+        meant = meant if meant in known else closest(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant
 
@@ -82,7 +96,8 @@ def _entries(tree: Tree) -> Iterator[_Entry]:
         if isinstance(item, list):
             waiting += [(one, f"{path}[{number}]", False) for number, one in enumerate(item)]
         elif isinstance(item, dict):
-            entries = [_Entry(_below(path, key), key, value) for key, value in item.items()]
+            given = ((key, value) for key, value in item.items() if key != REPEATED)
+            entries = [_Entry(_below(path, key), key, value) for key, value in given]
             if not named:
                 yield from entries
             for one in entries:
@@ -120,20 +135,35 @@ class _Corrector:
         return found
 
 
-def _findings(tree: dict[str, Tree], kind: str, lines: Mapping[str, int]) -> Iterator[Finding]:
+def _findings(
+    tree: dict[str, Tree], kind: str, lines: Mapping[str, int], text: Sequence[str]
+) -> Iterator[Finding]:
     """What the reader says about the document, and links that are named but not described."""
     unknown = {(path, clip(name)): (item, meant) for path, item, name, meant in _unknown(tree)}
-    for fault in combined.interpreted(kind, tree).faults:
+    document = combined.interpreted(kind, tree)
+    for fault in document.faults:
         _, meant = unknown.pop((fault.key, fault.value), ("", ""))
         fault = _spelt(fault, kind, meant)
         text = _without_document(fault, kind)
         yield Finding(_line(lines, fault.key), fault.severity, text, fault.meant)
+    yield from _clashes(document, kind, lines, text)
     if kind == openstack.NAME:
         return  # its links have ids, which are not names of NICs; the reader says so
     for (path, name), (item, meant) in unknown.items():
         reason = "the document describes no such link, so the host must have a NIC of this name"
         text = suggested(f'"{clip(path)}" = "{name}": {reason}', meant)
         yield Finding(_line(lines, item), "error" if meant else "warning", text, meant)
+
+
+def _clashes(
+    document: PlatformDocument, kind: str, lines: Mapping[str, int], text: Sequence[str]
+) -> Iterator[Finding]:
+    """What of the document does not fit together; other programs may use it for other links."""
+    made_of = check_network.made_of(document.links)
+    for clash in (*check_network.clashes(document.links, document.routes), *made_of):
+        line = _line(lines, clash.where[len(kind) :].lstrip(", "))
+        said = suggested(clash.text, clash.meant)
+        yield Finding(line_with(text, line, clash.item), "warning", said, clash.meant)
 
 
 def _spelt(fault: Fault, kind: str, meant: str) -> Fault:

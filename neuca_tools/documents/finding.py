@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
@@ -17,6 +18,15 @@ class Finding(NamedTuple):
     severity: Severity
     text: str
     meant: str = ""
+
+
+def line_with(lines: Sequence[str], first: int, item: str) -> int:
+    """The number of the first line, from `first` on, that has this item; else `first` itself."""
+    if first and item:
+        for number, line in enumerate(lines[first - 1 :], first):
+            if item in line.lower():
+                return number
+    return first
 
 
 def suggested(text: str, meant: str) -> str:

@@ -2,7 +2,8 @@
 
 A source is a class that implements the `Source` protocol of `base`. It returns a document, returns
 that there is none, or raises SourceError; an error never means that there is none. To add a source,
-write its module, import what is slow to import inside its functions, and add a row to `_KINDS`.
+write its module, import what is slow to import inside its functions, and add a row to `_KINDS`, or
+for a cloud to `model.clouds`.
 `_AUTO` lists the sources that `auto` asks, in order. A module is imported when a source of it is
 made: most commands ask none or one.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 
 from neuca_tools.errors import SourceError, UsageError
 from neuca_tools.model import Host
+from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings, Token
 from neuca_tools.sources.platforms import ANY, KINDS, UNKNOWN, Unknown, recognized
 
@@ -63,18 +65,11 @@ _KINDS: Mapping[str, _Kind] = {
     "file": _Kind("file:PATH", ":", "file", "File"),
     "configdrive": _Kind("configdrive[=PATH]", "=", "directories", "ConfigDrive"),
     "nocloud": _Kind("nocloud[=PATH]", "=", "nocloud", "NoCloud"),
-    "openstack": _Kind("openstack[=URL]", "=", "openstack", "OpenStack"),
-    "ec2": _Kind("ec2[=URL]", "=", "ec2", "Ec2"),
-    "azure": _Kind("azure[=URL]", "=", "clouds", "Azure"),
-    "oracle": _Kind("oracle[=URL]", "=", "clouds", "Oracle"),
-    "gce": _Kind("gce[=URL]", "=", "clouds", "Gce"),
-    "hetzner": _Kind("hetzner[=URL]", "=", "clouds", "Hetzner"),
-    "alibaba": _Kind("alibaba[=URL]", "=", "ec2", "Alibaba"),
-    "vmware": _Kind("vmware", "=", "hypervisors", "VMware"),
+    **{cloud.kind: _Kind(cloud.usage, "=", *cloud.source.split(".")) for cloud in CLOUDS},
     "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
     "none": _Kind("none", "=", "directories", "Nothing"),
 }
-_SERVICES = ("openstack", "ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
+_SERVICES = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
 _AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first
 _LOCAL = frozenset({"file", "configdrive", "nocloud", "lxd"})
 

@@ -1,10 +1,11 @@
-"""The metadata services of Azure, Oracle Cloud, Google Compute Engine and Hetzner Cloud.
+"""The metadata services that have all NICs in one document: Azure, Oracle Cloud and others.
 
-Each has one document with all NICs. Whatever is not a complete answer is an error, never an empty
-answer: these services reply with 404, 410, 429 or 503 while they are not ready or busy.
+Whatever is not a complete answer is an error, never an empty answer: these services reply with 404,
+410, 429 or 503 while they are not ready or busy.
 
 References: Microsoft, "Azure Instance Metadata Service"; Oracle, "Getting Instance Metadata";
-Google, "About VM metadata"; Hetzner, "Server metadata" (Cloud API documentation).
+Google, "About VM metadata"; Hetzner, "Server metadata" (Cloud API documentation); Vultr, "Metadata
+API"; DigitalOcean, "Droplet Metadata API".
 """
 
 # SPDX-License-Identifier: MIT
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, ClassVar, Optional
 
-from neuca_tools.documents.platform import azure, gce, hetzner, oci
+from neuca_tools.documents.platform import azure, digitalocean, gce, hetzner, oci, vultr
 from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import Answer, Deadline, Session
@@ -118,10 +119,8 @@ class Gce(_Cloud):
         attributes = _mapping(tree.get("attributes"))
         data = attributes.get("user-data")
         name = instance(self.kind, str(tree.get("id", "")))
-        if attributes.get("user-data-encoding") == "base64":
-            text = self.unpacked(data)
-        else:
-            text = data.encode("utf-8", "replace") if isinstance(data, str) and data else None
+        encoded = attributes.get("user-data-encoding") == "base64"
+        text = self.unpacked(data) if encoded else _text(data)
         return Answer(self.name, text, session, {gce.NAME: response.body}, name)
 
 
@@ -153,9 +152,41 @@ def _decoded(body: bytes) -> bytes:
         return body
 
 
+class Vultr(_Cloud):
+    """`vultr`, or `vultr=URL`. With this header, user-data and start-up scripts are included."""
+
+    kind = "vultr"
+    headers: ClassVar[Mapping[str, str]] = {"Metadata-Token": "cloudinit"}
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        body = self.get(_VULTR, deadline)
+        tree = _mapping(self.parsed(_VULTR, body))
+        name = instance(self.kind, str(tree.get("instance-v2-id", "")))
+        return Answer(self.name, _text(tree.get("user-data")), session, {vultr.NAME: body}, name)
+
+
+class DigitalOcean(_Cloud):
+    """`digitalocean`, or `digitalocean=URL`."""
+
+    kind = "digitalocean"
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        body = self.get(_DROPLET, deadline)
+        tree = _mapping(self.parsed(_DROPLET, body))
+        name = instance(self.kind, str(tree.get("droplet_id", "")))
+        parts = {digitalocean.NAME: body}
+        return Answer(self.name, _text(tree.get("user_data")), session, parts, name)
+
+
+_VULTR, _DROPLET = "/v1.json", "/metadata/v1.json"
 _OCI_INSTANCE, _OCI_NICS = "/opc/v2/instance/", "/opc/v2/vnics/"
 _GCE_TREE = "/computeMetadata/v1/instance/?recursive=true&alt=json"
 _HETZNER = "/hetzner/v1"
+
+
+def _text(value: object) -> Optional[bytes]:
+    """User-data as a text; None if there is none."""
+    return value.encode("utf-8", "replace") if isinstance(value, str) and value else None
 
 
 def _mapping(value: object) -> Mapping[str, object]:

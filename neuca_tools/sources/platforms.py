@@ -10,55 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from neuca_tools.errors import SourceError
 from neuca_tools.files import text_of
+from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
 UNKNOWN, ANY = "unknown", "any"
-_SERVICES = ("ec2", "azure", "oracle", "gce", "hetzner", "alibaba")
 KINDS: Mapping[str, frozenset[str]] = {
-    "openstack": frozenset({"openstack", "ec2"}),
-    **{kind: frozenset({kind}) for kind in (*_SERVICES, "vmware")},
+    **{cloud.kind: frozenset((cloud.kind, *cloud.also)) for cloud in CLOUDS},
     ANY: frozenset({"openstack", "ec2"}),
     UNKNOWN: frozenset(),
 }
 """The kinds of sources that may be asked at a well-known address, by cloud."""
 
 
-class _Sign(NamedTuple):
-    """The value of one DMI field by which a cloud is recognized."""
-
-    cloud: str
-    field: str
-    text: str
-
-
-# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); brands: cloud-init, DataSourceOpenStack.
-_NOVA = ("OpenStack Nova", "OpenStack Compute")
-_BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
-# AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init, tools/ds-identify.
-_SIGNS = (
-    *(_Sign("openstack", "product_name", text) for text in _NOVA),
-    *(_Sign("openstack", "chassis_asset_tag", text) for text in (*_NOVA, *_BRANDS)),
-    _Sign("ec2", "sys_vendor", "Amazon EC2"),
-    _Sign("ec2", "chassis_asset_tag", "Amazon EC2"),
-    _Sign("azure", "chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),
-    _Sign("oracle", "chassis_asset_tag", "OracleCloud.com"),
-    _Sign("gce", "product_name", "Google Compute Engine"),
-    _Sign("gce", "product_name", "Google"),
-    _Sign("hetzner", "sys_vendor", "Hetzner"),
-    _Sign("alibaba", "product_name", "Alibaba Cloud ECS"),
-    _Sign("vmware", "sys_vendor", "VMware, Inc."),
-)
-
-
 def recognized(dmi: Path) -> str:
     """A key of KINDS, `unknown` if nothing is recognized, from the files in /sys/class/dmi/id."""
-    for sign in _SIGNS:
-        if text_of(dmi / sign.field) == sign.text:
-            return sign.cloud
+    for cloud in CLOUDS:
+        if any(text_of(dmi / sign.field) == sign.text for sign in cloud.signs):
+            return cloud.kind
     # Xen instances of EC2 (AWS, "Detect whether a host is an EC2 instance").
     if text_of(dmi / "bios_version").endswith(".amazon"):
         return "ec2"

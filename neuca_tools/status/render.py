@@ -8,24 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from neuca_tools.model import OWN, LinkKey, Problem
+from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.printable import GREEN, RED, painted
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import SYSCTL, dotted, effect_text
 from neuca_tools.status.judge import INFORMATION
 
 EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
-_CLOUDS = {
-    "openstack": "OpenStack",
-    "ec2": "EC2",
-    "azure": "Azure",
-    "oracle": "Oracle Cloud",
-    "gce": "Google Compute Engine",
-    "hetzner": "Hetzner Cloud",
-    "alibaba": "Alibaba Cloud",
-    "vmware": "VMware",
-}
 PLATFORMS = {
-    **{kind: f"{name}, as the firmware (DMI) says" for kind, name in _CLOUDS.items()},
+    **{cloud.kind: f"{cloud.label}, as the firmware (DMI) says" for cloud in CLOUDS},
     "unknown": "not named by the firmware (DMI), so no well-known address is queried",
     "any": "not checked (platform = any)",
 }

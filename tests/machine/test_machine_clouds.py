@@ -124,6 +124,19 @@ CLOUDS = (
         cloudmocks.alibaba,
         at="100.100.100.200",
     ),
+    # Its private networks have no gateway.
+    Cloud(
+        "vultr",
+        ("type=1,manufacturer=Vultr,product=VHF",),
+        cloudmocks.vultr,
+        rules=0,
+        far="",
+    ),
+    Cloud(
+        "digitalocean",
+        ("type=1,manufacturer=DigitalOcean,product=Droplet",),
+        cloudmocks.digitalocean,
+    ),
     Cloud("ec2", ("type=1,manufacturer=Amazon EC2,product=m5.large",), cloudmocks.ec2),
     Cloud("openstack", (), cloudmocks.openstack),
     Cloud(

@@ -36,7 +36,15 @@ def way(lab, source):
 
 
 @pytest.mark.parametrize(
-    ("kind", "length"), [("azure", 24), ("oracle", 24), ("ec2", 24), ("openstack", 24), ("gce", 32)]
+    ("kind", "length"),
+    [
+        ("azure", 24),
+        ("oracle", 24),
+        ("ec2", 24),
+        ("openstack", 24),
+        ("gce", 32),
+        ("digitalocean", 24),
+    ],
 )
 def test_each_secondary_nic_answers_from_its_own_address(cloud, kind, length):
     lab = cloud(kind)

@@ -410,3 +410,50 @@ def test_a_severity_is_colored_and_a_name_can_not_color_anything(tmp_path, capsy
     assert last == f"{good}: \x1b[32mno faults\x1b[0m; read as NEuca's format"
     assert main(["check", str(good)]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+VALID = [
+    # cloud-init's schema-network-config-v1.json: a nameserver may be that of one interface.
+    """version: 1
+config:
+  - {type: physical, name: ens3, subnets: [{type: dhcp}]}
+  - {type: nameserver, interface: ens3, address: [1.1.1.1], search: [example.org]}
+""",
+    # netplan-yaml(5).
+    """network:
+  version: 2
+  virtual-ethernets:
+    veth0: {peer: veth1, addresses: [10.91.0.1/24]}
+    veth1: {peer: veth0}
+  ethernets:
+    ens3:
+      dhcp6: true
+      ra-overrides: {use-dns: false, use-domains: false}
+    ens4: {}
+  tunnels:
+    vx: {mode: vxlan, id: 5, remote: 10.0.0.2, local: 10.91.0.1, ageing: 100}
+  bridges:
+    br0:
+      interfaces: [ens4]
+      parameters:
+        port-mac-learning: {ens4: false}
+        hairpin: {ens4: true}
+""",
+    "network: {config: disabled}\n",
+]
+
+
+@pytest.mark.parametrize("text", VALID, ids=("nameserver", "netplan", "disabled"))
+def test_a_valid_document_has_no_error(text):
+    assert errors(text) == []
+
+
+def test_the_line_of_a_text_that_is_no_yaml_is_that_of_the_mistake():
+    lines = [
+        (4, "version: 2\nethernets:\n  a:\n    mtu 1400\n    dhcp4: true\n"),
+        (4, "version: 2\nethernets:\n  a:\n    addresses: [10.0.0.1/24\n    dhcp4: true\n"),
+        (3, "version: 2\nethernets:\n  'a:\n    dhcp4: true\n"),
+        (4, "version: 2\nethernets:\n  a: b\n    dhcp4: true\n"),
+        (3, "version: 2\nethernets:\n\ta: {}\n"),
+    ]
+    assert [found(text)[1][0][0] for _, text in lines] == [line for line, _ in lines]

@@ -16,9 +16,19 @@ from worlds import mac, nic, vlan, world
 
 from neuca_tools.desired.outlets import pinned
 from neuca_tools.documents import platform
-from neuca_tools.documents.platform import azure, ec2, gce, hetzner, oci, openstack
+from neuca_tools.documents.platform import (
+    azure,
+    digitalocean,
+    ec2,
+    gce,
+    hetzner,
+    oci,
+    openstack,
+    vultr,
+)
 from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model import Device, Record
+from neuca_tools.model.clouds import CLOUDS
 from neuca_tools.model.machine import Origin
 from neuca_tools.sources import Session, Surroundings, look, parse_source
 from neuca_tools.sources.base import NICS, Token
@@ -28,7 +38,7 @@ LONG = 60
 PAGE = Path(__file__).parents[2] / "docs" / "CLOUDS.md"
 ONE, TWO = "02:00:00:00:00:01", "02:00:00:00:00:02"
 BOTH = [(ONE, 0), (TWO, 1)]
-KINDS = ("ec2", "alibaba", "azure", "oracle", "gce", "openstack", "hetzner")
+KINDS = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
 LISTING = [kind for kind in KINDS if kind != "hetzner"]
 
 
@@ -107,6 +117,10 @@ DOCUMENTS = {
     },
     oci.NAME: lambda macs: {oci.ROOT: [{"macAddr": mac.upper()} for mac in macs]},
     gce.NAME: lambda macs: {"networkInterfaces": [{"mac": mac} for mac in macs]},
+    vultr.NAME: lambda macs: {"interfaces": [{"mac": mac} for mac in macs]},
+    digitalocean.NAME: lambda macs: {
+        "interfaces": {"public": [{"mac": mac} for mac in macs], "private": []}
+    },
     openstack.NAME: lambda macs: {
         "links": [{"id": mac, "type": "phy", "ethernet_mac_address": mac} for mac in macs]
     },
@@ -203,7 +217,7 @@ def empty(kind, play):
             }
 
 
-EMPTY = {"network", "networkInterfaces", "links", "networks"}
+EMPTY = {"network", "networkInterfaces", "links", "networks", "interfaces"}
 
 
 @pytest.mark.parametrize("kind", LISTING)
@@ -274,6 +288,8 @@ FIGURES = {
     "gce": (1, 1),
     "openstack": (3, 3),
     "hetzner": (3, 3),
+    "vultr": (1, 1),
+    "digitalocean": (1, 1),
 }  # fmt: skip
 
 

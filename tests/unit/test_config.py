@@ -24,7 +24,8 @@ from neuca_tools.model import LinkKey
 
 KNOWN = (
     "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
-    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
+    " lxd[=SOCKET], none"
 )
 
 MAC = "fe:16:3e:00:6d:af"
@@ -343,9 +344,16 @@ def test_a_note_is_for_people(tmp_path):
     [
         (
             "[runtime]\nstate-dir = /x",
-            'warning: config: [runtime] "state-dir" = "/x": unknown option, ignoring it',
+            'warning: config: [runtime] "state-dir" = "/x": unknown option, ignoring it; did you mean "state-directory"?',
         ),
-        ("[Runtime]\nx = 1", "warning: config: [Runtime]: unknown section, ignoring it"),
+        (
+            "[runtime]\ncolour = red",
+            'warning: config: [runtime] "colour" = "red": unknown option, ignoring it',
+        ),
+        (
+            "[Runtime]\nx = 1",
+            'warning: config: [Runtime]: unknown section, ignoring it; did you mean "runtime"?',
+        ),
         ("[DEFAULT]\ntimeout = 1", "warning: config: [DEFAULT]: unknown section, ignoring it"),
         (
             "[runtime]\nword",

@@ -96,6 +96,8 @@ def asked(text, surroundings):
         ({"sys_vendor": "Google", "product_name": "Drallion"}, "unknown"),
         ({"sys_vendor": "Hetzner", "product_name": "vServer"}, "hetzner"),
         ({"sys_vendor": "Alibaba Cloud", "product_name": "Alibaba Cloud ECS"}, "alibaba"),
+        ({"sys_vendor": "Vultr", "product_name": "VHF"}, "vultr"),
+        ({"sys_vendor": "DigitalOcean", "product_name": "Droplet"}, "digitalocean"),
         ({"sys_vendor": "VMware, Inc.", "product_name": "VMware7,1"}, "vmware"),
         ({"product_name": "\udcff"}, "unknown"),
     ],

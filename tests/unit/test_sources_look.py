@@ -22,7 +22,8 @@ from neuca_tools.sources import Session, SourceSpec, Token, fetch_path, look, pa
 LONG = 300
 KNOWN = (
     "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
-    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vmware, lxd[=SOCKET], none"
+    " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
+    " lxd[=SOCKET], none"
 )
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Literal, NamedTuple, Optional
 
-from neuca_tools.documents.neuca.values import clip
+from neuca_tools.documents.neuca.values import clip, hash_hint
 from neuca_tools.documents.privacy import is_open, link_kind, shown_key, shown_value
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import UnknownWord
@@ -62,6 +62,8 @@ class Line(NamedTuple):
     ) -> Fault:
         """A fault about this line, without a value that may be secret."""
         key = shown_key(self.section, self.key)
+        if severity == "error":
+            reason += hash_hint(self.value)
         value = ""
         if key:
             value = shown_value(self.section, self.key, self.value)

@@ -69,6 +69,13 @@ def clip(text: str) -> str:
     return printable if whole else printable[: _LONGEST_SHOWN - 1] + "…"
 
 
+def hash_hint(value: str) -> str:
+    """What to say of an unusable value with a `#` in it that was meant to begin a comment."""
+    if not re.search(r"\s#", value):
+        return ""
+    return ' ("#" begins a comment only at the beginning of a line; behind a value, ";" does)'
+
+
 def absent(value: str) -> bool:
     """Whether a value counts as absent: empty, or `Not Specified`, as ExoGENI controllers write."""
     words = value.split()

@@ -18,6 +18,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
 NAME = "Azure instance"
+LIST = "network"  # the key of the list of all NICs
 KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 

@@ -16,19 +16,8 @@ from typing import Callable, NamedTuple, Optional
 from neuca_tools.documents.finding import Severity
 from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.neuca.values import clip
-from neuca_tools.documents.platform import (
-    azure,
-    ec2,
-    gce,
-    hetzner,
-    instance,
-    listing,
-    made,
-    netplan,
-    oci,
-    openstack,
-)
-from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform import instance, listing, made, netplan, openstack
+from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
@@ -89,11 +78,10 @@ def _is_number(tree: Tree) -> bool:
 _KINDS: Mapping[str, _Kind] = {
     openstack.NAME: _Kind(from_json, _named(openstack.KEYS), openstack.read),
     netplan.NAME: _Kind(from_yaml, _named(netplan.KEYS), netplan.read),
-    ec2.NAME: _Kind(from_json, _only(ec2.KEYS), ec2.read),
-    azure.NAME: _Kind(from_json, _only(azure.KEYS), azure.read),
-    oci.NAME: _Kind(from_json, _only(oci.KEYS), oci.read),
-    gce.NAME: _Kind(from_json, _only(gce.KEYS), gce.read),
-    hetzner.NAME: _Kind(hetzner.load, _only(hetzner.KEYS), hetzner.read),
+    **{
+        reader.NAME: _Kind(getattr(reader, "load", from_json), _only(reader.KEYS), reader.read)
+        for reader in listing.READERS
+    },
     instance.OPENSTACK: _Kind(from_json, instance.kept, instance.read),
     instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
 }
@@ -164,9 +152,10 @@ def _kept(name: str, tree: dict[str, Tree]) -> Tree:
     return kept
 
 
-def _read(name: str, tree: dict[str, Tree]) -> PlatformDocument:
+def _read(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDocument:
     """Interpret a document; of a key that occurs twice, the last one counts, as in most parsers."""
-    root = Part({key: value for key, value in tree.items() if key != REPEATED}, name)
+    own = {key: value for key, value in tree.items() if key != REPEATED}
+    root = Part(own, name, faults=Faults(by_key))
     repeated = tree.get(REPEATED)
     for path, severity in repeated.items() if isinstance(repeated, dict) else ():
         reason = "this key occurs twice, ignoring the first"
@@ -177,7 +166,7 @@ def _read(name: str, tree: dict[str, Tree]) -> PlatformDocument:
 def interpreted(name: str, tree: dict[str, Tree]) -> PlatformDocument:
     """Interpret one document that has been parsed, without what would not be kept of it."""
     kept = _kept(name, tree)
-    return _read(name, kept if isinstance(kept, dict) else {})
+    return _read(name, kept if isinstance(kept, dict) else {}, by_key=True)
 
 
 def _trees(text: str) -> dict[str, dict[str, Tree]]:

@@ -260,6 +260,11 @@ class Draft:
 
     def name_unused(self) -> None:
         """Add one warning with all keys about this link that have no effect."""
+        if self.part.faults.by_key:
+            for part in (self.part, *self.others):
+                for key in part.unused():
+                    part.fault(key, None, "this key has no effect", "warning")
+            return
         unused = list(self.part.unused())
         for other in self.others:
             unused += (f"{other.path}.{key}" for key in other.unused())

@@ -22,6 +22,7 @@ from neuca_tools.model import Host, LinkKey, Network, PlatformDocument
 from neuca_tools.model.rows import Item
 
 NAME = "EC2 network"
+LIST = "macs"  # the key of the list of all NICs
 LEAVES = (
     "device-number",
     "network-card",

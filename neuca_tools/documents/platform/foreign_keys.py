@@ -16,8 +16,24 @@ LINKS = frozenset(
 # The keys below these are names that users choose.
 NAMED = LINKS | frozenset(
     "path-cost port-priority bridge_pathcost bridge_portprio access-points external-ids"
-    " other-config passthrough".split()
+    " other-config passthrough hairpin port-mac-learning".split()
 )
+# Of version 1 of network-config, beyond those that are read.
+VERSION_1 = frozenset(
+    "network version config interface id dns_nameservers dns_search search address scope keys"
+    " bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio bond-ad_actor_system"
+    " bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key bond-ad_partner_mac"
+    " bond-ad_user_port_key bond-mii_status bond-num_unsol_na bond-peer_notif_delay bond-queue_id"
+    " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
+    " bridge_ports bridge_waitport ipv4 ipv6 keep_configuration".split()
+)
+# What a key of the other version, or of another place, is called below this key of netplan.
+ELSEWHERE = {
+    ("routes", "gateway"): "via",
+    ("routes", "destination"): "to",
+    ("routes", "network"): "to",
+    ("match", "mac_address"): "macaddress",
+}
 NETPLAN = frozenset(
     "network nameservers dhcp4-overrides dhcp6-overrides config"
     " access-points advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy"
@@ -36,7 +52,8 @@ NETPLAN = frozenset(
     " openvswitch optional-addresses other-config output passthrough password peers phase2-auth pin"
     " port-range ports private private-key protocols public regulatory-domain rstp shared"
     " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid virtual-function-count"
-    " wakeonwlan".split()
+    " wakeonwlan ageing hairpin interface peer port-mac-learning private-key-flags"
+    " ra-overrides".split()
 )
 OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
 # Words of the formats for kinds of links, subnets, networks and routes, and for modes.

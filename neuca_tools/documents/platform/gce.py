@@ -19,6 +19,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "GCE instance"
+LIST = "networkInterfaces"  # the key of the list of all NICs
 _EXTRA = ("ipAliases", "forwardedIps", "targetInstanceIps", "forwardedIpv6s")
 KEYS = frozenset(("mac", "ip", "gateway", "gatewayIpv6", "ipv6", "ipv6s", "mtu", "vlan", *_EXTRA))
 _FULL = {4: 32, 6: 128}

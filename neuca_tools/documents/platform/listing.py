@@ -11,19 +11,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Optional
+from typing import Any, Optional
 
-from neuca_tools.documents.platform import azure, ec2, gce, oci, openstack
+from neuca_tools.documents.platform import (
+    azure,
+    digitalocean,
+    ec2,
+    gce,
+    hetzner,
+    oci,
+    openstack,
+    vultr,
+)
 from neuca_tools.documents.platform.tree import Tree
 
+# The modules that read the clouds' own formats: the `reader` of each row of `model.clouds`.
+READERS: tuple[Any, ...] = (azure, digitalocean, ec2, gce, hetzner, oci, vultr)
 # The key of the list of all NICs. Hetzner lists those of private networks only, and may have none;
 # a user wrote the documents of the others, for any of the NICs.
-_LISTS = {
-    ec2.NAME: "macs",
-    azure.NAME: "network",
-    oci.NAME: oci.ROOT,
-    gce.NAME: "networkInterfaces",
-    openstack.NAME: "links",
+_LISTS = {openstack.NAME: "links"} | {
+    reader.NAME: reader.LIST for reader in READERS if hasattr(reader, "LIST")
 }
 # It is not in the tree of every service with the paths of EC2: OpenStack's has public keys alone.
 _OPTIONAL = frozenset({ec2.NAME})

@@ -88,9 +88,8 @@ _MAC_WORDS = ("permanent", "preserve", "random", "stable", "stable-ssid")
 _ACTIVATION = ("manual", "off")
 # Switches without an effect that are off by default.
 _OFF = ("critical", "emit-lldp", "ignore-carrier", "ipv6-privacy", "optional", "wakeonlan")
-KEYS = (
-    nocloud_v1.KEYS
-    | frozenset(
+KEYS_2 = (
+    frozenset(
         "version config match macaddress name driver set-name mtu addresses dhcp4 dhcp6 gateway4"
         " gateway6 routes to via table type id link interfaces accept-ra ipv6-mtu activation-mode"
         " renderer parameters mode primary path-cost port-priority infiniband-mode ports".split()
@@ -100,7 +99,9 @@ KEYS = (
     | set(_OFF)
     | automatic.KEYS
     | netplan_routing.KEYS
+    | {"nameservers", "search"}
 )
+KEYS = nocloud_v1.KEYS | KEYS_2
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)

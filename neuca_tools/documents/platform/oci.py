@@ -19,6 +19,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
 NAME, ROOT = "OCI VNICs", "vnics"
+LIST = ROOT  # the key of the list of all NICs
 KEYS = frozenset(
     "macAddr privateIp virtualRouterIp subnetCidrBlock vlanTag nicIndex"
     " ipv6Addresses ipv6SubnetCidrBlock ipv6VirtualRouterIp".split()

@@ -23,10 +23,12 @@ _T = TypeVar("_T")
 class Faults:
     """The faults of a document, each once, and at most MAX_FAULTS of each severity.
 
-    Warnings never displace an error, which makes the document incomplete.
+    Warnings never displace an error, which makes the document incomplete. `by_key`: every key
+    without an effect has a fault of its own, for its line.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_key: bool = False) -> None:
+        self.by_key = by_key
         self.errors = 0
         self._found: dict[Fault, None] = {}
         self._kept = Counter[str]()

@@ -1,0 +1,174 @@
+"""Check offline how the links, addresses and routes of a document fit together.
+
+A pass refuses or loses what is found here, but only on the host and one by one.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Optional
+
+from neuca_tools.documents.neuca import link_kinds
+from neuca_tools.model import Host, LinkKey, LinkRequest, Network, RouteRequest
+
+_ADDRESSES = "addresses"
+# The last prefix length of IPv4 with an address of the network itself and one for broadcasts.
+_LAST_WITH_BROADCAST = 30
+
+
+class Clash(NamedTuple):
+    """Something that does not fit. `where` and `item` lead to its line: a place, then a text.
+
+    `severity` is for a document that is complete by itself; `meant` is what was probably meant.
+    `link`: the place is in the section of this link, if it has one.
+    """
+
+    where: str
+    item: str
+    text: str
+    severity: str = "error"
+    meant: str = ""
+    link: Optional[LinkKey] = None
+
+
+def clashes(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
+    """What does not fit together in the requests of one document."""
+    yield from _same_addresses(links)
+    for request in links:
+        yield from _odd_addresses(request)
+        yield from _gateways(request)
+    yield from _members(links)
+    yield from _mtus(links)
+    yield from _unlisted(links)
+    yield from _next_hops(links, routes)
+
+
+def made_of(links: Sequence[LinkRequest]) -> Iterator[Clash]:
+    """Virtual links that lack something, or have what they cannot have."""
+    names = {request.key: request.name for request in links if request.name}
+    for request in links:
+        reason = request.virtual and link_kinds.fault(request.key, request.virtual, names)
+        if reason and request.key.made and request.key.vlan_id is None:
+            text = f"{_label(request)}: {reason}"
+            yield Clash(_where(request, "state"), "", text, link=request.key)
+
+
+def _label(request: LinkRequest) -> str:
+    return f'"{request.name}"' if request.name else str(request.key)
+
+
+def _where(request: LinkRequest, setting: str) -> str:
+    """The place of a setting, else the first one that is known of the link."""
+    places = {origin.setting: origin.where for origin in reversed(request.origins)}
+    return places.get(setting, next(reversed(places.values()), "")) if places else ""
+
+
+def _same_addresses(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+    first: dict[Host, LinkRequest] = {}
+    for request in links:
+        for address in () if request.state == "user" else request.addresses:
+            other = first.setdefault(address.ip, request)
+            if other is request or (address.version == 6 and address.is_link_local):
+                continue
+            text = f"{address.ip} is requested on {_label(other)} too, so it is set on none of them"
+            yield Clash(_where(request, _ADDRESSES), str(address.ip), text)
+
+
+def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
+    for address in request.addresses:
+        network = address.network
+        if address.version == 6 or network.prefixlen > _LAST_WITH_BROADCAST:
+            continue
+        kinds = {network.network_address: "its network", network.broadcast_address: "all hosts"}
+        if address.ip in kinds:
+            text = f"{address} is the address of {kinds[address.ip]}, not of one host"
+            yield Clash(_where(request, _ADDRESSES), str(address.ip), text, "warning")
+
+
+def _networks(requests: Iterable[LinkRequest], version: int) -> list[Network]:
+    addresses = (address for request in requests for address in request.addresses)
+    networks = (address.network for address in addresses if address.version == version)
+    return [network for network in networks if network.prefixlen < network.max_prefixlen]
+
+
+def _gateways(request: LinkRequest) -> Iterator[Clash]:
+    own = {address.ip for address in request.addresses}
+    for gateway in request.routing.gateways:
+        networks = _networks([request], gateway.version)
+        reason = ""
+        if gateway in own:
+            reason = "is the address of the link itself"
+        elif not gateway.is_link_local and networks and not _is_in(gateway, networks):
+            reason = "is in no network of the link"
+        if reason:
+            text = f"the gateway {gateway} {reason}"
+            where = _where(request, "state")
+            yield Clash(where, str(gateway), text, "warning", link=request.key)
+
+
+def _is_in(host: Host, networks: Iterable[Network]) -> bool:
+    return any(host in network for network in networks)
+
+
+def _members(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+    upper: dict[LinkKey, LinkRequest] = {}
+    for request in links:
+        if request.key.kind in ("bond", "bridge") and request.virtual:
+            upper.update(dict.fromkeys(request.virtual.members, request))
+    for request in links:
+        if request.key in upper and request.addresses:
+            above = upper[request.key]
+            what = "member of the bond" if above.key.kind == "bond" else "port of the bridge"
+            text = f"a {what} {_label(above)} cannot have addresses: give them to that"
+            yield Clash(_where(request, _ADDRESSES), str(request.addresses[0].ip), text)
+
+
+def _mtus(links: Iterable[LinkRequest]) -> Iterator[Clash]:
+    mtus = {request.key: request.mtu for request in links if request.mtu}
+    for request in links:
+        most = mtus.get(request.key.nic)
+        if request.key.vlan_id is not None and request.mtu and most and request.mtu > most:
+            text = f"the MTU {request.mtu} of the VLAN is above that of its lower device, {most}"
+            yield Clash(_where(request, "mtu"), str(request.mtu), text)
+
+
+def _unlisted(links: Sequence[LinkRequest]) -> Iterator[Clash]:
+    """NICs with VLANs that the document does not list, although it lists one with another digit.
+
+    Members of bonds are not counted: they are rarely listed, and their addresses are alike.
+    """
+    listed = {request.key.mac for request in links if request.origins and request.key.rank == 0}
+    for request in links:
+        nic = request.key.nic
+        if nic == request.key or nic.made or nic.mac in listed:
+            continue
+        alike = [mac for mac in sorted(listed) if _differ_in_one(mac, nic.mac)]
+        if alike:
+            text = f"the document describes no NIC {nic.mac}, but {alike[0]}"
+            yield Clash(_where(request, "state"), "", text, "warning", alike[0], request.key)
+
+
+def _differ_in_one(one: str, other: str) -> bool:
+    return len(one) == len(other) and sum(a != b for a, b in zip(one, other)) == 1
+
+
+def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
+    by_key = {request.key: [request] for request in links}
+    listed = list(routes)
+    direct: dict[object, list[Network]] = defaultdict(list)
+    for route in listed:
+        if route.via is None and route.link is not None:
+            direct[route.link].append(route.to)
+    for route in listed:
+        on_links = by_key.get(route.link, []) if route.link else links
+        hops = () if route.via is None else (route.via, *route.others)
+        for hop in hops:
+            networks = _networks(on_links, hop.version)
+            is_reached = _is_in(hop, [*networks, *direct[route.link]])
+            if networks and not (is_reached or route.traits.onlink or hop.is_link_local):
+                of = "the link" if route.link else "the document"
+                text = f"the next hop {hop} of {route.to} is in no network of {of}"
+                yield Clash(route.where, str(hop), text, "warning")

@@ -1,0 +1,128 @@
+"""The clouds with a source of their own: one row for each, from which all lists of clouds follow.
+
+To add one, write its source (a class in `sources`) and its reader (a module in `documents.platform`
+with NAME, KEYS and `read`, which `listing.READERS` names), and add a row here, an item to neuca(1)
+and neuca-platform-data(5), and a mock to `tests/cloudmocks.py`. `tests/unit/test_clouds.py`
+compares these, the completions and docs/CLOUDS.md with the rows.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Sign(NamedTuple):
+    """The value of one DMI field by which a cloud is recognized."""
+
+    field: str
+    text: str
+
+
+class Cloud(NamedTuple):
+    """A cloud with a metadata source.
+
+    `kind` names the source, `label` is the name for people, `usage` the syntax of the source.
+    `source` is its module and class in `sources`, `reader` the module in `documents.platform` that
+    reads its own format, if it has one. `signs`: each of them is enough. `also` are the kinds of
+    other sources that are asked there.
+    """
+
+    kind: str
+    label: str
+    usage: str
+    source: str
+    reader: str
+    signs: tuple[Sign, ...]
+    also: tuple[str, ...] = ()
+
+    @property
+    def is_service(self) -> bool:
+        """Whether its source is a service with a URL."""
+        return "[=URL]" in self.usage
+
+
+# nova, virt/libvirt/driver.py (_get_guest_config_sysinfo); brands: cloud-init, DataSourceOpenStack.
+_NOVA = ("OpenStack Nova", "OpenStack Compute")
+_BRANDS = ("OpenTelekomCloud", "SAP CCloud VM", "HUAWEICLOUD", "Samsung Cloud Platform")
+
+
+def _vendor(text: str) -> tuple[Sign, ...]:
+    return (Sign("sys_vendor", text),)
+
+
+# The signs: AWS, "Detect whether a host is an EC2 instance"; the others: cloud-init,
+# tools/ds-identify.
+CLOUDS = (
+    Cloud(
+        "openstack",
+        "OpenStack",
+        "openstack[=URL]",
+        "openstack.OpenStack",
+        "",  # people write its format too: `documents.platform.combined`
+        (
+            *(Sign("product_name", text) for text in _NOVA),
+            *(Sign("chassis_asset_tag", text) for text in (*_NOVA, *_BRANDS)),
+        ),
+        ("ec2",),
+    ),
+    Cloud(
+        "ec2",
+        "EC2",
+        "ec2[=URL]",
+        "ec2.Ec2",
+        "ec2",
+        (Sign("sys_vendor", "Amazon EC2"), Sign("chassis_asset_tag", "Amazon EC2")),
+    ),
+    Cloud(
+        "azure",
+        "Azure",
+        "azure[=URL]",
+        "clouds.Azure",
+        "azure",
+        (Sign("chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"),),
+    ),
+    Cloud(
+        "oracle",
+        "Oracle Cloud",
+        "oracle[=URL]",
+        "clouds.Oracle",
+        "oci",
+        (Sign("chassis_asset_tag", "OracleCloud.com"),),
+    ),
+    Cloud(
+        "gce",
+        "Google Compute Engine",
+        "gce[=URL]",
+        "clouds.Gce",
+        "gce",
+        (Sign("product_name", "Google Compute Engine"), Sign("product_name", "Google")),
+    ),
+    Cloud(
+        "hetzner",
+        "Hetzner Cloud",
+        "hetzner[=URL]",
+        "clouds.Hetzner",
+        "hetzner",
+        _vendor("Hetzner"),
+    ),
+    Cloud(
+        "alibaba",
+        "Alibaba Cloud",
+        "alibaba[=URL]",
+        "ec2.Alibaba",
+        "ec2",
+        (Sign("product_name", "Alibaba Cloud ECS"),),
+    ),
+    Cloud("vultr", "Vultr", "vultr[=URL]", "clouds.Vultr", "vultr", _vendor("Vultr")),
+    Cloud(
+        "digitalocean",
+        "DigitalOcean",
+        "digitalocean[=URL]",
+        "clouds.DigitalOcean",
+        "digitalocean",
+        _vendor("DigitalOcean"),
+    ),
+    Cloud("vmware", "VMware", "vmware", "hypervisors.VMware", "", _vendor("VMware, Inc.")),
+)

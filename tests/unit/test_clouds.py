@@ -1,0 +1,200 @@
+"""A cloud is one row: its source, its reader, its names, and what has to be written for it by hand."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import cloudmocks
+import pytest
+from platforms import faults, hints, links, made
+
+from neuca_tools.documents.platform import combined, listing
+from neuca_tools.model.clouds import CLOUDS
+from neuca_tools.sources import SourceSpec, parse_source, platforms, uses_network
+from neuca_tools.sources.base import Surroundings
+from neuca_tools.status import render
+
+ROOT = Path(__file__).parents[2]
+SERVICES = [cloud for cloud in CLOUDS if cloud.is_service]
+KINDS = [cloud.kind for cloud in CLOUDS]
+A, B, C = "56:00:03:15:c4:65", "5a:00:03:1b:4e:ca", "5a:00:03:1b:4e:cb"
+
+
+def text(*parts):
+    return ROOT.joinpath(*parts).read_text()
+
+
+@pytest.mark.parametrize("cloud", CLOUDS, ids=KINDS)
+def test_the_source_of_a_cloud_is_known_by_its_kind(cloud):
+    module, name = cloud.source.split(".")
+    home = import_module(f"neuca_tools.sources.{module}")
+    source = getattr(home, name)("", Surroundings())
+    assert (source.name, source.local) == (cloud.kind, False)
+    assert parse_source(cloud.kind) == SourceSpec(cloud.kind)
+    assert uses_network([SourceSpec(cloud.kind)]) == cloud.is_service
+    assert cloud.usage.startswith(cloud.kind)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS, ids=KINDS)
+def test_each_sign_alone_recognizes_the_cloud(cloud, tmp_path):
+    assert cloud.signs
+    for sign in cloud.signs:
+        (tmp_path / sign.field).write_text(f"{sign.text}\n")
+        assert platforms.recognized(tmp_path) == cloud.kind
+        (tmp_path / sign.field).unlink()
+    assert cloud.kind in platforms.KINDS[cloud.kind]
+    assert render.PLATFORMS[cloud.kind] == f"{cloud.label}, as the firmware (DMI) says"
+
+
+def test_no_two_clouds_have_a_sign_or_a_kind_in_common():
+    signs = [sign for cloud in CLOUDS for sign in cloud.signs]
+    assert len(set(signs)) == len(signs)
+    assert len(set(KINDS)) == len(KINDS)
+
+
+def test_each_reader_is_one_of_those_that_are_used():
+    names = [reader.__name__.rpartition(".")[2] for reader in listing.READERS]
+    assert sorted(names) == sorted({cloud.reader for cloud in CLOUDS if cloud.reader})
+    assert all(reader.NAME in combined._KINDS for reader in listing.READERS)
+
+
+@pytest.mark.parametrize("page", ["neuca.1", "neuca-status.7"])
+def test_the_pages_name_each_cloud(page):
+    words = text("docs", "man", page).split()
+    assert [kind for kind in KINDS if kind not in words] == []
+
+
+@pytest.mark.parametrize("file", ["neuca", "_neuca"])
+def test_the_completions_name_each_cloud(file):
+    words = text("packaging", "completion", file).replace('"', " ").split()
+    assert [kind for kind in KINDS if kind not in words] == []
+
+
+@pytest.mark.parametrize("cloud", SERVICES, ids=[cloud.kind for cloud in SERVICES])
+def test_each_service_has_a_mock_and_a_row_in_the_table_of_requests(cloud):
+    assert hasattr(cloudmocks, cloud.kind)
+    assert f"\n| `{cloud.kind}` |" in text("docs", "CLOUDS.md")
+    assert cloud.label.split()[-1] in text("docs", "CLOUDS.md")
+
+
+# --- the documents of the clouds without a file of their own ----------------------------------------
+
+VULTR = {
+    "hostname": "guest",
+    "instance-v2-id": "d2a7f0de",
+    "interfaces": [
+        {
+            "mac": A,
+            "network-type": "public",
+            "ipv4": {
+                "address": "203.0.113.24",
+                "netmask": "255.255.254.0",
+                "gateway": "203.0.112.1",
+                "additional": [{"address": "203.0.113.99", "netmask": "255.255.254.0"}],
+            },
+            "ipv6": {
+                "address": "2001:db8:5::15",
+                "network": "2001:db8:5::",
+                "prefix": "64",
+                "additional": [{"network": "2001:db8:6::", "prefix": "64"}],
+            },
+        },
+        {
+            "mac": B,
+            "network-type": "private",
+            "ipv4": {
+                "address": "10.1.112.3",
+                "netmask": "255.255.240.0",
+                "gateway": "",
+                "additional": [{"address": "10.1.112.9"}],
+            },
+            "ipv6": {"address": "", "network": "", "prefix": "", "additional": []},
+        },
+        {"mac": C, "network-type": "private"},
+    ],
+}
+
+
+def test_vultr_s_interfaces():
+    document = made("Vultr instance", json.dumps(VULTR))
+    assert faults(document) == []
+    assert links(document) == {
+        A: ("up", None, None, ["203.0.113.24/23", "203.0.113.99/23", "2001:db8:5::15/64"]),
+        B: ("up", None, None, ["10.1.112.3/20", "10.1.112.9/32"]),
+        C: ("up", None, None, []),
+    }
+    assert list(hints(document)) == [A]
+    assert [list(map(str, one.routing.gateways)) for one in document.links] == [
+        ["203.0.112.1"],
+        [],
+        [],
+    ]
+
+
+DROPLET = {
+    "droplet_id": 2756294,
+    "interfaces": {
+        "private": [
+            {
+                "ipv4": {
+                    "ip_address": "10.132.255.113",
+                    "netmask": "255.255.0.0",
+                    "gateway": "10.132.0.1",
+                },
+                "mac": B,
+                "type": "private",
+            }
+        ],
+        "public": [
+            {
+                "ipv4": {
+                    "ip_address": "203.0.113.105",
+                    "netmask": "255.255.192.0",
+                    "gateway": "203.0.64.1",
+                },
+                "ipv6": {
+                    "ip_address": "2001:DB8:0800:0010:0000:0000:017D:2001",
+                    "cidr": 64,
+                    "gateway": "2001:DB8:0800:0010:0000:0000:0000:0001",
+                },
+                "anchor_ipv4": {
+                    "ip_address": "10.17.0.5",
+                    "netmask": "255.255.0.0",
+                    "gateway": "10.17.0.1",
+                },
+                "mac": A,
+                "type": "public",
+            }
+        ],
+    },
+}
+
+
+def test_digitalocean_s_interfaces():
+    document = made("DigitalOcean droplet", json.dumps(DROPLET))
+    assert faults(document) == []
+    assert links(document) == {
+        A: ("up", None, None, ["203.0.113.105/18", "2001:db8:800:10::17d:2001/64", "10.17.0.5/16"]),
+        B: ("up", None, None, ["10.132.255.113/16"]),
+    }
+    assert list(hints(document)) == [A]
+    assert [list(map(str, one.routing.gateways)) for one in document.links] == [
+        ["203.0.64.1", "2001:db8:800:10::1"],
+        ["10.132.0.1"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "tree"), [("Vultr instance", VULTR), ("DigitalOcean droplet", DROPLET)]
+)
+def test_a_bad_item_costs_only_itself_and_what_is_not_used_is_not_kept(name, tree):
+    broken = json.dumps(tree).replace(B, "nonsense")
+    document = made(name, broken.replace("}", ', "token": "CANARY"}', 1))
+    assert [text.partition(":")[0] for text in faults(document)] == ["error"]
+    assert A in links(document)
+    assert B not in links(document)
+    assert "CANARY" not in combined.reduced({name: broken.replace("2756294", '"CANARY"').encode()})
