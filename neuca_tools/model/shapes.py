@@ -98,10 +98,10 @@ class Shapes:
             each = readers * len(items) if kinds[-1] is Ellipsis else readers
             if len(items) != len(each):
                 raise ShapeError(f"has {len(items)} items, and should have {len(each)}")
-            place, found = 0, []
+            place, found = 0, [*items]
             try:
                 for place, item in enumerate(items):
-                    found.append(each[place](item))
+                    found[place] = each[place](item)
             except ShapeError as error:
                 raise _below(f"[{place}]", error) from None
             return tuple(found)
@@ -125,25 +125,22 @@ class Shapes:
     def _object(self, kind: Any) -> Reader:  # noqa: ANN401 - a dataclass or named tuple
         hints = get_type_hints(kind)
         readers = {name: self.reader(hint) for name, hint in hints.items()}
-        scalars = {name: hint for name, hint in hints.items() if hint in (str, int, bool)}
+        # A call for each of these would cost most.
+        plain = {name: hint if hint in (str, int, bool) else None for name, hint in hints.items()}
         parameters = signature(kind).parameters.items()
         required = [name for name, parameter in parameters if parameter.default is parameter.empty]
 
         def read(value: object) -> object:
-            content = _checked(dict, value)
-            known = content.keys() & readers.keys()
-            if self._strict and len(known) < len(content):
-                raise ShapeError(
-                    f'has "{min(content.keys() - known)}", which {kind.__name__} lacks'
-                )
-            name, found = "", {}
+            content, name, found = _checked(dict, value), "", {}
             try:
-                for name in known:
-                    item = content[name]
-                    is_read = type(item) is scalars.get(name)  # a call for each would cost most
-                    found[name] = item if is_read else readers[name](item)
+                for name, item in content.items():
+                    if name in readers:
+                        found[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
                 raise _below(f".{name}", error) from None
+            if self._strict and len(found) < len(content):
+                unknown = min(content.keys() - readers.keys())
+                raise ShapeError(f'has "{unknown}", which {kind.__name__} lacks')
             missing = [name for name in required if name not in content]
             if missing:
                 raise ShapeError(f'has no "{missing[0]}"')
