@@ -279,8 +279,8 @@ def test_a_lease_as_the_client_reports_it():
     assert dhcp4.offer(BOUND) == found
     routes = ((IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER))
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
-    assert dhcp4.offer({**BOUND, "new_classless_static_routes": words}) == replace(
-        found, routes=routes
+    assert dhcp4.offer({**BOUND, "new_classless_static_routes": words}) == found._replace(
+        routes=routes
     )
 
 
