@@ -21,7 +21,7 @@ from typing import Optional
 from neuca_tools.agent.unused_volumes import LOCK, PATIENCE, keep_reason
 from neuca_tools.backends import hostid
 from neuca_tools.backends.blockdev import read_device
-from neuca_tools.backends.mount import mount_privately
+from neuca_tools.backends.namespace import mount_privately
 from neuca_tools.documents import platform
 from neuca_tools.errors import DocumentError, NeucaError, SourceError
 from neuca_tools.files import locked, write_files

@@ -1,42 +1,82 @@
-"""Enters another network namespace for good (setns(2)), with a matching /sys."""
+"""Enters another network namespace, or mounts a volume where no other process sees it.
+
+Both leave the mount namespace of the host for good (unshare(2)). So this is for short-lived
+processes: a mount ends with its process.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Optional
 
-from neuca_tools.errors import ObserveError
+from neuca_tools.errors import ObserveError, SourceError
 
+FILE_SYSTEMS = ("iso9660", "vfat")
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000  # linux/sched.h
 _MS_REC_PRIVATE = 0x4000 | 0x40000  # linux/mount.h: MS_REC, MS_PRIVATE
+_MS_HARMLESS = 1 | 2 | 4 | 8  # MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC
 
 
 def enter(namespace: Path) -> None:
     """Enter the network namespace of this file, such as /run/netns/NAME. Raises ObserveError."""
-    libc = ctypes.CDLL(None, use_errno=True)
     try:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _call("setns", descriptor, _CLONE_NEWNET)
+        finally:
+            os.close(descriptor)
+        _leave_mounts()
     except OSError as error:
-        raise ObserveError(
-            f'enter the network namespace "{namespace}": {error.strerror}'
-        ) from error
-    try:
-        _check(libc.setns(descriptor, _CLONE_NEWNET), namespace)
-    finally:
-        os.close(descriptor)
-    _check(libc.unshare(_CLONE_NEWNS), namespace)
-    _check(libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None), namespace)
+        text = f'enter the network namespace "{namespace}": {error.strerror}'
+        raise ObserveError(text) from error
     # Not fatal: without its own /sys, only the speed of a NIC is not known.
-    with suppress(ObserveError):
-        _check(libc.mount(b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None), namespace)
+    with suppress(OSError):
+        _mount(b"sysfs", b"/sys", b"sysfs", 0)
 
 
-def _check(code: int, namespace: Path) -> None:
-    if code != 0:
-        raise ObserveError(
-            f'enter the network namespace "{namespace}": {os.strerror(ctypes.get_errno())}'
-        )
+def mount_privately(device: Path, place: Path) -> None:
+    """Mount a device for this process, with ro, nosuid, nodev and noexec. Raises SourceError."""
+    what = "create a mount namespace"
+    try:
+        _leave_mounts()
+        what = f'mount "{device}"'
+        for kind in FILE_SYSTEMS:
+            # EINVAL: it is another file system; ENODEV: the kernel does not know this one.
+            if _mounts(os.fsencode(device), os.fsencode(place), kind.encode()):
+                return
+    except OSError as error:
+        raise SourceError(f"{what}: {error.strerror}") from error
+    raise SourceError(
+        f"{what}: it is neither {' nor '.join(FILE_SYSTEMS)}, or the kernel has no module for it"
+    )
+
+
+def _mounts(device: bytes, place: bytes, kind: bytes) -> bool:
+    try:
+        _mount(device, place, kind, _MS_HARMLESS)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENODEV):
+            raise
+        return False
+    return True
+
+
+def _leave_mounts() -> None:
+    _call("unshare", _CLONE_NEWNS)
+    _mount(None, b"/", None, _MS_REC_PRIVATE)
+
+
+def _mount(source: Optional[bytes], place: bytes, kind: Optional[bytes], flags: int) -> None:
+    _call("mount", source, place, kind, ctypes.c_ulong(flags), None)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

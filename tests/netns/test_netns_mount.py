@@ -11,9 +11,9 @@ import sys
 MOUNT = """
 import sys
 from pathlib import Path
-from neuca_tools.backends import mount
-mount.FILE_SYSTEMS = tuple(sys.argv[2:])
-mount.mount_privately(Path("none"), Path(sys.argv[1]))
+from neuca_tools.backends import namespace
+namespace.FILE_SYSTEMS = tuple(sys.argv[2:])
+namespace.mount_privately(Path("none"), Path(sys.argv[1]))
 print(*[line for line in open("/proc/self/mounts") if f" {sys.argv[1]} " in line], end="")
 """
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 import pytest
 from packages import INSTALL, ROOT, run
 
-from neuca_tools.backends import mount, udev
+from neuca_tools.backends import namespace, udev
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
@@ -357,7 +357,7 @@ def _rule(words: str) -> list[str]:
 def test_udev_starts_it_for_the_labels_that_clouds_give():
     assert _rule("ENV{ID_FS_LABEL}!=") == ["config-2", "CONFIG-2", "cidata", "CIDATA"]
     assert {label.lower() for label in _rule("ENV{ID_FS_LABEL}!=")} == udev.VOLUME_LABELS
-    assert set(_rule("ENV{ID_FS_TYPE}!=")) == set(mount.FILE_SYSTEMS)
+    assert set(_rule("ENV{ID_FS_TYPE}!=")) == set(namespace.FILE_SYSTEMS)
     assert 'ENV{SYSTEMD_WANTS}+="neuca-drive@%k.service"' in RULE
     assert f'TAG+="{udev.VOLUME_TAG}"' in RULE
 
