@@ -30,8 +30,6 @@ from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, ROUTE_PROTOCOL, Trait
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
 # (IP6_RT_PRIO_USER), so that our routes are preferred.
 ROUTE_METRIC = 20
-NO_VRFS: Mapping[int, str] = {}
-ALL_HAVE_IPV6: Mapping[LinkKey, str] = {}
 
 
 @dataclass(frozen=True)
@@ -55,8 +53,8 @@ def resolve_routes(
     world: World,
     found: Mapping[LinkKey, Device],
     limits: Fence,
-    vrfs: Mapping[int, str] = NO_VRFS,
-    without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6,
+    vrfs: Mapping[int, str],
+    without_ipv6: Mapping[LinkKey, str],
 ) -> Hops:
     """Find the link of each route. A route that is refused, or cannot be set, becomes a problem.
 
@@ -125,8 +123,8 @@ class _Finder:
             for other in (*world.routes, *world.tables)
             if other.protocol != ROUTE_PROTOCOL
         }
-        self.vrfs: Mapping[int, str] = NO_VRFS
-        self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
+        self.vrfs: Mapping[int, str] = {}
+        self.without_ipv6: Mapping[LinkKey, str] = {}
         self._shared = shared_tables(world)
 
     def hop(self, route: RouteRequest, own: Container[Host]) -> tuple[Optional[Hop], Optional[str]]:
