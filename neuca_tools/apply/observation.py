@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import forwarding
+from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
-from neuca_tools.model import OF_EACH_LINK, OWN, Document, Host, LinkKey, LinkRequest, Record, World
+from neuca_tools.model import OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of

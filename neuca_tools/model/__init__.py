@@ -59,7 +59,6 @@ OWN = "{interface}"
 ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
 ACCEPT_DAD = f"net/ipv6/conf/{OWN}/accept_dad"
 DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
-OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 # What else a router advertisement sets, with the default of the kernel (ndisc_router_discovery in
 # net/ipv6/ndisc.c; the reachable time also sets the age of a stale neighbour).
 ADVERTISED: Mapping[str, str] = {
@@ -231,7 +230,7 @@ class World:
     those that another host has. `routes` are the unicast routes of the main table, `tables` those
     of others and ours of other types. `messages` are the bodies of the kernel's messages about
     addresses, `seen` when it was asked (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is
-    read-only, as in most containers. `has_ipv6`: so does the kernel.
+    read-only, as in most containers.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
