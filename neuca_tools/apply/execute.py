@@ -119,9 +119,7 @@ class GuardedWriter:
     def delete_link(self, index: int) -> None:
         self._netlink.delete_link(index)
 
-    def add_address(
-        self, index: int, address: Address, *, bare: bool = False, checked: bool = True
-    ) -> None:
+    def add_address(self, index: int, address: Address, bare: bool, checked: bool) -> None:
         self._netlink.add_address(index, address, bare, checked)
 
     def restore_address(self, index: int, message: bytes, seen: float) -> None:

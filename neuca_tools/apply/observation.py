@@ -12,19 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
 from neuca_tools.desired import forwarding
+from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
-from neuca_tools.model import (
-    ACCEPT_RA,
-    DISABLE_IPV6,
-    OWN,
-    Document,
-    Host,
-    LinkKey,
-    LinkRequest,
-    Record,
-    World,
-)
+from neuca_tools.model import OWN, Document, Host, LinkKey, LinkRequest, Record, World
 from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
@@ -161,9 +152,8 @@ def _settings_of(
     for request in requests:
         key = ANY_LINK if request.key.mac.startswith(BY_NAME) else request.key
         templates[key].update(template for template, _ in request.sysctls)
-        templates[key].add(ACCEPT_RA)
-        templates[key.nic].add(ACCEPT_RA)
-        templates[key].update(DISABLE_IPV6 for one in request.addresses if one.version == 6)
+        templates[key].update(OF_EACH_LINK)
+        templates[key.nic].update(OF_EACH_LINK)
         groups[key].update(group for group, _ in request.device)
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))

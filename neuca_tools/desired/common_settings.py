@@ -15,6 +15,7 @@ from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import (
+    ACCEPT_RA,
     DISABLE_IPV6,
     OWN,
     UNCHANGED,
@@ -30,6 +31,7 @@ from neuca_tools.model.effects import Note
 from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
+OF_EACH_LINK = (ACCEPT_RA, DISABLE_IPV6)  # what every decision about a link depends on
 
 
 class CommonSettings:

@@ -57,7 +57,6 @@ ProblemCode = Literal[
 OWN = "{interface}"
 # 0: router advertisements are ignored.
 ACCEPT_RA = f"net/ipv6/conf/{OWN}/accept_ra"
-ACCEPT_DAD = f"net/ipv6/conf/{OWN}/accept_dad"
 DISABLE_IPV6 = f"net/ipv6/conf/{OWN}/disable_ipv6"
 # What else a router advertisement sets, with the default of the kernel (ndisc_router_discovery in
 # net/ipv6/ndisc.c; the reachable time also sets the age of a stale neighbour).
@@ -229,7 +228,6 @@ class World:
     of others and ours of other types, `routers` the IPv6 routers among the neighbours of a device.
     `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
     (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers.
-    `has_ipv6`: so does the kernel.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)

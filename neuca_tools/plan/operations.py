@@ -128,7 +128,7 @@ class AddAddress(LinkOperation):
         if self.message:
             writer.restore_address(index, self.message, self.seen)
         else:
-            writer.add_address(index, self.address, bare=self.bare, checked=self.checked)
+            writer.add_address(index, self.address, self.bare, self.checked)
 
 
 @dataclass(frozen=True)

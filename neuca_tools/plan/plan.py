@@ -16,7 +16,8 @@ from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS, is_of_place
-from neuca_tools.model import ACCEPT_DAD, OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
+from neuca_tools.documents.neuca.values import ACCEPT_DAD
+from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
 from neuca_tools.plan.client_operations import StartClient, StopClient
 from neuca_tools.plan.device_operation import SetDevice

@@ -458,7 +458,7 @@ class Kernel:
         self.routes = [route for route in self.routes if route.index != device.index]
         self._forget_sysctls(f"/{device.name}/")
 
-    def add_address(self, index, address, *, bare=False, **_):
+    def add_address(self, index, address, bare=False, *_):
         device = self._device(index)
         if bare and address not in self.addresses.get(index, ()):
             self.bare.add((index, address))

@@ -367,10 +367,10 @@ def test_connected_mode_alone_has_the_mtu_that_the_kernel_gives_it():
 class Refusing(Kernel):
     """A kernel that adds no address to a port, as if the driver had failed in between."""
 
-    def add_address(self, index, address, **more):
+    def add_address(self, index, address, *more):
         if self.devices[index].infiniband:
             refuse(errno.EIO, "Input/output error")
-        super().add_address(index, address, **more)
+        super().add_address(index, address, *more)
 
 
 def test_a_pass_that_fails_in_the_middle_leaves_the_port_as_it_was():

@@ -341,8 +341,8 @@ def test_a_vlan_that_was_made_again_and_then_fails_is_tried_again():
     )
     agent.kernel.devices[40] = vlan(40, 2, 7)
     add = agent.kernel.add_address
-    agent.kernel.add_address = lambda index, address: (
-        refuse(12, "Cannot allocate memory") if index == 40 else add(index, address)
+    agent.kernel.add_address = lambda index, address, *more: (
+        refuse(12, "Cannot allocate memory") if index == 40 else add(index, address, *more)
     )
     agent.run(start=False)
     agent.kernel.add_address = add

@@ -89,10 +89,10 @@ def test_a_vlan_that_was_created_and_fails_later_is_rolled_back_with_its_nic():
     agent = Agent(machine(nic(1), nic(2), mgmt=1), NIC + VLAN)
     original = agent.kernel.add_address
 
-    def add_address(index, address):
+    def add_address(index, address, *more):
         if agent.kernel.devices[index].vlan_id:
             refuse(errno.ENOBUFS, "No buffer space available")
-        original(index, address)
+        original(index, address, *more)
 
     agent.kernel.add_address = add_address
     _, result, _ = agent.run()

@@ -492,8 +492,8 @@ def _refusing(kernel, refused):
     from kernel import refuse
 
     add = kernel.add_address
-    return lambda index, address: (
-        refuse(22, "Invalid argument") if address == refused else add(index, address)
+    return lambda index, address, *more: (
+        refuse(22, "Invalid argument") if address == refused else add(index, address, *more)
     )
 
 

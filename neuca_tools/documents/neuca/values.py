@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Optional
 
-from neuca_tools.model import ACCEPT_DAD, OWN, Address, Host, Network
+from neuca_tools.model import OWN, Address, Host, Network
 from neuca_tools.model.addresses import MOST_KEPT, address_of
 from neuca_tools.model.routing import KERNEL_TABLES, MAIN_TABLE, MOST
 from neuca_tools.model.rows import UnknownWord
@@ -44,6 +44,7 @@ IPOIB_MODES = ("datagram", "connected")
 TXQUEUELEN_LIMITS = (1, 1000000)
 _LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+ACCEPT_DAD = f"net/ipv6/conf/{OWN}/accept_dad"
 # The tables that policy routing numbers by itself.
 OWN_TABLES = range(31000, 32000)
 # Those for the routes that NICs get by DHCP (`desired.dhcp_files`).
