@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_network
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
@@ -53,13 +53,10 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     }
     links = {
         key: _link(
-            key,
-            device,
+            _Found(key, device, masters.get(device.master), _virtual(key, device, keys, world)),
             resolution,
             world,
             record,
-            master=masters.get(device.master),
-            virtual=_virtual(key, device, keys, world),
         )
         for key, device in devices.items()
     }
@@ -160,17 +157,18 @@ def _virtual(
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
-def _link(
-    key: LinkKey,
-    device: Device,
-    resolution: Resolution,
-    world: World,
-    record: Record,
-    *,
-    master: Optional[LinkKey],
-    virtual: Optional[Virtual],
-) -> Link:
+class _Found(NamedTuple):
+    """A device with the key of its link, its master, and what it is made of."""
+
+    key: LinkKey
+    device: Device
+    master: Optional[LinkKey]
+    virtual: Optional[Virtual]
+
+
+def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
     """The device as a link, with the settings that are or were requested."""
+    key, device = found.key, found.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
@@ -192,8 +190,8 @@ def _link(
             if (key, address) not in record.owned.addresses
             and is_lasting(device.index, address, world)
         },
-        virtual=virtual,
-        master=master,
+        virtual=found.virtual,
+        master=found.master,
         bare=tuple(one for one in present if (device.index, one) in world.bare),
         sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
         device=_picked(settings, {**wanted.device, **original.device, **made.device}),
