@@ -10,6 +10,7 @@ from errno import ENOENT
 from typing import Any
 
 from neuca_tools.desired.device_settings import restorable
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import (
     ACCEPT_RA,
     ADVERTISED,
@@ -66,7 +67,19 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
         original_sysctls=sysctls,
         written=written,
         nics=nics,
+        declined=dict(_declined(record, operations)),
     )
+
+
+def _declined(
+    record: Record, operations: Sequence[Operation]
+) -> Iterator[tuple[LinkKey, Mapping[str, Declined]]]:
+    """What was declined, but for the settings of a place that a link leaves or gets."""
+    moved = {one.on.key for one in operations if isinstance(one, SetMaster)}
+    for key, settings in record.declined.items():
+        if key in moved:
+            settings = {name: one for name, one in settings.items() if not is_of_place(name)}
+        yield key, settings
 
 
 def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:

@@ -190,6 +190,8 @@ def test_of_two_primary_members_none_is_and_a_mode_without_one_declines():
     _, result, undone = one.run()
     assert [failure.reason for failure in result.declined] == ["Permission denied"]
     assert (result.failures, undone, texts(one.plan())) == ((), None, [])
+    passes(one, BOND + section(2, "bond-primary = yes"))
+    assert one.kernel.named("bond0").primary == 2  # in a mode that has one
 
 
 def test_wake_on_lan_is_set_and_restored():
