@@ -164,6 +164,15 @@ class LeftLinks:
         self._origins.update(zip(added, added))
         self._spread(added, with_members=False)
 
+    def connect(self, connect: Callable[[Draft, Upper], None]) -> None:
+        """Give every other link its lower devices, but leave one for which this is a fault."""
+        for name, upper in self._uppers.items():
+            if name in self._drafts:
+                errors = upper.part.faults.errors
+                connect(self._drafts[name], upper)
+                if upper.part.faults.errors != errors:
+                    self.add_unusable([name])
+
     def _spread(self, waiting: list[str], with_members: bool) -> None:
         first = {*waiting}
         for name in waiting:  # it grows

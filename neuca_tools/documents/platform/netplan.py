@@ -145,11 +145,7 @@ def _version_2(top: Part) -> PlatformDocument:
         _add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    for name in [name for name in uppers if name in drafts]:
-        errors = top.faults.errors
-        _connect(drafts[name], uppers[name], drafts)
-        if top.faults.errors != errors:
-            left.add_unusable([name])
+    left.connect(partial(_connect, drafts))
     return finish(drafts.values(), top, by_hand=True)
 
 
@@ -211,7 +207,7 @@ def _add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
         drafts[name] = draft
 
 
-def _connect(draft: Draft, upper: made.Upper, drafts: Mapping[str, Draft]) -> None:
+def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
     link, kind = upper.part, draft.key.kind
     if kind == "vxlan":
