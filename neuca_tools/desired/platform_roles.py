@@ -37,8 +37,20 @@ def says(platform: PlatformDocument, configured: Collection[str], world: World) 
             reasons = firm if hint.firm else weak
             reasons[own.get(hint.mac, hint.mac)] = hint.reason
     described = (own.get(request.key.mac, request.key.mac) for request in platform.links)
-    vlans = frozenset(request.key for request in platform.links if request.key.vlan_id is not None)
-    return Said(frozenset(described), firm, tuple(_groups(platform, weak)), vlans)
+    return Said(frozenset(described), firm, tuple(_groups(platform, weak)), _vlans(platform, world))
+
+
+def _vlans(platform: PlatformDocument, world: World) -> frozenset[LinkKey]:
+    """The VLANs that are not for management: while nothing has a default route, one that has a
+    gateway or DHCP may be.
+    """
+    has_default = any(route.to.prefixlen == 0 for route in world.routes)
+    vlans = (request for request in platform.links if request.key.vlan_id is not None)
+    return frozenset(
+        request.key
+        for request in vlans
+        if has_default or not (is_leased(request) or request.routing.gateways)
+    )
 
 
 def _own_macs(world: World) -> dict[str, str]:

@@ -121,9 +121,8 @@ class ManagementHint(NamedTuple):
 
 
 class PlatformDocument(NamedTuple):
-    """The content of the platform's own documents.
-
-    The MAC of a key is `name PATTERN` if a document identifies the NIC only by its name.
+    """The content of the platform's own documents. The MAC of a key is `name PATTERN` if a document
+    identifies the NIC only by its name.
     """
 
     hostname: Optional[str] = None

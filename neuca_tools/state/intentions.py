@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from errno import ENOENT
 from typing import Any
@@ -18,6 +18,7 @@ from neuca_tools.model import (
     OWN,
     UNCHANGED,
     UNRECORDED,
+    LinkKey,
     Original,
     Owned,
     Record,

@@ -164,3 +164,19 @@ def test_a_note_says_that_an_address_of_the_management_nic_is_left_to_others_and
     one.kernel.set_up(1, True)
     one.kernel.add_address(1, ip_interface("192.168.57.99/24"))
     assert one.survey().resolution.notes == ()
+
+
+def test_a_vlan_that_may_be_for_management_is_not_made_before_there_is_a_default_route():
+    """VLAN 2 of this document has the gateway: cloud-init or the image makes it."""
+    links = [{"id": "p", "type": "phy", "ethernet_mac_address": mac(1)}]
+    links += [{"id": f"v{n}", "type": "vlan", "vlan_link": "p", "vlan_id": n} for n in (2, 4)]
+    networks = [
+        {"link": "v2", "type": "ipv4", "ip_address": "10.0.2.4/24", "gateway": "10.0.2.1"},
+        {"link": "v4", "type": "ipv4", "ip_address": "10.0.4.4/24"},
+    ]
+    one = agent(
+        machine(nic(1, up=True)), "network_data.json", {"links": links, "networks": networks}
+    )
+    one.run()
+    assert one.kernel.named("eth1.2") is None
+    assert one.survey().resolution.roles.role_of(key(1, 2)) == "management"

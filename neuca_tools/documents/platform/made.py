@@ -163,6 +163,19 @@ class LeftLinks:
         self._origins.update(zip(added, added))
         self._spread(added, with_members=False)
 
+    def connect(self, connect: Callable[[Draft, Upper], None]) -> None:
+        """Give every other link its lower devices, but leave one for which this is a fault.
+
+        A link whose name an earlier one has is none of them.
+        """
+        for name, upper in self._uppers.items():
+            draft = self._drafts.get(name)
+            if draft is not None and draft.part.path == upper.part.path:
+                errors = upper.part.faults.errors
+                connect(draft, upper)
+                if upper.part.faults.errors != errors:
+                    self.add_unusable([name])
+
     def _spread(self, waiting: list[str], with_members: bool) -> None:
         first = {*waiting}
         for name in waiting:  # it grows

@@ -147,13 +147,7 @@ def _version_2(top: Part) -> PlatformDocument:
         add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    for name, upper in uppers.items():
-        if name not in drafts or drafts[name].part.path != upper.part.path:
-            continue
-        errors = top.faults.errors
-        _connect(drafts[name], upper, drafts)
-        if top.faults.errors != errors:
-            left.add_unusable([name])
+    left.connect(partial(_connect, drafts))
     return finish(drafts.values(), top, by_hand=True)
 
 
@@ -210,7 +204,7 @@ def _foreign(link: Part) -> str:
     return ""
 
 
-def _connect(draft: Draft, upper: made.Upper, drafts: Mapping[str, Draft]) -> None:
+def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
     """Set the lower devices of a virtual link: the parent of a VXLAN, else the members or ports."""
     link, kind = upper.part, draft.key.kind
     if kind == "vxlan":

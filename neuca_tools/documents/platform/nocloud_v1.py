@@ -9,6 +9,7 @@ config/schemas/schema-network-config-v1.json.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from operator import itemgetter
 from typing import Optional, Union
 
@@ -142,13 +143,7 @@ def _set_members(
             made.name_members(upper.part, upper.key, drafts, why_not)
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
-    for name, upper in uppers.items():
-        if name in drafts and upper.is_master:
-            errors = top.faults.errors
-            made.set_members(drafts[name], upper.part, upper.key, drafts)
-            _set_places(drafts[name], upper.part.child("params"), drafts)
-            if top.faults.errors != errors:
-                left.add_unusable([name])
+    left.connect(partial(_connect, drafts))
 
 
 def _uppers(top: Part) -> dict[str, made.Upper]:
@@ -163,7 +158,12 @@ def _uppers(top: Part) -> dict[str, made.Upper]:
     return found
 
 
-def _set_places(draft: Draft, params: Part, drafts: Mapping[str, Draft]) -> None:
+def _connect(drafts: Mapping[str, Draft], draft: Draft, upper: made.Upper) -> None:
+    """Set the members of a bond or the ports of a bridge, with their settings."""
+    if not upper.is_master:
+        return
+    made.set_members(draft, upper.part, upper.key, drafts)
+    params = upper.part.child("params")
     if draft.key.kind == "bridge":
         made.set_ports(draft, params, drafts)
     else:

@@ -9,6 +9,7 @@ cloud-init accepts (sources/helpers/openstack.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Literal, Optional
 
 from neuca_tools.documents.neuca import values
@@ -123,13 +124,7 @@ def _set_members(physical: Iterable[Part], drafts: dict[str, Draft]) -> None:
     left = made.LeftLinks((), bonds, drafts)
     ids = (link.text("id") for link in physical)
     left.add_unusable(name for name in ids if name and name not in drafts)
-    for name, (link, key, _) in bonds.items():
-        if name in drafts:
-            errors = link.faults.errors
-            made.set_members(drafts[name], link, key, drafts)
-            _set_primary(drafts[name], drafts, named)
-            if link.faults.errors != errors:
-                left.add_unusable([name])
+    left.connect(partial(_connect, drafts, named))
 
 
 def _bond(number: int, link: Part) -> Optional[Draft]:
@@ -142,8 +137,11 @@ def _bond(number: int, link: Part) -> Optional[Draft]:
     return bond
 
 
-def _set_primary(bond: Draft, drafts: Mapping[str, Draft], named: Mapping[str, Draft]) -> None:
-    """Set the primary member of a bond, given by the id of its link or, failing that, its name."""
+def _connect(
+    drafts: Mapping[str, Draft], named: Mapping[str, Draft], bond: Draft, upper: made.Upper
+) -> None:
+    """Set the members of a bond, and the primary one, given by the id of its link or its name."""
+    made.set_members(bond, upper.part, upper.key, drafts)
     known = drafts if (bond.part.text("bond_primary") or "") in drafts else named
     made.set_primary(bond, bond.part, "bond_primary", known)
 
