@@ -114,7 +114,7 @@ def _with_traits(
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own or MAIN_TABLE})
+    found = rule_sections.Draft({"table": own} if own else {})
     for key, read_value in _RULE_READERS.items():
         text = rule.text(key)
         value = None if text is None else rule.made(key, text, read_value)
@@ -122,6 +122,9 @@ def _rule(draft: Draft, rule: Part, own: int) -> None:
             found.found[key] = value
         elif text is not None:
             return
+    if "table" not in found.found:
+        rule.fault("table", None, "a rule without a table, ignoring it", "warning")
+        return
     if own and found.found["table"] != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
         return
