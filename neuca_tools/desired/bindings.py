@@ -62,13 +62,9 @@ def _described_twice(
                 described[mac].append(request.key.mac.replace(BY_NAME, "", 1))
     for mac, keys in described.items():
         if len(keys) > 1:
-            text = f"the document describes this NIC {len(keys)} times, as {_quoted(keys)}:"
-            reason = f"{text} of each setting, the first counts"
-            yield Problem("refused", reason, LinkKey(mac))
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return " and ".join(f'"{name}"' for name in names)
+            names = " and ".join(f'"{key}"' for key in keys)
+            text = f"the document describes this NIC {len(keys)} times, as {names}:"
+            yield Problem("refused", f"{text} of each setting, the first counts", LinkKey(mac))
 
 
 def _bound_platform(

@@ -142,12 +142,7 @@ def notes(
 ) -> Iterator[Note]:
     """Notes on the gateways and DHCP of dataplane links in the document that are not used."""
     gateways = {LinkKey(hint.mac): hint.reason for hint in platform.management}
-    lower = _below_gateways(platform)
-
-    def has_gateway(request: LinkRequest) -> bool:
-        key = request.key
-        return bool(request.routing.gateways or not (key.vlan_id or key in lower))
-
+    sharing = _sharing_a_hint(platform)
     for request in platform.links:
         key = request.key
         if roles.role_of(key) != "dataplane" or key not in requests:
@@ -155,16 +150,17 @@ def notes(
         reason = _unserved(key, roles) if is_leased(requests[key]) else ""
         if reason:
             yield Note("dhcp", "not applicable", reason, key)
-        elif key.nic in gateways and not is_leased(request) and has_gateway(request):
+        elif key.nic in gateways and key not in sharing and not is_leased(request):
             yield Note("gateway", "not applicable", f"{gateways[key.nic]}; {STAYS}", key)
 
 
-def _below_gateways(platform: PlatformDocument) -> set[LinkKey]:
-    """The lower devices of links with a gateway, which share the hint of those."""
+def _sharing_a_hint(platform: PlatformDocument) -> set[LinkKey]:
+    """The links without a gateway of their own that are below one with a gateway, or VLANs."""
     requests = {request.key: request for request in platform.links}
-    upper = [key for key, request in requests.items() if request.routing.gateways]
-    macs = {*carriers([key.mac for key in upper], requests)}
-    return {*map(LinkKey, macs), *(key.nic for key in upper if key.vlan_id)}
+    upper = {key for key, request in requests.items() if request.routing.gateways}
+    lower = {*map(LinkKey, carriers([key.mac for key in upper], requests))}
+    lower |= {key.nic for key in upper} | {key for key in requests if key.vlan_id}
+    return lower - upper
 
 
 def refused(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[Problem]:

@@ -102,8 +102,8 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
         (
             ["check", "--format", "neuc", "-"],
             (
-                'argument --format: "neuc" is not "neuca", "network_data.json" or'
-                ' "network-config"; did you mean "neuca"?'
+                'argument --format: "neuc" is not "neuca", "network_data.json", "network-config" or'
+                ' "configuration"; did you mean "neuca"?'
             ),
         ),
         (["help", "stats"], 'there is no command "stats"; did you mean "status"?'),

@@ -105,13 +105,15 @@ ethernets:
 """
 
 
-def test_the_prefix_of_a_rule_may_have_host_bits_and_a_rule_no_table():
+def test_the_prefix_of_a_rule_may_have_host_bits_and_a_rule_without_a_table_costs_only_itself():
     document = made("network-config", RULES)
-    assert faults(document) == []
+    assert [text.rpartition(": ")[2] for text in faults(document)] == [
+        "a rule without a table, ignoring it"
+    ]
+    assert faults(document)[0].startswith("warning: ")
     assert [(one.rule.source, one.rule.to, one.rule.table) for one in document.rules] == [
         ("10.2.0.0/24", "", 101),
         ("", "10.9.0.0/16", 101),
         ("fd00::/64", "", 101),
-        ("10.2.0.5/32", "", 254),
     ]
     assert routes(document) == [("0.0.0.0/0", "10.2.0.1", "name ens3")]

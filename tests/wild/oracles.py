@@ -26,8 +26,12 @@ PATIENCE = 600
 
 
 def _generator() -> Path:
-    """netplan's generator, which Debian 12 and Ubuntu have in different places."""
-    places = ("usr/libexec/netplan/generate", "usr/lib/netplan/generate", "lib/netplan/generate")
+    """netplan's generator, which Debian 12 and Ubuntu have in different places.
+
+    Since netplan 1.2, `configure` writes the files for networkd, and `generate` only units.
+    """
+    homes = ("usr/libexec/netplan", "usr/lib/netplan", "lib/netplan")
+    places = [f"{home}/{name}" for name in ("configure", "generate") for home in homes]
     found = [ROOT / place for place in places if (ROOT / place).is_file()]
     if not found or not (ROOT / "unpacked/netplan.io").exists():
         pytest.skip("cloud-init and netplan are not unpacked: run tests/setup.sh wild")

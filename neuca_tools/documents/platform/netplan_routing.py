@@ -115,13 +115,16 @@ def _with_traits(
 
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
-    found = rule_sections.Draft({"table": own or MAIN_TABLE})
+    found = rule_sections.Draft({"table": own} if own else {})
     errors = rule.faults.errors
     for key, read_value in _RULE_READERS.items():
         value = rule.read(key, read_value)
         if value is not None:
             found.found[key] = value
     if rule.faults.errors != errors:
+        return
+    if "table" not in found.found:
+        rule.fault("table", None, "a rule without a table, ignoring it", "warning")
         return
     if own and found.found["table"] != own:
         rule.fault("table", rule.text("table"), f"the table of this VRF is {own}, ignoring it")
