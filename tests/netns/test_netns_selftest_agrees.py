@@ -10,6 +10,7 @@ import sys
 import pytest
 from between import between, told
 from ends import FAR, MAIN, NEAR, PORT, TCP
+from middlebox import Way
 
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
 from neuca_tools.selftest.report.nagios import STATES
@@ -48,19 +49,13 @@ def test_a_path_mtu_that_fails_is_in_the_verdict(jumbo):
 
 
 def test_datagrams_that_are_blocked_are_a_firewall_and_not_waited_for(hosts):
-    hosts.bridged()
+    hosts.boxed(Way(no_udp=True), Way(no_udp=True))
     hosts.serve()
-    block(hosts)
     report = hosts.report(*QUICK, "--expect", "1M", "--rate", "20M")
     assert told(report)[0] == "D33", report["findings"]
     assert "datagrams" in finding(report, "D33")["text"]
     steps = {one["name"]: one["text"] for one in report["evidence"]["steps"]}
     assert steps["udp"] == "no datagram gets through"
-
-
-def block(hosts):
-    """UDP gets no answer: the peer sends it to nowhere, by a rule of its own."""
-    hosts.run("ip", "rule", "add", "ipproto", "udp", "blackhole", where=hosts.far)
 
 
 def test_a_peer_that_has_no_way_back(ends):
