@@ -37,7 +37,8 @@ LATE, LATE_SHARE = 0.002, 0.1  # seconds; of the delay
 class Way:
     """One direction. Rates in bit/s, times in seconds, sizes in bytes; 0 is no limit.
 
-    `queue` is what waits for the `rate`, `jitter` is added or subtracted (and reorders), `largest` drops larger frames.
+    `queue` is what waits for the `rate`, `jitter` is added or subtracted (and reorders), `largest` drops larger frames,
+    `no_udp` those with UDP over IPv4.
     """
 
     rate: float = 0.0
@@ -48,6 +49,7 @@ class Way:
     burst: float = 30_000.0
     queue: float = 0.0
     largest: int = 0
+    no_udp: bool = False
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Bucket:
     """What one direction does to its frames. Pure, except for chance."""
 
     def __init__(self, way: Way, chance: random.Random) -> None:
-        self._way, self._chance = way, chance
+        self.way, self._chance = way, chance
         self._tokens, self._filled, self._free, self._last = way.burst, 0.0, 0.0, 0.0
         self._offered, self._passed = Second(), Second()
         self._tally = Tally()
@@ -114,7 +116,7 @@ class Bucket:
 
     def _fate(self, now: float, size: int) -> str:
         """What becomes of a frame that is dropped, as the name of a field of Tally; empty if it is not."""
-        way = self._way
+        way = self.way
         if way.largest and size > way.largest:
             return "vanished"
         if way.loss and self._chance.random() < way.loss:
@@ -129,7 +131,7 @@ class Bucket:
         return max(0.0, self._free - now)
 
     def _leaves(self, now: float, size: int) -> float:
-        way, tally, out = self._way, self._tally, now
+        way, tally, out = self.way, self._tally, now
         if way.rate:
             tally.waited = max(tally.waited, self._waiting(now))
             out = self._free = max(now, self._free) + size * 8 / way.rate
@@ -141,11 +143,11 @@ class Bucket:
 
     def left(self, due: float, now: float) -> None:
         """A frame was sent now."""
-        self._tally.late += now - due > max(LATE, LATE_SHARE * self._way.delay)
+        self._tally.late += now - due > max(LATE, LATE_SHARE * self.way.delay)
 
     def _conforms(self, now: float, size: int) -> bool:
         self._tokens = min(
-            self._way.burst, self._tokens + (now - self._filled) * self._way.police / 8
+            self.way.burst, self._tokens + (now - self._filled) * self.way.police / 8
         )
         self._filled = now
         if size > self._tokens:
@@ -164,6 +166,12 @@ def opened(device: str) -> socket.socket:
     link.bind((device, EVERYTHING))
     link.setblocking(False)
     return link
+
+
+def is_udp(frame: bytes) -> bool:
+    """By the Ethernet type and IPv4's protocol."""
+    ethernet = frame[HEADER:]
+    return ethernet[12:14] == b"\x08\x00" and ethernet[23:24] == b"\x11"
 
 
 def forward(
@@ -186,6 +194,8 @@ def forward(
                     frame = source.recv(LARGEST)
                 except BlockingIOError:
                     break
+                if bucket.way.no_udp and is_udp(frame):
+                    continue
                 out = bucket.due(time.monotonic(), len(frame) - HEADER)
                 if out is not None:
                     count += 1

@@ -71,7 +71,7 @@ TEXTS = {
     "explain": Text(
         "diagnose the output of an earlier run",
         "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), a report of neuca-selftest,"
-        " data of flent, a throughput result of perfSONAR, or the JSON of librespeed-cli.",
+        " data of flent, or a throughput result of perfSONAR.",
         "explain --expect 5G run.json",
     ),
     "compare": Text(

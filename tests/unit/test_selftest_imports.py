@@ -1,4 +1,4 @@
-"""Results of flent, perfSONAR and librespeed: read as evidence, or refused with a reason; nothing in them does harm."""
+"""Results of flent and perfSONAR: read as evidence, or refused with a reason; nothing in them does harm."""
 
 # SPDX-License-Identifier: MIT
 
@@ -375,68 +375,12 @@ def test_a_result_without_throughput_is_refused(name):
     assert refusal(document) == f"read perfSONAR's result: {reason or 'it has no rate'}"
 
 
-# --- librespeed -----------------------------------------------------------------------------------------------------------
-
-LIBRESPEED = {
-    "timestamp": "2026-11-22T20:00:00.123456789+01:00",
-    "server": {"name": "Somewhere", "url": "https://speed.example.net/backend"},
-    "client": {"ip": "192.0.2.9", "hostname": "", "org": "AS64496 Example"},
-    "bytes_sent": 60_000_000,
-    "bytes_received": 120_000_000,
-    "ping": 12.5,
-    "jitter": 0.5,
-    "upload": 48.25,
-    "download": 94.5,
-    "share": "",
-}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        json.dumps([LIBRESPEED]),
-        json.dumps(LIBRESPEED),
-        '{"event":"phase","phase":"ping"}\n{"event":"progress","phase":"download","seconds":1,"mbps":9,"progress":5}\n'
-        + json.dumps({"event": "result", "reports": [LIBRESPEED]})
-        + "\n",
-    ],
-    ids=["list", "object", "stream"],
-)
-def test_librespeeds_directions_are_two_runs(content):
-    evidence = evidence_of(content.encode())
-    assert [(one.name, one.direction, one.rate) for one in phase_results(evidence)] == [
-        ("tcp", "forward", 48.25e6),
-        ("tcp", "reverse", 94.5e6),
-    ]
-    run = evidence.phases[1].run
-    assert (run.tool, run.peer, run.taken) == (
-        *("librespeed-cli", "speed.example.net"),
-        LIBRESPEED["timestamp"],
-    )
-    assert run.flows[0].received == Total(bytes=120e6, rate=94.5e6)
-    assert evidence.rtt == 0.0125
-
-
-def test_a_direction_that_librespeed_left_out_is_not_zero():
-    evidence = read([{**LIBRESPEED, "upload": 0, "bytes_sent": 0}])
-    assert [one.direction for one in phase_results(evidence)] == ["reverse"]
-    reason = "read librespeed's report: it has neither an upload nor a download"
-    assert refusal([{**LIBRESPEED, "upload": 0, "download": 0}]) == reason
-    assert refusal([{**LIBRESPEED, "upload": "fast", "download": None}]) == reason
-
-
-def test_a_server_without_a_url_has_a_name():
-    evidence = read([{**LIBRESPEED, "server": {"name": "Here", "url": "http://[::1"}}])
-    assert evidence.phases[0].run.peer == "Here"
-
-
 # --- All of them ----------------------------------------------------------------------------------------------------------
 
 SAMPLES = {
     "flent": FLENT,
     "perfSONAR": archived(TCP),
     "perfSONAR udp": archived(UDP, udp=True),
-    "librespeed": [LIBRESPEED],
 }
 
 
@@ -446,7 +390,7 @@ def test_the_report_is_as_published(name):
     validated(json.loads(record(evidence, diagnose(evidence))))
 
 
-@pytest.mark.parametrize("content", [b"[]", b"[7]", b"null", b"7", b'"librespeed"'])
+@pytest.mark.parametrize("content", [b"[]", b"[7]", b"null", b"7"])
 def test_other_json_is_what_it_was(content):
     with pytest.raises(SelftestError, match="read the output of iperf: "):
         evidence_of(content)

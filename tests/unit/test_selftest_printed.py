@@ -1223,3 +1223,11 @@ def test_datagrams_of_both_directions_at_once_are_not_compared():
         )
     ]
     assert causes("\n".join(rows) + "\n") == ["D07"]
+
+
+def test_no_verdict_rests_on_less_than_a_second():
+    """A quarter of a second at what 10 Mbit/s Ethernet would carry."""
+    row = "[  5]   0.00-{} sec  {} KBytes  {} Mbits/sec  {}\n"
+    short = "".join(row.format("0.25", 256, 9.41, end) for end in ("0  sender", "receiver"))
+    head = f"[  5] local {WAN[0]} port 41000 connected to {WAN[1]} port 5201\n"
+    assert causes(head + short) == []

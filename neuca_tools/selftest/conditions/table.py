@@ -177,11 +177,7 @@ CAUSES: tuple[Cause, ...] = (
         (datagrams.random_loss,),
     ),
     Cause(
-        "D20",
-        ("sender cannot offer the UDP rate",),
-        LIMIT,
-        "iperf3(1), -b",
-        (udp.sender_too_slow,),
+        "D20", ("sender cannot offer the UDP rate",), LIMIT, "iperf3(1), -b", (udp.sender_too_slow,)
     ),
     Cause(
         "D21",
@@ -207,11 +203,7 @@ CAUSES: tuple[Cause, ...] = (
         of_session=(path.overlay_tax,),
     ),
     Cause(
-        "D25",
-        ("userspace overlay",),
-        LIMIT,
-        "tuntap of the kernel",
-        of_session=(path.userspace,),
+        "D25", ("userspace overlay",), LIMIT, "tuntap of the kernel", of_session=(path.userspace,)
     ),
     Cause(
         "D26",
@@ -234,13 +226,7 @@ CAUSES: tuple[Cause, ...] = (
         "Zhang, Shenker and Clark, SIGCOMM 1991",
         of_session=(compare.collapse,),
     ),
-    Cause(
-        "D29",
-        ("wrong interface or route",),
-        FAULT,
-        "ip-route(8)",
-        of_session=(path.wrong_way,),
-    ),
+    Cause("D29", ("wrong interface or route",), FAULT, "ip-route(8)", of_session=(path.wrong_way,)),
     Cause(
         "D30",
         ("reverse-path filter",),
@@ -288,13 +274,7 @@ CAUSES: tuple[Cause, ...] = (
         of_session=(host.congestion, errors.no_such_congestion),
     ),
     Cause("D39", ("reordering",), FAULT, "RFC 4737; TCPSACKReorder", (queues.reordering,)),
-    Cause(
-        "D40",
-        ("link degraded",),
-        FAULT,
-        "ethtool(8); IEEE 802.3",
-        of_session=(host.degraded,),
-    ),
+    Cause("D40", ("link degraded",), FAULT, "ethtool(8); IEEE 802.3", of_session=(host.degraded,)),
     Cause("D41", ("wrong NUMA node",), LIMIT, "numactl(8)", of_session=(host.numa,)),
     Cause(
         "D42",

@@ -166,6 +166,8 @@ def _of_phases(looks: Iterable[Look], results: tuple[PhaseResult, ...]) -> Itera
     for one, result in zip(looks, results):
         way = one.phase.direction if len(ways) > 1 else None
         for cause, hit in hits_of_phase(one):
+            if one.is_too_short and cause.id not in UNFINISHED:
+                continue
             severity = _severity(hit, hit.severity or cause.severity, one, result)
             if one.is_disturbed:
                 hit = replace(hit, confidence=_doubtful(hit.confidence))

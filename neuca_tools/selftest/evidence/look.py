@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ STEAL = 0.05  # of a CPU's time: what the hypervisor takes otherwise is noise (D
 FLAT = 0.02
 # Seconds that a thread may wait for a CPU which others fill too (base_slice_ns of the scheduler).
 SLICE = 0.003
+FEW_SECONDS = 5.0
 # How many of them a round trip may wait for: two hosts, and the queue of the CPU is not empty.
 WAITS = 3
 
@@ -169,6 +171,18 @@ class Look:
     def known_loss(self) -> float:
         """The same; 0 if it is not known."""
         return self.loss or 0.0
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether no verdict can rest on it: less than a second, or than a megabyte in a few.
+
+        As far as the totals tell. A test that delivers nothing for longer says a lot.
+        """
+        flow = self.flow or Flow()
+        ends = (flow.sent, flow.received)
+        seconds = max((end.seconds for end in ends if end.seconds), default=math.inf)
+        size = max((end.bytes for end in ends if end.bytes), default=math.inf)
+        return seconds < 1 or (size < 1e6 and seconds < FEW_SECONDS)
 
     @property
     def is_unanswered(self) -> bool:

@@ -42,10 +42,8 @@ from neuca_tools.selftest.evidence.run import (
 )
 
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
-FOLLOWS = 0.95  # of the rate before the window fell
-NEARLY_EVEN = 0.05  # coefficient of variation of the rate
-SHORT = 2.0  # seconds
-INITIAL = 10  # segments of the first window (RFC 6928)
+FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
+SHORT, INITIAL = 2.0, 10  # seconds; segments of the first window (RFC 6928)
 PARTS = 5
 # Intervals; the distance of the quartiles of a normal distribution, in standard deviations.
 ENOUGH_FOR_QUARTERS, OF_QUARTERS = 10, 1.349

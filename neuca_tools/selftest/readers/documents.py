@@ -14,7 +14,7 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import LARGEST, flent, librespeed, perfsonar, read_all
+from neuca_tools.selftest.readers import LARGEST, flent, perfsonar, read_all
 from neuca_tools.selftest.readers.imported import expanded
 from neuca_tools.selftest.readers.split import is_server
 
@@ -121,7 +121,7 @@ def _decoded(content: bytes) -> object:
 
 def _of_others(data: object) -> Optional[Evidence]:
     """The result of a program that is not iperf; None if no reader knows it."""
-    for read in (flent.read, perfsonar.read, librespeed.read):
+    for read in (flent.read, perfsonar.read):
         found = read(data)
         if found:
             phases = [phase for run in found.runs for phase in _phases(run)]
