@@ -83,6 +83,7 @@ class GuardedWriter:
         self._netlink.set_attributes(index, values)
 
     def device_values(self, index: int, group: str) -> Mapping[str, str]:
+        # Few passes set a device setting.
         from neuca_tools.apply import device_io
 
         try:

@@ -63,6 +63,7 @@ def _from_base64(text: bytes) -> bytes:
 
     The text as it is if it is no base64 after all.
     """
+    # For such texts only.
     import binascii
 
     try:

@@ -15,7 +15,7 @@ from neuca_tools.desired.device_settings import to_do
 from neuca_tools.desired.dhcp_files import served
 from neuca_tools.desired.dhcp_profiles import is_our_uuid
 from neuca_tools.documents.neuca.link_kinds import MEMBERS
-from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS, is_of_place
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
@@ -314,9 +314,7 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
     target = sides.target(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != found.txqueuelen:
         yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
-    joins, device = sides.joins(key), found.device
-    device = {name: device[name] for name in device if not (joins and is_of_place(name))}
-    for group, old, new in to_do(device, wanted.device):
+    for group, old, new in to_do(found.device, wanted.device):
         row = SETTINGS[group]
         is_late = row.master or any(map(row.late, new.values()))
         yield SetDevice(target, group, old, new, Phase.UP if is_late else _grow_phase(key))

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from neuca_tools.apply.host import Host
@@ -22,7 +20,7 @@ FIRST, SECOND = (
 
 @pytest.fixture
 def config(tmp_path):
-    return replace(Config(), state_directory=tmp_path / "state", run_directory=tmp_path / "run")
+    return Config()._replace(state_directory=tmp_path / "state", run_directory=tmp_path / "run")
 
 
 def origin(config, intake):
@@ -41,5 +39,5 @@ def test_the_answer_counts_before_it_is_recorded_and_also_afterwards(config):
 def test_another_answer_takes_the_place_of_the_recorded_one_as_in_a_pass(config):
     save_machine(config.state, Machine(origin=FIRST))
     assert origin(config, Intake(origin=SECOND)) == SECOND.mac
-    ignored = replace(config, ignored_macs=frozenset({SECOND.mac}))
+    ignored = config._replace(ignored_macs=frozenset({SECOND.mac}))
     assert origin(ignored, Intake(origin=SECOND)) == ""
