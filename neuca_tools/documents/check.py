@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents import check_network, check_platform
@@ -153,8 +154,8 @@ def _globals(document: Document) -> Iterator[Finding]:
 def _clashes(document: Document, text: str) -> Iterator[Finding]:
     """What of the document does not fit together, on the line of the item if it can be found."""
     lines, headers = text.splitlines(), _headers(text)
-    found = [*check_network.clashes(document.links, document.routes), *_default_routes(document)]
-    for clash in found:
+    clashes = check_network.clashes(document.links, document.routes)
+    for clash in islice(chain(_default_routes(document), clashes), MOST_SPELLINGS):
         place = _LINE.search(clash.where)
         line = headers.get(clash.link, int(place[1]) if place else 0)
         severity: Severity = "error" if clash.severity == "error" else "warning"

@@ -8,7 +8,8 @@ A pass refuses or loses what is found here, but only on the host and one by one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import ip_network
 from typing import NamedTuple, Optional
 
 from neuca_tools.documents.neuca import link_kinds
@@ -88,10 +89,10 @@ def _odd_addresses(request: LinkRequest) -> Iterator[Clash]:
             yield Clash(_where(request, _ADDRESSES), str(address.ip), text, "warning")
 
 
-def _networks(requests: Iterable[LinkRequest], version: int) -> list[Network]:
+def _networks(requests: Iterable[LinkRequest], version: int) -> set[Network]:
     addresses = (address for request in requests for address in request.addresses)
     networks = (address.network for address in addresses if address.version == version)
-    return [network for network in networks if network.prefixlen < network.max_prefixlen]
+    return {network for network in networks if network.prefixlen < network.max_prefixlen}
 
 
 def _gateways(request: LinkRequest) -> Iterator[Clash]:
@@ -109,8 +110,14 @@ def _gateways(request: LinkRequest) -> Iterator[Clash]:
             yield Clash(where, str(gateway), text, "warning", link=request.key)
 
 
-def _is_in(host: Host, networks: Iterable[Network]) -> bool:
-    return any(host in network for network in networks)
+def _all_networks(requests: Sequence[LinkRequest]) -> set[Network]:
+    return _networks(requests, 4) | _networks(requests, 6)
+
+
+def _is_in(host: Host, networks: Collection[Network]) -> bool:
+    """Whether the host is in one of many networks, of which few have different lengths."""
+    lengths = {one.prefixlen for one in networks if one.version == host.version}
+    return any(ip_network((host, length), strict=False) in networks for length in lengths)
 
 
 def _members(links: Iterable[LinkRequest]) -> Iterator[Clash]:
@@ -156,19 +163,21 @@ def _differ_in_one(one: str, other: str) -> bool:
 
 
 def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> Iterator[Clash]:
-    by_key = {request.key: [request] for request in links}
+    of_links: dict[Optional[LinkKey], set[Network]] = {None: _all_networks(links)}
+    of_links.update({request.key: _all_networks([request]) for request in links})
+    versions = defaultdict(set, {key: {one.version for one in of_links[key]} for key in of_links})
     listed = list(routes)
-    direct: dict[object, list[Network]] = defaultdict(list)
+    direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     for route in listed:
         if route.via is None and route.link is not None:
-            direct[route.link].append(route.to)
+            direct[route.link].add(route.to)
     for route in listed:
-        on_links = by_key.get(route.link, []) if route.link else links
         hops = () if route.via is None else (route.via, *route.others)
+        networks = of_links.get(route.link, set())
         for hop in hops:
-            networks = _networks(on_links, hop.version)
-            is_reached = _is_in(hop, [*networks, *direct[route.link]])
-            if networks and not (is_reached or route.traits.onlink or hop.is_link_local):
+            is_reached = _is_in(hop, networks) or _is_in(hop, direct[route.link])
+            is_known = route.to.version in versions[route.link]
+            if is_known and not (is_reached or route.traits.onlink or hop.is_link_local):
                 of = "the link" if route.link else "the document"
                 text = f"the next hop {hop} of {route.to} is in no network of {of}"
                 yield Clash(route.where, str(hop), text, "warning")

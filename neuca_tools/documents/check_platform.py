@@ -9,7 +9,7 @@ finding, and the value of a misspelt key is checked too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from neuca_tools.documents import check_network
@@ -160,7 +160,8 @@ def _clashes(
 ) -> Iterator[Finding]:
     """What of the document does not fit together; other programs may use it for other links."""
     made_of = check_network.made_of(document.links)
-    for clash in (*check_network.clashes(document.links, document.routes), *made_of):
+    clashes = check_network.clashes(document.links, document.routes)
+    for clash in islice(chain(made_of, clashes), MOST_SPELLINGS):
         line = _line(lines, clash.where[len(kind) :].lstrip(", "))
         said = suggested(clash.text, clash.meant)
         yield Finding(line_with(text, line, clash.item), "warning", said, clash.meant)

@@ -21,7 +21,7 @@ MIME_TYPE = "text/x-neuca-userdata"
 _MOST_PARTS = 32
 _BOM = b"\xef\xbb\xbf"
 # Without the characters that every other kind of user-data begins with.
-_BASE64 = re.compile(rb"\s*[A-Za-z0-9+/]{16,}(?:\s+[A-Za-z0-9+/]+)*\s*={0,2}\s*")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\s]{16,}={0,2}")
 # Its byte order marks, and a section header without one.
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff", b"[\0", b"\0[")
 _GZIP = b"\x1f\x8b"
@@ -46,7 +46,7 @@ def find_document(data: bytes) -> Optional[str]:
     without any section.
     """
     plain = _unzipped(data)
-    if _BASE64.fullmatch(plain):
+    if _BASE64.fullmatch(plain.strip()):
         plain = _unzipped(_from_base64(plain))
     if is_foreign(plain):
         return None
@@ -61,15 +61,18 @@ def find_document(data: bytes) -> Optional[str]:
 def _from_base64(text: bytes) -> bytes:
     """User-data that was encoded once too often: tools and people do what the platform's API does.
 
-    The text as it is if it is no base64 after all.
+    The text as it is if it is no base64 of a text or of gzip after all.
     """
     # For such texts only.
     import binascii
 
     try:
-        return binascii.a2b_base64(text)
-    except binascii.Error:
+        data = binascii.a2b_base64(text)
+        if not data.startswith(_GZIP):
+            data.decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError):
         return text
+    return data
 
 
 def is_foreign(data: bytes) -> bool:

@@ -137,6 +137,8 @@ def noise(size):
         ("[interfaces]".encode("utf-16-be"), "it is UTF-16, not UTF-8 text"),
         (b64encode(b"[interfaces]" + b"#" * MAX_BYTES), f"it is longer than {MAX_BYTES} bytes"),
         (b64encode(b"no document at all"), 'it has no section, such as "[interfaces]"'),
+        (b"words that are no base64 at all", 'it has no section, such as "[interfaces]"'),
+        (b"A" * 16 + b" " * 500_000 + b"!", 'it has no section, such as "[interfaces]"'),
         (b"# nothing but a comment\n", 'it has no section, such as "[interfaces]"'),
         (b'{"interfaces": []}', 'it has no section, such as "[interfaces]"'),
         (b"[interfaces]\n" + b"#" * MAX_BYTES, f"it is longer than {MAX_BYTES} bytes"),

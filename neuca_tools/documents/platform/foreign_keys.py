@@ -1,6 +1,6 @@
 """Keys of platforms' documents that are correct although the agent does not use them.
 
-Sources: the reference of netplan 1.1 (netplan-yaml(5)), the schema of cloud-init 26.2
+Sources: the reference of netplan 1.2 (netplan-yaml(5)), the schema of cloud-init 26.2
 (schema-network-config-v1.json), and nova's doc/api_schemas/network_data.json.
 """
 
@@ -25,7 +25,7 @@ VERSION_1 = frozenset(
     " bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key bond-ad_partner_mac"
     " bond-ad_user_port_key bond-mii_status bond-num_unsol_na bond-peer_notif_delay bond-queue_id"
     " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
-    " bridge_ports bridge_waitport ipv4 ipv6 keep_configuration".split()
+    " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
 )
 # What a key of the other version, or of another place, is called below this key of netplan.
 ELSEWHERE = {
@@ -35,7 +35,7 @@ ELSEWHERE = {
     ("match", "mac_address"): "macaddress",
 }
 NETPLAN = frozenset(
-    "network nameservers dhcp4-overrides dhcp6-overrides config"
+    "network nameservers dhcp4-overrides dhcp6-overrides config advertised-mss"
     " access-points advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy"
     " auth auto-config band bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio"
     " bond-ad_actor_system bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key"
