@@ -15,8 +15,6 @@ from neuca_tools.desired.roles import Roles, find_links
 from neuca_tools.desired.virtual_links import held
 from neuca_tools.model import Device, LinkKey, LinkRequest, Record, Virtual, World
 
-NO_REQUEST = LinkRequest(LinkKey(""))
-
 
 def remaining(
     requests: Mapping[LinkKey, LinkRequest], world: World, roles: Roles, record: Record
@@ -26,14 +24,13 @@ def remaining(
     old = owned.vlans - requests.keys()
     old -= held(old, requests, world, roles, record).keys() if old else set()
     gone = {found[key].index: found[key] for key in old & found.keys()}
-    addresses = dict(world.addresses)
-    for key, address in owned.addresses:
-        index = found[key].index if key in found else 0
-        left = addresses.get(index, ())
-        if address in left and address not in requests.get(key, NO_REQUEST).addresses:
-            addresses[index] = tuple(one for one in left if one != address)
-    if addresses == world.addresses and not gone:
+    stale = owned.addresses - {(key, one) for key in requests for one in requests[key].addresses}
+    if not stale and not gone:
         return world
+    addresses = dict(world.addresses)
+    for key in {key for key, _ in stale} & found.keys():
+        present = addresses.get(found[key].index, ())
+        addresses[found[key].index] = tuple(one for one in present if (key, one) not in stale)
     tables = set(map(_table, gone.values()))
     return replace(
         world,
