@@ -63,7 +63,7 @@ PASSES = {
     ),
     "the MTU of a bridge is that of a new VLAN": (
         "vlan",
-        NICS + BRIDGE + "mtu = 1400\n",
+        NICS + BRIDGE + "mtu = 1400\nforward-delay = 4\n",
         NICS
         + f"[interface {mac(1)}]\nmtu = 1300\n[vlan {mac(1)}.7]\n"
         + BRIDGE.replace(mac(2), f"{mac(1)}.7"),
@@ -100,6 +100,17 @@ def test_a_pass_does_what_the_plan_shows(lab, case):
     done = host.neuca("apply", "--json")
     assert (done.code, sorted(done.json["changed"])) == (0, sorted(planned))
     assert host.plan() == []
+    if kind == "vlan":  # in a slow guest: the kernel reports each port after its forward delay
+        host.wait("the ports are forwarding", lambda: not is_delayed(host), seconds=60)
+
+
+def is_delayed(host):
+    ports = [
+        link["linkinfo"].get("info_slave_data", {})
+        for link in host.look("link")
+        if "linkinfo" in link
+    ]
+    return any(port.get("forward_delay_timer") for port in ports)
 
 
 def test_a_next_hop_in_the_network_of_an_address_that_leaves_is_refused_at_once(lab):
