@@ -166,7 +166,8 @@ def _conclude(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
     code = min((verdict.diagnosis.exit_code for verdict in found.verdicts), key=SEVEREST.index)
     text = path_record(found, tests, code)
     if not arguments.json:
-        text = colored(path_table(found), code, uses_color(arguments))
+        text = path_table(found, arguments.verbose)
+        text = colored(text, code, uses_color(arguments))
     print(text)
     return code
 

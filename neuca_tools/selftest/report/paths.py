@@ -36,13 +36,13 @@ FORMS: dict[str, Callable[[float], str]] = {
 NAME, VALUE = 18, 30  # columns
 
 
-def path_table(found: PathComparison) -> str:
+def path_table(found: PathComparison, verbose: bool = False) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
     width = max(len(one.label) for one in found.verdicts) + 2
     parts = [plain(line) for row in found.rows for line in _row(row, width)]
     note = " (the baseline)"
     for one in found.verdicts:
-        parts += [plain(f"— {one.label}{note}"), conclusion(one.diagnosis)]
+        parts += [plain(f"— {one.label}{note}"), conclusion(one.diagnosis, verbose)]
         note = ""
     return "\n".join(parts)
 
