@@ -18,6 +18,7 @@ from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
 NAME = "Azure instance"
+ANY = "Azure has DHCP on each NIC, and does not say which one is the primary one"
 KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 
@@ -30,6 +31,7 @@ def read(root: Part) -> PlatformDocument:
             continue
         nic = nic.about(mac)
         draft = Draft(LinkKey(mac), nic)
+        draft.manage(ANY)
         _addresses(draft, nic.child("ipv4"), gateway=True)
         _addresses(draft, nic.child("ipv6"), gateway=False)
         drafts.append(draft)
