@@ -235,7 +235,7 @@ def assign(
     nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
     roles = _by_mac(world, named, ignored, found.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
-    wanted = said.vlans | record.owned.vlans
+    wanted = said.vlans | _made_beside(record)
     vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
     return Roles(
         nics,
@@ -256,6 +256,12 @@ def assign(
         hands_off=ignored,
         belief=found.belief,
     )
+
+
+def _made_beside(record: Record) -> set[LinkKey]:
+    """The VLANs that we have made on links that were not dataplane links."""
+    dataplane = {mac for mac, nic in record.nics.items() if nic.role == "dataplane"}
+    return {key for key in record.owned.vlans if key.mac not in dataplane}
 
 
 def _carriers(

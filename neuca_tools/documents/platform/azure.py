@@ -19,6 +19,7 @@ from neuca_tools.model import LinkKey, Network, PlatformDocument
 
 NAME = "Azure instance"
 LIST = "network"  # the key of the list of all NICs
+ANY = "Azure has DHCP on each NIC, and does not say which one is the primary one"
 KEYS = frozenset(("macAddress", "privateIpAddress", "address", "prefix"))
 
 
@@ -31,6 +32,7 @@ def read(root: Part) -> PlatformDocument:
             continue
         nic = nic.about(mac)
         draft = Draft(LinkKey(mac), nic)
+        draft.manage(ANY)
         _addresses(draft, nic.child("ipv4"), gateway=True)
         _addresses(draft, nic.child("ipv6"), gateway=False)
         drafts.append(draft)
