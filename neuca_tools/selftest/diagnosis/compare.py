@@ -246,14 +246,22 @@ def _rate_changes(
 def _rate_change(key: Key, earlier: Sequence[Measured], now: Measured, least: int) -> RateChange:
     unlike = tuple(filter(None, (one.manner.differs(now.manner) for one in earlier)))
     alike = [one.result for one in earlier if not one.manner.differs(now.manner)]
-    rates, rate = [one.rate for one in alike if one.rate is not None], now.result.rate
+    rates, rate = _known(one.rate for one in alike), now.result.rate
     if not rates:
         return RateChange(*key[:2], None, 0.0, 0, rate, worse=False, unlike=unlike)
     usual, deviation = median_and_deviation(rates)
-    drop = DROP if len(rates) >= FEW else UNSURE
-    is_slower = rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)
-    loss = median([one.loss or 0.0 for one in alike])
+    loss = median(_known(one.loss for one in alike) or [0.0])
     is_lossier = (now.result.loss or 0.0) - loss > MORE_LOST
-    worse = len(rates) >= least and (is_slower or is_lossier)
+    worse = len(rates) >= least and (is_lossier or _is_slower(rate, rates))
     change = RateChange(*key[:2], usual, deviation, len(rates), rate, worse, unlike)
     return replace(change, loss_before=loss, loss=now.result.loss) if is_lossier else change
+
+
+def _known(values: Iterable[Optional[float]]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _is_slower(rate: Optional[float], rates: Sequence[float]) -> bool:
+    usual, deviation = median_and_deviation(rates)
+    drop = DROP if len(rates) >= FEW else UNSURE
+    return rate is None or usual - rate > max(drop * usual, DEVIATIONS * deviation)

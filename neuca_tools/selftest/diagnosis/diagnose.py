@@ -101,31 +101,36 @@ class Diagnosis:
         """Why the test did not run; if it did, whether all is as expected, and as before."""
         faults = self._faults
         for outcome in OUTCOMES:
-            if faults & outcome.conditions and self._applies(outcome):
+            if self._applies(outcome):
                 return outcome.exit_code
         if self.inconclusive:
             return ExitCode.INCONCLUSIVE
         if faults & NOT_AS_PLANNED:
             return ExitCode.NOT_AS_PLANNED
-        if faults or self.failures or any(one.passed is False for one in self.phases):
+        if faults or self.failures or self._is_below:
             return ExitCode.BELOW
-        if self.since is not ExitCode.PASS:
-            return self.since
-        return ExitCode.INCONCLUSIVE if self.unexplained else ExitCode.PASS
+        if self.unexplained and self.since is ExitCode.PASS:
+            return ExitCode.INCONCLUSIVE
+        return self.since
 
     @property
     def words(self) -> str:
         """The exit code in words: nothing is below a threshold if no phase is."""
-        is_below = any(one.passed is False for one in self.phases)
-        if self.exit_code is ExitCode.BELOW and not is_below:
+        if self.exit_code is ExitCode.BELOW and not self._is_below:
             return FAULTY
         return WORDS[self.exit_code]
+
+    @property
+    def _is_below(self) -> bool:
+        return any(one.passed is False for one in self.phases)
 
     @property
     def _faults(self) -> frozenset[str]:
         return frozenset(one.id for one in self.findings if one.severity == FAULT)
 
     def _applies(self, outcome: Outcome) -> bool:
+        if not self._faults & outcome.conditions:
+            return False
         if outcome.untested:
             return not self.phases
         return not outcome.unmeasured or not any(one.rate for one in self.phases)
@@ -140,7 +145,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     worse = worse_direction(session)
     found = [*_of_phases(looks, results)]
     ranked = rank([*found, *_of_the_session(session, all_passed, worse)], worse)
-    findings = tuple(one for one in ranked if not one.is_possible)
+    findings, possible = _parted(ranked)
     inconclusive, unexplained = _inconclusive(evidence, looks, findings), None
     if inconclusive is None and not all_passed:
         unexplained = _unexplained(session, findings)
@@ -150,8 +155,16 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         inconclusive,
         evidence.expect,
         unexplained,
-        possible=tuple(one for one in ranked if one.is_possible)[:MOST_POSSIBLE],
+        possible=possible[:MOST_POSSIBLE],
         failures=failures(evidence, looks, findings),
+    )
+
+
+def _parted(ranked: Sequence[Finding]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """The findings, and what is merely possible."""
+    return (
+        tuple(one for one in ranked if not one.is_possible),
+        tuple(one for one in ranked if one.is_possible),
     )
 
 
@@ -285,12 +298,20 @@ def _unexplained(session: Session, found: Sequence[Finding]) -> Optional[str]:
     tcp = next((one for one in session.looks if one.protocol == "tcp"), None)
     if any(one.rate and one.is_unanswered for one in session.looks):
         return "how many datagrams arrived is not known: the receiver's line is missing"
-    if tcp is None or any(one.severity != INFO or one.id == "D18" for one in found):
+    if tcp is None or any(map(_is_explanation, found)):
         return None
     windows = tcp.windows
     if (windows.rwnd_limited, windows.cwnd, windows.snd_wnd) == (None, None, None):
         return "neither window, retransmits nor round trip is known: iperf3 -J reports more"
-    if session.evidence.expect is None:
+    return _why_not_known(session.evidence)
+
+
+def _is_explanation(one: Finding) -> bool:
+    return one.severity != INFO or one.id == "D18"
+
+
+def _why_not_known(evidence: Evidence) -> str:
+    if evidence.expect is None:
         return (
             "no condition explains this rate, and no rate is expected (--expect): it may be all "
             "that the path can carry"

@@ -52,21 +52,26 @@ def failures(
 
 
 def _lost(looks: Sequence[Look], findings: Sequence[Finding]) -> Iterator[str]:
-    """The worst loss of each protocol and direction. TCP loses packets on any full path."""
-    worst: dict[tuple[str, str], Look] = {}
+    """The worst loss of each protocol and direction, and datagrams that arrived twice."""
+    worst: dict[tuple[str, str], float] = {}
     for look in looks:
         key = look.protocol, look.phase.direction
-        is_explained = look.protocol == "tcp" and _has_limit(findings, look.phase.direction)
-        if not look.phase.search and not is_explained and _is_lost(look, looks):
-            worst[key] = max(worst.get(key, look), look, key=lambda one: one.loss or 0.0)
-    for (protocol, direction), look in worst.items():
+        if _is_unexplained(look, findings) and _is_lost(look, looks):
+            worst[key] = max(worst.get(key, 0.0), look.known_loss)
+    for (protocol, direction), loss in worst.items():
         what = "datagrams" if protocol == "udp" else "segments"
-        yield f"{amounts.percent(look.known_loss)} of the {what} {WAYS[direction]} were lost"
+        yield f"{amounts.percent(loss)} of the {what} {WAYS[direction]} were lost"
     for look in looks:
-        share = look.duplicated
-        if share >= DUPLICATED:
-            way = WAYS[look.phase.direction]
-            yield f"{amounts.percent(share)} of the datagrams {way} arrived twice"
+        if look.duplicated >= DUPLICATED:
+            share, way = amounts.percent(look.duplicated), WAYS[look.phase.direction]
+            yield f"{share} of the datagrams {way} arrived twice"
+
+
+def _is_unexplained(look: Look, findings: Sequence[Finding]) -> bool:
+    """Whether a loss says something: TCP loses packets on any full path, and a search has to."""
+    if look.phase.search:
+        return False
+    return look.protocol == "udp" or not _has_limit(findings, look.phase.direction)
 
 
 def _has_limit(findings: Sequence[Finding], direction: str) -> bool:

@@ -53,15 +53,18 @@ def _of_links(look: Look) -> list[Limit]:
 def _of_path(look: Look) -> Iterator[Limit]:
     """The capacity of the path in this direction, as another phase measured it."""
     for phase in look.evidence.phases:
-        if phase is look.phase or phase.direction != look.phase.direction:
-            continue
-        other = derive.look(look.evidence, phase)
-        hit = path_capacity(other) if phase.name != TOGETHER else None
-        if hit is not None and hit.fixed:
-            which = "the path, which several streams fill" if phase.name == SEVERAL else "the path"
-            yield Limit(which, "D18", hit.fixed)
-        if is_losing(other) and other.rate and (other.loss or 0.0) >= CLEARLY:
-            yield Limit("the path, which loses more datagrams", "D18", other.rate)
+        if phase is not look.phase and phase.direction == look.phase.direction:
+            yield from _capacity(derive.look(look.evidence, phase))
+
+
+def _capacity(look: Look) -> Iterator[Limit]:
+    """What one phase says about it, if not both directions sent at once."""
+    hit = path_capacity(look) if look.phase.name != TOGETHER else None
+    if hit is not None and hit.fixed:
+        which = "the path, which several streams fill" if look.phase.name == SEVERAL else "the path"
+        yield Limit(which, "D18", hit.fixed)
+    if is_losing(look) and look.rate and look.known_loss >= CLEARLY:
+        yield Limit("the path, which loses more datagrams", "D18", look.rate)
 
 
 def _of_buffers(look: Look) -> Iterator[Limit]:

@@ -283,11 +283,9 @@ class PeerTest:
         known = [value for value in (found.forward, found.backward) if value]
         if not known:
             return "unknown", text
-        if min(known) >= mtu:
-            return "pass", text
-        if found.told:
+        if found.told and min(known) < mtu:
             return "pass", f"{text}: ICMP reports it"
-        return "fail", text
+        return ("pass" if min(known) >= mtu else "fail"), text
 
     def _common_mtu(self, device: Device) -> int:
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
