@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import frames
 import pytest
-from lab import mac
+from lab import mac, refused_route
 
 OURS = f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n"
 CONF, NEIGH = "net/ipv6/conf/dp1", "net/ipv6/neigh/dp1"
@@ -141,11 +141,12 @@ def test_a_later_change_by_hand_wins(attacked):
 def test_a_nic_that_fails_is_rolled_back_without_what_was_advertised(attacked):
     """The kernel refuses the largest timers that an advertisement can set."""
     guest, _ = attacked
-    asked = f"[interface {mac(1)}]\naddresses = fd00:16::1/64\n"
-    asked += "sysctl.net.ipv6.conf.{interface}.disable_ipv6 = 1\n"
+    asked = f"[interface {mac(1)}]\naddresses = fd00:16::1/64, 10.16.0.1/24\n"
+    asked += f"[routes]\n{refused_route('10.16.0.254')}"
     done = guest.once(asked)
     assert done.code == 1
-    assert "Invalid argument" not in done.err
+    refused = [line for line in done.err.splitlines() if "Invalid argument" in line]
+    assert [line for line in refused if "route 198.51.100.0/25" not in line] == []
     assert guest.sysctl(f"{CONF}/accept_ra") == "1"
     assert settings(guest) == DEFAULTS
     guest.applied = False  # the document cannot be applied
