@@ -12,34 +12,41 @@ from dataclasses import replace
 from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.virtual_links import held
-from neuca_tools.model import Device, Virtual
+from neuca_tools.model import Address, Device, Virtual
 
 
 def remaining(scene: Scene) -> Scene:
     """The scene with the links, addresses and routes that stay, if these are all requests."""
-    requests, world, owned, found = scene.requests, scene.world, scene.record.owned, scene.found
-    old = owned.vlans - requests.keys()
-    old -= held(scene, old).keys() if old else set()
-    gone = {found[key].index: found[key] for key in old & found.keys()}
-    asked = {(key, address) for key in requests for address in requests[key].addresses}
-    removed = {
-        (found[key].index, address) for key, address in owned.addresses - asked if key in found
-    }
+    world, gone, removed = scene.world, _deleted(scene), _removed(scene)
     if not removed and not gone:
         return scene
-    addresses = {
-        index: tuple(address for address in present if (index, address) not in removed)
-        for index, present in world.addresses.items()
-        if index not in gone
-    }
     tables = set(map(_table, gone.values()))
     after = replace(
         world,
-        devices={index: world.devices[index] for index in world.devices if index not in gone},
-        addresses=addresses,
+        devices={index: one for index, one in world.devices.items() if index not in gone},
+        addresses={
+            index: tuple(address for address in present if (index, address) not in removed)
+            for index, present in world.addresses.items()
+            if index not in gone
+        },
         tables=tuple(route for route in world.tables if route.traits.table not in tables),
     )
     return scene._replace(world=after)
+
+
+def _deleted(scene: Scene) -> dict[int, Device]:
+    """The devices of our links that are no longer requested and may go."""
+    old = scene.record.owned.vlans - scene.requests.keys()
+    old -= held(scene, old).keys() if old else set()
+    return {scene.found[key].index: scene.found[key] for key in old & scene.found.keys()}
+
+
+def _removed(scene: Scene) -> set[tuple[int, Address]]:
+    """Our addresses that are no longer requested, each with the index of its device."""
+    requests = scene.requests
+    asked = {(key, address) for key in requests for address in requests[key].addresses}
+    stale = scene.record.owned.addresses - asked
+    return {(scene.found[key].index, address) for key, address in stale if key in scene.found}
 
 
 def _table(device: Device) -> int:
