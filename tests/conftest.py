@@ -52,7 +52,7 @@ VARIANTS, WITH_VARIANTS = 2, ("netns", "attack")
 
 ALLOWED_SKIPS = (
     # Small CI kernels come without them. The guests of tests/machine have all of them.
-    r"this kernel has no (8021q|bond|dummy|macvlan|tun|vrf)\b",
+    r"this kernel has no (8021q|bond|dummy|macvlan|tun|vlan|vrf)\b",
     # What a kernel does that lacks it is seen on the small ones.
     r"this kernel has (fq_codel|vrf)$",
     # A machine with neither has only its distribution's interpreter; the lane of the newest Python runs there.

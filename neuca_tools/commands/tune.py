@@ -129,12 +129,12 @@ def _revert(arguments: argparse.Namespace, config: Config) -> int:
         raise ArgumentsError(
             f"tune revert: it undoes `tune apply`, and cannot be combined with {options}"
         )
-    intake = last_good(config.state)
-    if load_choice(config.run_directory) is None:
+    intake, is_tuned = last_good(config.state), load_choice(config.run_directory) is not None
+    if arguments.dry_run:
+        return show_planned(arguments, what_untune_does(config, intake) if is_tuned else ())
+    if not is_tuned:
         text = "`neuca tune apply` selected no profiles since boot, so there is nothing to undo"
         return show_changed(arguments, Result(), text)
-    if arguments.dry_run:
-        return show_planned(arguments, what_untune_does(config, intake))
     to_stderr(log_level(arguments))
     text = "the settings are those that the configuration and the document request"
     return show_changed(arguments, untune(config, intake), text)
