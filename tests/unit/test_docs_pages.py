@@ -24,7 +24,7 @@ PAGES = {
     )
 }
 LARGEST_README = 6 * 1024  # bytes
-REFERENCES = ("docs/ACCURACY.md", "docs/TUNING.md", "tests/README.md")
+REFERENCES = ("docs/ACCURACY.md", "docs/PERFORMANCE.md", "docs/TUNING.md", "tests/README.md")
 LARGEST_REFERENCE = 1500  # words
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 HISTORY = re.compile(
