@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -105,7 +105,7 @@ class Daemon:
             self._watch(self._links.fileno(), self._link_events)
             self._watch_udev()
             known = has_document(self.config.state)
-            self._begin(self._job._replace(start=True, fetch=not known, run=True))
+            self._begin(replace(self._job, start=True, fetch=not known, run=True))
             if not known:
                 self._say_ready("waiting for the first document")
             while not self._stopping:
@@ -154,9 +154,9 @@ class Daemon:
             unasked = self._starting or self.config.drift == "enforce"
             run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
             gone = (*self._job.gone, *self._links.take_gone())
-            self._job = self._job._replace(gone=gone)
-            job = self._job._replace(fetch="poll" in due, run=run, start=self._starting)
-            self._begin(job._replace(left_out=self._backoff.left_out(now)))
+            self._job = replace(self._job, gone=gone)
+            job = replace(self._job, fetch="poll" in due, run=run, start=self._starting)
+            self._begin(replace(job, left_out=self._backoff.left_out(now)))
 
     # --- the worker ---
 
@@ -244,7 +244,7 @@ class Daemon:
         """Keep what the next job and the next events depend on."""
         sha256 = outcome.sha256 or self._job.sha256
         gone = () if outcome.ran else self._job.gone
-        self._job = self._job._replace(sha256=sha256, session=outcome.session, gone=gone)
+        self._job = replace(self._job, sha256=sha256, session=outcome.session, gone=gone)
         if outcome.failed:
             # Discard the events of what the pass did and rolled back: the retry is planned anyway.
             self._links.drain()
@@ -377,7 +377,7 @@ class Daemon:
         self._configure_log(self.config)
         for fault in self.config.faults:
             getattr(log, LEVELS[fault.severity])("%s", fault.text)
-        self._job, self._backoff = self._job._replace(config=self.config), Backoff()
+        self._job, self._backoff = replace(self._job, config=self.config), Backoff()
         self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration reloaded")
 

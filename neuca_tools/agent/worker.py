@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
@@ -50,7 +51,9 @@ DHCP = "dhcp"  # the directory of DHCP clients (`backends.dhcpclients`)
 IN_PASS = b"pass\n"  # is sent by a child before it changes anything
 
 
-class Job(NamedTuple):
+# No NamedTuple: _replace() leaves tuples in the interpreter's free lists, so the daemon would grow.
+@dataclass(frozen=True)
+class Job:
     """`fetch`: ask the sources. `run`: make a pass even if the document (`sha256`) has not changed.
 
     `start`: the pass corrects all drift. `left_out`: what failed in earlier passes and is not to be
@@ -63,8 +66,8 @@ class Job(NamedTuple):
     run: bool = False
     start: bool = False
     sha256: str = ""
-    session: Session = Session()
-    left_out: Mapping[str, int] = {}
+    session: Session = field(default_factory=Session)
+    left_out: Mapping[str, int] = field(default_factory=dict)
     gone: Sequence[int] = ()
 
 
@@ -123,7 +126,7 @@ class Worker:
         self._said, self.started, self.job = b"", job.start, job
         fetching = 2 * job.config.timeout  # a changed document is read twice
         self.deadline = time.monotonic() + fetching + job.config.command_timeout
-        data = {name: value for name, value in job._asdict().items() if name != "config"}
+        data = {name: value for name, value in vars(job).items() if name != "config"}
         self._socket.sendall(_line({**data, "session": job.session.to_json()}))
 
     def read(self) -> bool:
@@ -240,7 +243,7 @@ def _work(job: Job, begin_pass: Callable[[], object], patience: float) -> Outcom
         has_ended = processes.has_ended(config.run_directory / DHCP, job.left_out)
         if job.run or has_news or has_ended:
             begin_pass()
-            return _pass(job._replace(left_out={}) if has_news else job, intake, read.seconds)
+            return _pass(replace(job, left_out={}) if has_news else job, intake, read.seconds)
         before = load_look(config.run_directory)
         keep(intake, config.state, config.run_directory)
         outcome = Outcome(
