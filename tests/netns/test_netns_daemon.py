@@ -373,7 +373,8 @@ def test_a_run_directory_that_cannot_be_created_again_ends_it_for_a_restart(host
     )
     runs.mkdir()
     daemon = run(host)
-    host.run("rm", "-r", runs / "neuca")
+    # The daemon may write into it meanwhile.
+    host.wait("it is gone", lambda: not host.run("rm", "-r", runs / "neuca", check=False).code)
     host.run("mount", "-t", "tmpfs", "-o", "ro", "nothing", runs)
     host.ip("link del dp1")
     host.veth("dp1", 1)
