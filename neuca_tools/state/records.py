@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from itertools import chain
 from pathlib import Path
 from typing import Any, Optional, TypeVar
@@ -209,6 +209,8 @@ def _checked(record: Record) -> Record:
         # It must not lead out of /proc/sys.
         if not _NO_PARTS.isdisjoint(path.split("/")) or "\0" in path:
             raise ValueError(f"{path!r} is no setting")
+    for router in record.routers.values():
+        ip_address(router)  # raises ValueError
     return record._replace(ground=tuple(str(ip_network(text)) for text in record.ground))
 
 

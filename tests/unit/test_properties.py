@@ -487,6 +487,7 @@ records = st.builds(
     written=st.dictionaries(written, names, max_size=4),
     ground=st.just(()),
     tables=st.just({}),
+    routers=st.dictionaries(names, st.ip_addresses(v=6).map(str), max_size=2),
     probed=st.just({}),
     retry=st.just(()),
     made=made,

@@ -290,3 +290,9 @@ def test_an_incarnation_that_neucad_did_not_write_is_named(tmp_path, text):
     with pytest.raises(RecordError) as caught:
         load_record(tmp_path)
     assert f"{text!r} is not an incarnation" in caught.value.text
+
+
+def test_a_recorded_router_that_is_no_address_makes_the_record_unusable(tmp_path):
+    save_record(tmp_path, Record(boot_id="boot", routers={"02:00:00:00:00:01": "somewhere"}))
+    with pytest.raises(RecordError, match="somewhere"):
+        load_record(tmp_path)
