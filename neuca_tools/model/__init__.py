@@ -227,6 +227,7 @@ class World:
     of others and ours of other types, `routers` the IPv6 routers among the neighbours of a device.
     `messages` are the bodies of the kernel's messages about addresses, `seen` when it was asked
     (CLOCK_MONOTONIC, seconds). `fixed_sysctls`: /proc/sys is read-only, as in most containers.
+    `has_ipv6`: the kernel supports IPv6.
     """
 
     devices: Mapping[int, Device] = field(default_factory=dict)
