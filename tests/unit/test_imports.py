@@ -7,15 +7,13 @@ from __future__ import annotations
 import pkgutil
 from importlib import import_module
 
-import pytest
-
 import neuca_tools
 
-MODULES = sorted(
-    one.name for one in pkgutil.walk_packages(neuca_tools.__path__, f"{neuca_tools.__name__}.")
-)
 
-
-@pytest.mark.parametrize("module", MODULES)
-def test_it_can_be_imported(module):
-    assert import_module(module).__name__ == module
+def test_every_module_can_be_imported():
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(neuca_tools.__path__, f"{neuca_tools.__name__}.")
+    ]
+    assert len(names) > 100
+    assert [name for name in names if import_module(name).__name__ != name] == []

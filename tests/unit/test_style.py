@@ -50,33 +50,37 @@ def test_mypy_strict_is_content(tools):
     _must_be_content(tools / "mypy", "--config-file", "setup.cfg")
 
 
-@pytest.mark.parametrize("path", PRODUCT | TESTS)
-def test_python_3_9_can_read_it(path):
-    ast.parse((PRODUCT | TESTS)[path].read_text(), feature_version=(3, 9))
+def test_python_3_9_can_read_every_module():
+    for path in (PRODUCT | TESTS).values():
+        ast.parse(path.read_text(), str(path), feature_version=(3, 9))
 
 
-@pytest.mark.parametrize("path", PRODUCT | TESTS)
-def test_a_module_begins_with_one_sentence_that_says_its_job(path):
-    docstring = ast.get_docstring(ast.parse((PRODUCT | TESTS)[path].read_text())) or ""
+def _is_one_sentence(docstring):
+    """Whether the first line is a whole sentence, and a second paragraph begins after an empty line."""
     sentence, _, rest = docstring.partition("\n")
-    assert sentence[-1:] in {".", ":"}, "the first line is no whole sentence"
-    assert rest == "" or rest.startswith("\n"), "a second paragraph begins after an empty line"
+    return sentence[-1:] in {".", ":"} and (rest == "" or rest.startswith("\n"))
 
 
-@pytest.mark.parametrize("path", PRODUCT)
-def test_no_module_is_too_long(path):
-    lines = len(PRODUCT[path].read_text().splitlines())
-    assert lines <= LONGEST_MODULE
+def test_each_module_begins_with_one_sentence_that_says_its_job():
+    docstrings = {
+        name: ast.get_docstring(ast.parse(path.read_text())) or ""
+        for name, path in (PRODUCT | TESTS).items()
+    }
+    assert [name for name, text in docstrings.items() if not _is_one_sentence(text)] == []
 
 
-def _long_functions(path):
-    """The name, first line and length of each function over the limit."""
-    nodes = ast.walk(ast.parse(PRODUCT[path].read_text()))
+def test_no_module_is_too_long():
+    lengths = {name: len(path.read_text().splitlines()) for name, path in PRODUCT.items()}
+    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_MODULE} == {}
+
+
+def _functions(path):
+    """The name, first line and length of each function of a module."""
+    nodes = ast.walk(ast.parse(path.read_text()))
     functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
-    lengths = [(one.name, one.lineno, one.end_lineno - one.lineno + 1) for one in functions]
-    return [found for found in lengths if found[2] > LONGEST_FUNCTION]
+    return [(node.name, node.lineno, node.end_lineno - node.lineno + 1) for node in functions]
 
 
-@pytest.mark.parametrize("path", PRODUCT)
-def test_no_function_is_too_long(path):
-    assert _long_functions(path) == []
+def test_no_function_is_too_long():
+    lengths = [(name, *function) for name, path in PRODUCT.items() for function in _functions(path)]
+    assert [function for function in lengths if function[-1] > LONGEST_FUNCTION] == []
