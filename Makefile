@@ -41,7 +41,7 @@ test-all: ## everything: hours
 
 test-unit: ## pure code, style, layering, packaging: two minutes
 	@tests/setup.sh unit
-	@$(PYTEST) $(ARGS) tests/unit
+	@$(PYTEST) -m "not long" $(ARGS) tests/unit
 
 test-wild: ## documents of platforms, compared with cloud-init and netplan
 	@tests/setup.sh wild

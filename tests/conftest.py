@@ -156,13 +156,14 @@ def _spare(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Under pytest-xdist (`make test`) those go to one worker, and the longest come first."""
+    """What the linters say comes first. Under pytest-xdist (`make test`), the longest tiers follow."""
     _spare(items)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: LONGEST_FIRST.index(_tier(item)))
         for item in items:
             if group := _together(item):
                 item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.path.name != "test_style.py")
 
 
 def pytest_terminal_summary(terminalreporter):
