@@ -8,6 +8,17 @@
 
 A sequence that fails is cut down to what is needed, printed, and stored in build/sequences. --leave-out REGEX leaves out
 the lines and ways of applying that match, so that a known defect does not hide others.
+
+A document is applied by a command, by neucad --once, by a daemon that is ended or killed, or on trial; in some steps the pass
+is killed or the kernel refuses one of its changes; before a step, something may be changed by hand, unplugged or plugged in.
+After each step:
+
+- The management NIC, an ignored NIC and the default routes have not changed.
+- neuca plan shows what the pass then does, and its exit code. A second pass writes nothing.
+- The host is the same as one that has applied this document only, apart from the names and states of NICs that the document
+  does not name, links on absent NICs, and manual changes.
+- A NIC on which a change failed is as it was before the pass. A trial that was interrupted has changed nothing.
+- The daemon makes few passes. The state can be read, no program crashes, and exit codes are documented ones.
 """
 
 # SPDX-License-Identifier: MIT

@@ -26,6 +26,7 @@ PAGES = {
 LARGEST_README = 6 * 1024  # bytes
 REFERENCES = ("docs/ACCURACY.md", "docs/PERFORMANCE.md", "docs/TUNING.md", "tests/README.md")
 LARGEST_REFERENCE = 1500  # words
+MOST_WORDS_FOR_DEVELOPERS = 3000  # HACKING and the README of the tests
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 HISTORY = re.compile(
     rf"\b(?:(?=[0-9a-f]*[a-f])(?=[0-9a-f]*[0-9])[0-9a-f]{{7,40}}|20\d\d-\d\d(?:-\d\d)?|(?:{MONTHS}) 20\d\d"
@@ -61,6 +62,14 @@ def test_a_reference_has_one_page_of_present_figures_and_no_history(page):
     assert HISTORY.findall(PAGES[page]) == []
     assert "before |" not in PAGES[page], "a column of figures of an earlier version"
     assert len(PAGES[page].split()) <= LARGEST_REFERENCE
+
+
+def test_the_page_for_developers_shows_a_test_that_is_run_and_no_commit():
+    example = next(text for text in blocks("docs/HACKING.md") if "def test_" in text)
+    assert example in (ROOT / "tests/netns/test_netns_settings.py").read_text()
+    assert HISTORY.findall(PAGES["docs/HACKING.md"]) == []
+    text = PAGES["docs/HACKING.md"] + PAGES["tests/README.md"]
+    assert len(text.replace("|", " ").split()) <= MOST_WORDS_FOR_DEVELOPERS
 
 
 @pytest.mark.parametrize("page", PAGES)
