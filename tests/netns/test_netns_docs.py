@@ -59,3 +59,9 @@ def test_the_commands_of_the_pages_run(tmp_path):
     expected = [f"{status} {command}" for command, status in given]
     assert done.stdout.splitlines() == expected, done.stderr
     assert len(given) > 10
+
+
+def test_every_claim_of_the_demo_holds():
+    done = subprocess.run([ROOT / "demo" / "run"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("   ok: ") > 10
