@@ -11,11 +11,20 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neuc
 ROOT = CACHE / "oracles"
 
 
+def _paths(path: str) -> list[Path]:
+    """Where a package may have a program; older ones have /sbin."""
+    places = [ROOT / path, ROOT / path.removeprefix("usr/")]
+    return [place for place in places if place.exists()]
+
+
+def has_program(path: str) -> bool:
+    return bool(_paths(path))
+
+
 def program(path: str) -> Path:
-    """The program that its package has at `path`, such as usr/sbin/NetworkManager; older ones have /sbin."""
-    found = [ROOT / path, ROOT / path.removeprefix("usr/")]
-    assert any(one.exists() for one in found), f"{found[0]} is missing: run tests/setup.sh netns"
-    return next(one for one in found if one.exists())
+    """The program that its package has at `path`, such as usr/sbin/NetworkManager."""
+    assert has_program(path), f"{path} is missing: run tests/setup.sh netns"
+    return _paths(path)[0]
 
 
 def libraries() -> dict[str, str]:

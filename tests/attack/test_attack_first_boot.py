@@ -18,7 +18,7 @@ from attacker import PATIENCE, SERVICES
 from boots import STATES, Boot
 from lab import GATEWAY, GATEWAY6, MANAGEMENT_MAC, SERVICE, mac
 from signs import NIC, ROUTER, SIGNS
-from unpacked import program
+from unpacked import has_program, program
 
 # Text that a reader of dhclient's lease file could take for statements of the file.
 EXTRAS = {
@@ -74,6 +74,9 @@ def test_claims_and_redirects_bring_no_first_document(boot, state, its_mac):
 
 
 @pytest.mark.matrix
+@pytest.mark.skipif(
+    not has_program("usr/sbin/dhclient"), reason="this distribution has no dhclient"
+)
 @pytest.mark.parametrize("more", EXTRAS)
 @pytest.mark.parametrize("end", [600, frames.FOREVER], ids=["finite", "infinite"])
 @pytest.mark.parametrize(("health", "lease"), [("404", "leased"), ("absent", "no lease")])
