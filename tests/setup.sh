@@ -12,7 +12,7 @@ packages_of() {
     case $1 in
         demo) echo "${product[@]}" iproute2 procps mount ;;
         unit) echo "${product[@]}" python3-pytest python3-hypothesis python3-venv python3-pip git ca-certificates mandoc \
-                python3-jsonschema python3-prometheus-client; packages_of docs ;;
+                python3-jsonschema python3-prometheus-client e2fsprogs; packages_of docs ;;
         docs) echo python3 mkdocs mandoc ;;
         # What unpacks the oracles of this tier is below.
         wild) echo "${product[@]}" python3-pytest python3-hypothesis mandoc util-linux ;;

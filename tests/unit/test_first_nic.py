@@ -33,7 +33,7 @@ def guest(addresses=(), order=(1, 2, 3), without_carrier=(), age=float("inf"), *
     return world(*nics, addresses=texts, age=age, **more)
 
 
-@pytest.mark.parametrize("order", permutations(SLOTS))
+@pytest.mark.parametrize("order", list(permutations(SLOTS)))
 def test_the_pci_slot_decides_and_not_the_order_of_probing(order):
     assert believed(guest(addresses=SLOTS, order=order), ALL) == Belief(mac(1))
 

@@ -72,7 +72,7 @@ FORMER_OPTIONS = (
 
 
 def spellings(text):
-    return pytest.mark.parametrize("words", map(shlex.split, text.split("\n")), ids=" ".join)
+    return pytest.mark.parametrize("words", list(map(shlex.split, text.split("\n"))), ids=" ".join)
 
 
 @spellings(FORMER_TESTS)
