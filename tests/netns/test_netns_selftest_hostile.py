@@ -278,3 +278,24 @@ def test_the_kernel_drops_what_is_not_of_the_peer(ends, address, peer, other):
         pytest.skip("the kernel filters for root alone")
     words = (sys.executable, "-c", FILTERED, address, peer, other, peer)
     assert ends.lab.run(*words).out.splitlines() == ["timed out", "connected", "closed -1"]
+
+
+ABANDONED = """import os
+from ipaddress import ip_address
+from neuca_tools.backends.peerfilter import PeerFilter
+def groups(restriction):
+    names = os.listdir(restriction._parent)
+    return sum(name.startswith(f"neuca-selftest.{child or os.getpid()}.") for name in names)
+child = os.fork()
+if child == 0:  # as if it were killed
+    print(groups(PeerFilter(ip_address("127.0.0.7"))), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print(groups(PeerFilter(ip_address("127.0.0.7"))))
+"""
+
+
+def test_the_group_of_a_test_that_was_killed_is_removed_by_the_next_one(ends):
+    if os.geteuid():
+        pytest.skip("the kernel filters for root alone")
+    assert ends.lab.run(sys.executable, "-c", ABANDONED).out.split() == ["1", "0"]

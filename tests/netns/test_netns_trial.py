@@ -274,3 +274,10 @@ def test_a_trial_that_deletes_a_link_on_a_nic_that_nothing_else_is_asked_of_is_t
     assert trial.end() == (1, ["not confirmed: rolled back to the previous configuration"])
     assert host.addresses("vx0") == {"10.42.0.2/16"}
     assert host.once().code == 0  # it records the index of the new link
+
+
+def test_a_confirmed_document_with_a_fault_ends_with_its_exit_status(host):
+    (host.folder / "later").write_text(LATER.replace("mtu = 1300", "mtu = many"))
+    trial = Trial(host, 3600)
+    assert (host.neuca("confirm").code, trial.end()[0]) == (0, 78)
+    host.once(LATER)

@@ -203,3 +203,12 @@ def test_no_documents_get_more_than_the_limit_nor_a_guarded_host_whatever_they_a
             before = [one for one in now if guarded in one.to and (one.to, one.index) in theirs]
             longest = max((one.to.prefixlen for one in before), default=0)
             assert [str(to) for to in asked if guarded in to and to.prefixlen >= longest] == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "broad"),
+    [("16.0.0.0/4", True), ("16.0.0.0/5", False), ("2000::/13", True), ("2000::/14", False), ("172.16.0.0/12", True),
+     ("172.16.0.0/13", False)],
+)  # fmt: skip
+def test_a_prefix_that_reaches_the_limit_or_a_private_block_is_broad(prefix, broad):
+    assert coverage.is_broad(ip_network(prefix)) == broad

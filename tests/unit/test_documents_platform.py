@@ -723,3 +723,24 @@ def test_yaml_keeps_the_text_of_scalars_and_knows_aliases_and_merge_keys():
         "52:54:00:12:34:57": ("up", None, 9000, []),
         "name d": ("up", None, None, []),
     }
+
+
+def test_netplan_on_link_without_a_gateway_has_no_meaning():
+    """The kernel refuses RTNH_F_ONLINK for a route without a next hop."""
+    tree = {
+        "version": 2,
+        "ethernets": {
+            "dp": {
+                "match": {"macaddress": "fa:16:3e:00:00:02"},
+                "routes": [
+                    {"to": "10.8.0.0/16", "scope": "link", "on-link": True},
+                    {"to": "10.9.0.0/16", "via": "10.66.0.1", "on-link": True},
+                ],
+            }
+        },
+    }
+    document = made("network-config", json.dumps(tree))
+    assert [(str(route.to), route.traits.onlink) for route in document.routes] == [
+        ("10.8.0.0/16", False),
+        ("10.9.0.0/16", True),
+    ]

@@ -18,7 +18,7 @@ from neuca_tools.documents.platform.ec2 import NAME as EC2
 from neuca_tools.documents.platform.instance import NOCLOUD, OPENSTACK
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import NEW
-from neuca_tools.guest import authorized_keys, blocks, sudoers, users
+from neuca_tools.guest import authorized_keys, blocks, programs, sudoers, users
 from neuca_tools.guest.base import FEATURES, Guest
 from neuca_tools.model.rows import User
 
@@ -337,3 +337,11 @@ def test_whose_sudo_files_are_ours_is_in_the_record(tmp_path):
         'remove the keys of "alice"',
         'remove the keys of "bob"',
     ]
+
+
+def test_an_account_that_cannot_be_created_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "PATH", str(tmp_path))
+    guest = Guest(Config(state_directory=tmp_path), parse(f"[users]\nneuca-nobody = no:{KEY}\n"))
+    (finding,) = users.run(guest)
+    assert (finding.state, finding.again) == ("failed", True)
+    assert finding.text.endswith("useradd is not installed")

@@ -14,7 +14,7 @@ from neuca_tools.desired.outlets import outlets
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.roles import assign
 from neuca_tools.errors import SourceError
-from neuca_tools.model import Record
+from neuca_tools.model import NicRecord, Record
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources import Answer, Session, SourceSpec, Surroundings, fetch_path
 from neuca_tools.sources.base import Deadline
@@ -120,3 +120,16 @@ def test_neither_a_seed_nor_an_item_is_requested_through_a_nic_that_is_not_vouch
     seed = NoCloud("", around)
     with pytest.raises(SourceError, match="no NIC that may be for management has a route to it"):
         seed._fetched("http://192.0.2.1/", Deadline.after(1))
+
+
+@pytest.mark.parametrize(
+    ("doubt", "expected"), [((), [OTHER]), ((4,), [FIRST])], ids=["firm", "doubtful"]
+)
+def test_a_record_with_a_doubt_does_not_outrank_the_nic_that_is_believed(doubt, expected):
+    """The first NIC by the bus and another one with the same networks, which a record names."""
+    nics = [nic(number, up=True, carrier=True) for number in (1, 2)]
+    seen = world(*nics, addresses={1: "10.0.1.9/24", 2: "10.0.2.9/24"})
+    record = Record(nics={OTHER: NicRecord(role="management", doubtful=doubt)})
+    roles = assign(seen, set(), Policy(), record)
+    likely = [outlet.identity for outlet in outlets(seen, roles, Policy(), record) if outlet.likely]
+    assert likely == expected
