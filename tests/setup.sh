@@ -74,7 +74,7 @@ if [ -n "$unpack" ]; then
     mkdir -p "$oracles/archives/partial" "$oracles/unpacked"
     # Debian 13 is the last release that has dhclient; its test is skipped on later ones.
     available=$unpack
-    apt-cache show isc-dhcp-client >/dev/null 2>&1 || available=${unpack//isc-dhcp-client/}
+    [ -n "$(apt-cache madison isc-dhcp-client)" ] || available=${unpack//isc-dhcp-client/}
     "${apt[@]}" install --download-only --reinstall --no-install-recommends -o APT::Sandbox::User=root \
         -o Dir::Cache::archives="$oracles/archives" $available
     for archive in "$oracles"/archives/*.deb; do dpkg-deb --extract "$archive" "$oracles"; done
