@@ -8,9 +8,10 @@ import json
 
 import cloudmocks
 import pytest
-from lab import MANAGEMENT_MAC, mac
+from lab import MANAGEMENT_MAC, SERVICE, mac
 
 FAR = "198.51.100.1"
+SERVICE6 = "fd00:ec2::254"
 NICS = [(MANAGEMENT_MAC, 0), (mac(1), 1), (mac(2), 2)]
 
 
@@ -100,6 +101,44 @@ def test_a_list_without_the_nic_through_which_it_came_removes_nothing(cloud, kin
     assert lab.look("rule show") == rules
     code, status = lab.status()
     assert (code != 0, status["document"]["stale"]) == (True, True), status
+
+
+# What systemd-imdsd adds in its locked mode (systemd 261 and later, systemd.imds.network=locked).
+LOCKED = (
+    "-{family} route add prohibit {host}",
+    "-{family} rule add fwmark 0x7fff0815 lookup 2147420181",
+    "-{family} route add {host} dev mgmt0 table 2147420181",
+)
+
+
+def lock(lab, host):
+    for words in LOCKED:
+        lab.ip(words.format(family=6 if ":" in host else 4, host=host))
+
+
+@pytest.mark.parametrize(
+    "kind", ["azure", "oracle", "ec2", "openstack", "gce", "hetzner", "digitalocean"]
+)
+def test_a_service_that_systemd_imdsd_has_locked_is_read_and_its_lock_stays(cloud, kind):
+    """A socket that is bound to its device passes the prohibit route."""
+    lab = cloud(kind)
+    lock(lab, SERVICE)
+    done = lab.once()
+    assert (done.code, lab.problems()) == (0, []), done
+    assert lab.role(MANAGEMENT_MAC) == "management"
+    assert lab.role(mac(1)) == "dataplane"
+
+
+def test_the_service_of_ec2_is_read_by_ipv6_where_it_is_locked(cloud):
+    lab = cloud("ec2")
+    strict = lab.metadata.strict
+    lab.run("ip", "address", "add", f"{SERVICE6}/128", "dev", "mgmt0", "nodad", where=lab.outside)
+    lab.service(address=SERVICE6).strict = strict
+    lab.configure(sources=f"ec2=http://[{SERVICE6}]")
+    lock(lab, SERVICE6)
+    done = lab.once()
+    assert (done.code, lab.problems()) == (0, []), done
+    assert lab.addresses("dp1") == {"10.1.1.4/24"}
 
 
 def without_nics(path, tree):
