@@ -13,19 +13,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Optional, final
 
 from neuca_tools.errors import ManagerError
 
 ANSWER = 1.0  # time-out of one call in seconds
 BUDGET = 5.0  # seconds for all calls of one Bus, that is, of one pass
-
-# The cgroups of systemd's units, in version 2 and version 1.
-CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -173,12 +167,11 @@ class Bus(AbstractContextManager["Bus"]):
             raise _refusal(what, error) from error
 
 
-class Manager(ABC):
-    """A service that manages network interfaces; one instance serves one pass."""
+class Service:
+    """A service on the system bus; one instance serves one pass."""
 
     title: str
     name: str
-    unit: str
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -189,32 +182,6 @@ class Manager(ABC):
         self._owner = self._owner or self._bus.owner(self.name)
         return self._owner is None
 
-    def _starting(self) -> bool:
-        """Whether its cgroup exists; it may have read its files before ours were written."""
-        return self._bus.reached and any(
-            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
-        )
-
-    @abstractmethod
-    def states(self) -> dict[str, str]:
-        """`managed`, `unmanaged` or `unknown` for each interface, by name. Raises ManagerError."""
-
-    def words(self, interfaces: Iterable[str]) -> tuple[dict[str, str], str]:
-        """The state of these interfaces for `neuca status`, and the reason if it is unknown.
-
-        The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
-        """
-        try:
-            known = None if self.absent() else self.states()
-        except ManagerError as error:
-            return dict.fromkeys(interfaces, "unknown"), error.text
-        if known is None and self._starting():
-            reason = f"{self.title} runs, but is not on the system bus yet"
-            return dict.fromkeys(interfaces, "unknown"), reason
-        if known is None:
-            return dict.fromkeys(interfaces, "absent"), ""
-        return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
-
     def _ask(
         self,
         what: str,
@@ -224,6 +191,7 @@ class Manager(ABC):
         *arguments: object,
         work: bool = False,
     ) -> Any:
+        """Call a method of an object of the service. Raises ManagerError."""
         if self.absent() or self._owner is None:
             raise ManagerError(f"{what}: {self.title} is not running")
         return self._bus.call(what, self._owner, path, method, signature, *arguments, work=work)

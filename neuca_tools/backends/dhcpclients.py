@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.bus import Service
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
 from neuca_tools.files import applying, names_in, read_bytes, write_files
@@ -32,8 +32,7 @@ PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
 LARGEST = 1 << 16  # bytes of a request
 ENDS = 10.0  # seconds that a client gets to release its lease
-_SYSTEMD, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
-_MANAGER = f"{_SYSTEMD}.Manager"
+_PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
 _UNITS = (
@@ -78,11 +77,11 @@ def runs_units(run_directory: Path) -> bool:
     return run_directory == RUN and Path("/run/systemd/system").is_dir()
 
 
-class Units:
+class Units(Service):
     """The clients as units of systemd."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+    title = "systemd's service on the system bus"
+    name = "org.freedesktop.systemd1"
 
     def alive(self) -> frozenset[str]:
         """The labels of the clients that run, or that systemd is about to start."""
@@ -105,11 +104,7 @@ class Units:
         self._call(f'stop "{_unit(label)}"', "StopUnit", "ss", _unit(label), "replace")
 
     def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
-        owner = self._bus.owner(_SYSTEMD)
-        if owner is None:
-            raise ManagerError(f"{what}: systemd is not on the system bus")
-        method = f"{_MANAGER}.{member}"
-        return self._bus.call(what, owner, _PATH, method, signature, *arguments)
+        return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
 
 
 def _unit(label: str) -> str:

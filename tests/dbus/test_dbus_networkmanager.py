@@ -10,7 +10,7 @@ import time
 import pytest
 
 from neuca_tools.backends.bus import ANSWER, Bus
-from neuca_tools.backends.networkmanager import NetworkManager
+from neuca_tools.backends.networkmanagers import NetworkManager
 from neuca_tools.errors import ManagerError
 
 NAME = "org.freedesktop.NetworkManager"
