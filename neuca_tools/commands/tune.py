@@ -8,7 +8,7 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.tune import Tuning, tune, untune, what_untune_does
+from neuca_tools.agent.change import Tuning, tune, untune, what_untune_does
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_tuning_profile import shipped
 from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
-from neuca_tools.agent.release import Restore
+from neuca_tools.agent.change import Restore
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
@@ -63,7 +63,7 @@ class Tuned(Agent):
 
     def revert(self):
         purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
-        outcome = Transaction(self, self, purpose, purpose.shape(self.survey())).run()
+        outcome = Transaction(self, purpose, purpose.shape(self.survey())).run()
         self.kernel.allowed = None
         self.record = outcome.decision.record
 

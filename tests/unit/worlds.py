@@ -110,7 +110,7 @@ def machine(*devices, mgmt=None):
 
 
 class Agent:
-    """A host and a store for `Transaction` over the model kernel; nothing waits, and no manager runs."""
+    """A host for `Transaction` over the model kernel; nothing waits, and no manager runs."""
 
     def __init__(self, kernel, text="", policy=ANYONE, **more):
         self.kernel, self.record = kernel, Record()
@@ -147,7 +147,7 @@ class Agent:
         scope = None if start else decision.changed()
         operations = decision.plan(scope)
         try:
-            outcome = Transaction(self, self, Pass(scope), decision).run()
+            outcome = Transaction(self, Pass(scope), decision).run()
         finally:
             self.kernel.allowed = None
         self.record = outcome.decision.record
