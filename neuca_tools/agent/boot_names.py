@@ -92,7 +92,9 @@ class _Names(NamedTuple):
 def _names(
     config: Config, world: World, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> _Names:
-    requests = _bound(requests, world, record)
+    # Of the GUIDs of InfiniBand ports, documents may give six bytes.
+    bound = bindings.bound_links(requests.values(), bindings.aliases(world, record))
+    requests = {request.key: request for request in bound}
     policy = Policy(config.ignored_macs, config.management_macs)
     policy = bindings.bound_policy(policy, world, record)
     roles = assign(world, {key.mac for key in requests}, policy, record)
@@ -125,14 +127,6 @@ def needs_no_wait(config: Config, world: World) -> bool:
     names = _names(config, world, requests, record)
     expected = names.roles.nics.keys() & rules
     return bool(named) and named <= expected and names.are_given(world)
-
-
-def _bound(
-    requests: Mapping[LinkKey, LinkRequest], world: World, record: Record
-) -> dict[LinkKey, LinkRequest]:
-    """The requests by the GUIDs of InfiniBand ports, of which documents may give six bytes."""
-    found = bindings.bound_links(requests.values(), bindings.aliases(world, record))
-    return {request.key: request for request in found}
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
@@ -277,7 +271,9 @@ def _rename_with_retries(
 ) -> None:
     """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
     for left in reversed(range(TRIES)):
-        _drop_altname(name, ours, netlink)
+        for device in netlink.look(()).devices.values():
+            if device.index in ours and name in device.altnames:
+                netlink.drop_altname(device.index, name)
         try:
             netlink.rename(index, name)
         except ApplyError as error:
@@ -286,12 +282,6 @@ def _rename_with_retries(
             watch.wait(BETWEEN_TRIES)
         else:
             return
-
-
-def _drop_altname(name: str, ours: Collection[int], netlink: Netlink) -> None:
-    for device in netlink.look(()).devices.values():
-        if device.index in ours and name in device.altnames:
-            netlink.drop_altname(device.index, name)
 
 
 def _not_ready(world: World) -> dict[int, str]:

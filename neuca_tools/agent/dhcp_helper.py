@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
@@ -88,17 +88,14 @@ def hear(environment: Mapping[str, str]) -> None:
     _restore_mode(path, request)
     try:
         if reason in ACCEPTED:
-            given = _lease(environment, request)
+            is_dhcp6 = bool(_protocol(request))
+            given = dhcp6.given(environment) if is_dhcp6 else dhcp4.given(environment, request)
             if given is not None:
                 dhcplease.accept(given, request, place)
         elif reason in LOST and not _is_other(environment, place):
             dhcplease.drop(place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
-
-
-def _lease(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[dhcplease.Given]:
-    return dhcp6.given(environment) if _protocol(request) else dhcp4.given(environment, request)
 
 
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:

@@ -168,7 +168,11 @@ class Worker:
         """The report of the ended job, None if there is none; the child then waits for a job."""
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
-        return _outcome(self._said)
+        with suppress(ValueError, TypeError):
+            data = json.loads(self._said.removeprefix(IN_PASS))
+            data["session"] = Session.from_json(data["session"])
+            return Outcome(**data)
+        return None
 
     def end(self) -> None:
         """Kill and reap the child."""
@@ -180,14 +184,6 @@ class Worker:
 
 def _line(data: object) -> bytes:
     return json.dumps(data).encode() + b"\n"
-
-
-def _outcome(said: bytes) -> Optional[Outcome]:
-    with suppress(ValueError, TypeError):
-        data = json.loads(said.removeprefix(IN_PASS))
-        data["session"] = Session.from_json(data["session"])
-        return Outcome(**data)
-    return None
 
 
 def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
@@ -283,7 +279,8 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE: 0}, text=error.text)
-    failed = dict(report.failed)
+    failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
+    told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
     if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
         failed[WHOLE] = 0
@@ -291,7 +288,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         _log_end(report, status, asked)
     return outcome._replace(
         failed=failed,
-        attentive=bool(_codes(status) & {"absent", "contested"}),
+        attentive=not {"absent", "contested"}.isdisjoint(told),
         text=_text(intake, status),
         passed=True,
         held=status.held or "pending" in codes,
@@ -327,12 +324,6 @@ def _log_end(report: Report, status: Status, asked: float) -> None:
         "pass: %d changed, %d failed, in %g s: %s",
         changed, failed, report.seconds, state, extra=fields,
     )  # fmt: skip
-
-
-def _codes(status: Status) -> set[str]:
-    """The codes of all problems, of the host and of its interfaces."""
-    parts = (status.data, *status.data["interfaces"])
-    return {problem["code"] for part in parts for problem in part["problems"]}
 
 
 def _unanswered(job: Job, intake: Intake) -> Optional[bool]:

@@ -130,17 +130,14 @@ def interest(
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.requested(router)}),
-        templates={key: frozenset(filter(_is_own, paths)) for key, paths in templates.items()},
+        templates={
+            key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
+        },
         groups={key: frozenset(names) for key, names in groups.items() if names},
         queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
         advertised=router == "true",
         choice=choice or Choice(),
     )
-
-
-def _is_own(path: str) -> bool:
-    """Whether a sysctl is one of a link."""
-    return OWN in path
 
 
 def _settings_of(

@@ -115,9 +115,6 @@ def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool
     if isinstance(operation, SetMaster):
         return bool(operation.before)
     if isinstance(operation, AddAddress):
-        return _is_moved(operation, leaving)
+        keys = {left.on.key for left in leaving if left.address.ip == operation.address.ip}
+        return bool(keys - {operation.on.key})
     return isinstance(operation, DeleteLink)
-
-
-def _is_moved(added: AddAddress, leaving: Sequence[DeleteAddress]) -> bool:
-    return any(one.address.ip == added.address.ip and one.on.key != added.on.key for one in leaving)

@@ -189,7 +189,11 @@ def _lease(
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
-    ends = {str(one.address): _end(one.valid) for one in found.addresses}
+    now = int(time.time())
+    ends = {
+        str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
+        for timed in found.addresses
+    }
     more: dict[str, Any] = {"addresses": ends}
     if request.get("protocol") != ADVERTISEMENTS:
         ((address, until),) = ends.items()
@@ -203,10 +207,6 @@ def _lease(
         "mtu_before": was,
         **more,
     }
-
-
-def _end(seconds: int) -> int:
-    return int(time.time()) + seconds if seconds != FOR_EVER else 0
 
 
 def _set(

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -101,14 +101,12 @@ def _encoded(kind: str, name: str, value: str) -> Any:
 
 def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
-    return (("mac", mac), *_options(kind, data))
-
-
-def _options(kind: str, data: wire.Attributes) -> Iterator[tuple[str, str]]:
+    found = [("mac", mac)]
     for name, (_, number, number6) in _ATTRIBUTES[kind].items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
-            yield name, _decoded(kind, name, value)
+            found.append((name, _decoded(kind, name, value)))
+    return tuple(found)
 
 
 def _decoded(kind: str, name: str, value: bytes) -> str:

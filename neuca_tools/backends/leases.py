@@ -42,9 +42,9 @@ def read(index: int, networkd: Path = LEASES, networkmanager: Path = DEVICES) ->
 def read_own(index: int, place: Path) -> list[Lease]:
     """The leases of the link that a client of ours has written to this directory."""
     found = []
-    for name in names_in(place):
+    for name in (name for name in names_in(place) if name.endswith(".lease")):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            values = json.loads((place / name).read_bytes()[:LARGEST]) if _is_lease(name) else {}
+            values = json.loads((place / name).read_bytes()[:LARGEST])
             if values.get("index") == index and values.get("address"):
                 until = _moment(values["until"]) if values["until"] else ""
                 address = _address(str(values["address"]).partition("/")[0])
@@ -55,10 +55,6 @@ def read_own(index: int, place: Path) -> list[Lease]:
 def _server(text: str) -> str:
     """The address of a server, or its identifier (RFC 8415, 11)."""
     return text if _DUID.fullmatch(text) else _address(text)
-
-
-def _is_lease(name: str) -> bool:
-    return name.endswith(".lease")
 
 
 def _of_networkd(path: Path) -> Lease:

@@ -28,7 +28,7 @@ from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
+from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Route, World
 from neuca_tools.model.links import LINK_ALIAS
 from neuca_tools.model.routing import Rule
 
@@ -198,17 +198,13 @@ class Netlink(AbstractContextManager["Netlink"]):
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
         flags = IFA_F_NOPREFIXROUTE
-        self._set_address(index, address, flags=flags, **seconds, cacheinfo=seconds)
+        arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
+        self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
         """Delete an address, unless it is gone; ENXIO: with IPv6, as below an MTU of 1280."""
         done = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
         self._request("addr", "del", done, **_address_arguments(index, address))
-
-    def _set_address(self, index: int, address: Address, **more: Any) -> None:
-        self._request(
-            "addr", "replace", (errno.EEXIST,), **_address_arguments(index, address), **more
-        )
 
     def replace_route(self, route: Route) -> None:
         """Set a route, replacing one with the same prefix, table, TOS and metric."""
@@ -308,13 +304,10 @@ def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
 
     Any NIC may have that one (RFC 3927, section 2.6.2), so it was not made for this host.
     """
-    leading = [route for route in routes if route.index == index and _covers(route.to, host)]
+    others = (route for route in routes if route.index == index)
+    leading = [route for route in others if host in route.to]
     best = max(leading, key=lambda route: route.to.prefixlen, default=None)
     return best is not None and best.via is None and best.to == ZEROCONF
-
-
-def _covers(to: Network, host: Host) -> bool:
-    return to.version == host.version and host in to
 
 
 def _words(error: Exception) -> tuple[int, str]:

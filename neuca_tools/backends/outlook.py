@@ -232,14 +232,9 @@ def _traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[st
         yield "leased"
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
         yield "own"
-    if _is_autoconf(address, flags):
+    if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
         yield "autoconf"
     if flags & IFA_F_NOPREFIXROUTE:
         yield "bare"
     if flags & IFA_F_DADFAILED:
         yield "duplicates"
-
-
-def _is_autoconf(address: Address, flags: int) -> bool:
-    """Whether the kernel made an address from a router advertisement."""
-    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))

@@ -194,14 +194,14 @@ def volumes() -> list[str]:
     # A device keeps its tag when its label changes, so the label is checked too.
     try:
         tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
-        found = [one for one in tagged if _label(one) in VOLUME_LABELS]
+        numbers = [
+            f"{device.properties['MAJOR']}:{device.properties['MINOR']}"
+            for device in tagged
+            if str(device.properties.get("ID_FS_LABEL", "")).lower() in VOLUME_LABELS
+        ]
     except OSError as error:
         raise ObserveError(f"asked udev for volumes: {error.strerror}") from error
-    return [f"{one.properties['MAJOR']}:{one.properties['MINOR']}" for one in found]
-
-
-def _label(device: Any) -> str:
-    return str(device.properties.get("ID_FS_LABEL", "")).lower()
+    return numbers
 
 
 def _namespace(process: str) -> str:

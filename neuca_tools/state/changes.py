@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.model import UNRECORDED, Incarnation, LinkKey, NicRecord, Record, World
+from neuca_tools.model import UNRECORDED, Incarnation, LinkKey, Record, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import ROUTES_OF
 from neuca_tools.model.topology import base, is_nic
@@ -49,8 +49,9 @@ def changed(record: Record, resolution: Resolution, world: World) -> frozenset[s
     present = incarnations(resolution, world)
     for mac in _requested_macs(record, resolution):
         nic, digest = record.nics.get(mac, UNRECORDED), resolution.digests.get(mac, "")
-        is_new = nic.unheard or _appeared(nic, present.get(mac))
-        if is_new or not has_same_links(nic.applied, digest):
+        appearance = present.get(mac)
+        is_new = appearance is not None and not appearance.is_same_link(nic.incarnation)
+        if nic.unheard or is_new or not has_same_links(nic.applied, digest):
             scope.add(mac)
         elif nic.applied != digest:
             scope.add(f"{ROUTES_OF}{mac}")
@@ -73,10 +74,6 @@ def _requested_macs(record: Record, resolution: Resolution) -> set[str]:
         macs |= {key.mac for key in (*record.owned.vlans, *record.originals)}
         macs |= {key.mac for key, _ in record.owned.addresses}
     return macs
-
-
-def _appeared(nic: NicRecord, present: Optional[Incarnation]) -> bool:
-    return present is not None and not present.is_same_link(nic.incarnation)
 
 
 def _new_vlans(

@@ -9,7 +9,7 @@ journal at start means that the last pass was interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
@@ -218,10 +218,6 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     return Incarnation(boot_id, int(index), tuple([(int(one), int(at)) for one, at in pairs]))
 
 
-def _declined(data: Sequence[object]) -> Declined:
-    return Shapes({}).read(Declined, dict(zip(Declined._fields, data)))
-
-
 class _Journal(NamedTuple):
     """The links before a pass, and the boot of it."""
 
@@ -240,7 +236,7 @@ def key_of(text: str) -> LinkKey:
 _SHAPES = Shapes(
     {
         Address: read_address,
-        Declined: _declined,
+        Declined: lambda data: Shapes({}).read(Declined, dict(zip(Declined._fields, data))),
         LinkKey: key_of,
         Optional[Incarnation]: _incarnation,
         Written: _written,
