@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.agent import autoconfiguration
-from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
+from neuca_tools.backends import dhcp_reports, dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process, process_note
@@ -88,8 +88,10 @@ def hear(environment: Mapping[str, str]) -> None:
     _restore_mode(path, request)
     try:
         if reason in ACCEPTED:
-            is_dhcp6 = bool(_protocol(request))
-            given = dhcp6.given(environment) if is_dhcp6 else dhcp4.given(environment, request)
+            if _protocol(request):
+                given = dhcp_reports.given6(environment)
+            else:
+                given = dhcp_reports.given4(environment, request)
             if given is not None:
                 dhcplease.accept(given, request, place)
         elif reason in LOST and not _is_other(environment, place):
@@ -100,7 +102,7 @@ def hear(environment: Mapping[str, str]) -> None:
 
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report is about an IPv6 address that is not the one of the lease."""
-    host = dhcp6.lost(environment)
+    host = dhcp_reports.lost(environment)
     return host is not None and f"{host}/128" not in dhcplease.held(dhcplease.read(place))
 
 
