@@ -60,11 +60,8 @@ def _routes(
         if int(via) == 0:  # on the link (RFC 3442)
             routes.append(route(to))
         elif via != address.ip and is_unicast(via):
-            routes += (
-                [route(to, via=via)]
-                if via in own
-                else [route(IPv4Network(via)), route(to, via=via)]
-            )
+            routes += [route(IPv4Network(via))] if via not in own else []
+            routes.append(route(to, via=via))
     unique = {(found.to, found.metric): found for found in reversed(routes)}
     return sorted(unique.values(), key=lambda found: found.via is not None)
 

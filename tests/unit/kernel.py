@@ -159,6 +159,12 @@ class Kernel:
 
     # --- the Writer protocol ---
 
+    @property
+    def links(self):
+        return self
+
+    managers = links
+
     def index(self, target):
         found = self.named(target.name)
         return target.ifindex or (found.index if found else 0)
