@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
-from neuca_tools.agent import trial_file, unused_volumes
+from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import processes, udev
@@ -299,11 +299,11 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
 def _forget(job: Job) -> None:
     """What was set on an interface went with it, even if it is back with its index."""
     if job.gone:
-        from neuca_tools.state import records, stale
+        from neuca_tools.state import changes, records
 
         record, gone = records.load_record(job.config.state), frozenset(job.gone)
         records.save_record(
-            job.config.state, stale.without_indexes(record, lambda index: index in gone)
+            job.config.state, changes.without_indexes(record, lambda index: index in gone)
         )
 
 
@@ -338,8 +338,8 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 def _report_volumes(config: Config) -> None:
     try:
-        lines = unused_volumes.refused(config.run_directory)
-        for line in unused_volumes.unreported(lines, config.run_directory):
+        lines = drives.refused(config.run_directory)
+        for line in drives.unreported(lines, config.run_directory):
             log.warning("%s", line)
     except NeucaError as error:
         log.warning("%s, ignoring", error.text)

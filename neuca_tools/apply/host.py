@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.apply.decide import Decision, Policies, decide
+from neuca_tools.apply.decide import Decision, Earlier, Policies, decide, interest
 from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.observation import Earlier, interest
 from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus

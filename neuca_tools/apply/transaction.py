@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
-from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.decide import Decision, Earlier
 from neuca_tools.apply.execute import apply
-from neuca_tools.apply.observation import Earlier
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
 from neuca_tools.errors import ApplyError

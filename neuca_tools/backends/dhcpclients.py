@@ -21,7 +21,7 @@ from neuca_tools.backends import dhcplease
 from neuca_tools.backends.bus import Service
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
-from neuca_tools.files import applying, names_in, read_bytes, write_files
+from neuca_tools.files import applying, names_in, read_bytes, readable_names_in, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -56,20 +56,13 @@ def is_manager_enabled(root: Path = Path("/")) -> bool:
     wants = (
         root / place / name / unit
         for place, unit in _UNITS
-        for name in _names_in(root / place)
+        for name in readable_names_in(root / place)
         if name.endswith(".wants")
     )
-    scripts = (name for place in _SCRIPT_PLACES for name in _names_in(root / place))
+    scripts = (name for place in _SCRIPT_PLACES for name in readable_names_in(root / place))
     return any(unit.exists() for unit in wants) or any(
         name.startswith("S") and name.endswith("network-manager") for name in scripts
     )
-
-
-def _names_in(directory: Path) -> list[str]:
-    """The names in a directory; none if it cannot be read."""
-    with suppress(ObserveError):
-        return names_in(directory)
-    return []
 
 
 def runs_units(run_directory: Path) -> bool:

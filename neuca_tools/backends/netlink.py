@@ -18,7 +18,6 @@ from typing import Any, Optional
 
 from neuca_tools.backends import (
     kinds,
-    link_attributes,
     outlook,
     raw_requests,
     routing,
@@ -100,8 +99,8 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._set_link(index, af_spec={"attrs": [("AF_INET6", ipv6)]})
 
     def set_attribute(self, index: int, group: str, value: str) -> None:
-        """Set what `link_attributes` reads: the MAC, or the place in a bridge or bond."""
-        if group == link_attributes.PRIMARY:
+        """Set what `kinds.read` reads: the MAC, or the place in a bridge or bond."""
+        if group == kinds.PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:
             self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))
@@ -125,7 +124,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         master = self._link(index).get_attr("IFLA_MASTER")
         info = self._link(master).get_attr("IFLA_LINKINFO") if master else None
         if info is None or info.get_attr("IFLA_INFO_KIND") != "bond":
-            raise ApplyError(link_attributes.NO_MEMBER, errno.EOPNOTSUPP)
+            raise ApplyError(kinds.NO_MEMBER, errno.EOPNOTSUPP)
         present = info.get_attr("IFLA_INFO_DATA").get_attr("IFLA_BOND_PRIMARY")
         if primary != (present == index):
             self._set_link(master, kind="bond", bond_primary=index if primary else 0)

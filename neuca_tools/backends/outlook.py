@@ -22,7 +22,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from neuca_tools.backends import dhclient_leases, kinds, routing, wire
+from neuca_tools.backends import kinds, leases, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Network, World
@@ -73,7 +73,7 @@ def _endless(
     devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
 ) -> Iterator[tuple[int, Address]]:
     """The addresses that dhclient has leased for ever, by the indexes of their devices."""
-    for name, text in dhclient_leases.recorded():
+    for name, text in leases.recorded():
         for index, device in devices.items():
             if device.name == name:
                 yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from neuca_tools.errors import ObserveError
+from neuca_tools.files import readable_names_in, text_of
 
 _CONTROL = Path("/run/udev/control")
 _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
@@ -171,19 +172,9 @@ def serves(
 def rules() -> Iterator[tuple[Path, str]]:
     """The readable udev rules of the administrator and in /run, not those of the distribution."""
     for directory in _RULES:
-        for path in _rules_files(directory):
-            with (
-                contextlib.suppress(OSError),
-                path.open(errors="replace", encoding="utf-8") as file,
-            ):
-                yield path, file.read(_LONGEST_RULES)
-
-
-def _rules_files(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.glob("*.rules"))
-    except OSError:
-        return []
+        for name in readable_names_in(directory):
+            if name.endswith(".rules"):
+                yield directory / name, text_of(directory / name, _LONGEST_RULES)
 
 
 def volumes() -> list[str]:

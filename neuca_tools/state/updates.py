@@ -29,8 +29,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
-from neuca_tools.state.changes import appearances, has_same_links, incarnations
-from neuca_tools.state.stale import without_links
+from neuca_tools.state.changes import appearances, has_same_links, incarnations, without_links
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:

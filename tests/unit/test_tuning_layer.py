@@ -13,7 +13,7 @@ from test_tuning_profile import shipped
 from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
 from neuca_tools.agent.change import Restore
-from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.decide import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.model import Record, Written

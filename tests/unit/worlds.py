@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
 from neuca_tools.agent.pass_report import Pass
-from neuca_tools.apply.decide import Policies, decide
+from neuca_tools.apply.decide import Observation, Policies, decide, interest
 from neuca_tools.apply.execute import apply
-from neuca_tools.apply.observation import Observation, interest
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings
