@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
-from neuca_tools.backends.linkwatch import Watch, interfaces
+from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
@@ -58,7 +58,7 @@ def pin_names(config: Config) -> bool:
     requests, record = _known(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
-    here = config.managers == "auto" and udev.here(interfaces())
+    here = config.managers == "auto" and udev.here()
     with Netlink() as netlink, Watch() as watch:
         if here and not needs_no_wait(config, netlink.look(())):
             udev.settle(SETTLE)
@@ -164,7 +164,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if named <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
-    if config.managers == "auto" and udev.here(interfaces()):
+    if config.managers == "auto" and udev.here():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.settle(SETTLE)
     _write_marks(config, intake, record, named)

@@ -39,6 +39,8 @@ _OF_A_DRIVE = (
 )
 _MOST = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
+LOCK = "drives.lock"  # also of the copies
+PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
 KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
@@ -206,10 +208,6 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
     for path in found:
         yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
-
-
-LOCK = "drives.lock"  # also of the copies
-PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
 
 
 def refused(run_directory: Path) -> list[str]:

@@ -27,7 +27,6 @@ from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import processes, udev
-from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
@@ -257,7 +256,7 @@ def _await_coldplug(config: Config) -> None:
 
     Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
     """
-    if config.managers == "auto" and udev.is_busy() and udev.here(interfaces()):
+    if config.managers == "auto" and udev.is_busy() and udev.here():
         udev.settle(COLDPLUG)
 
 

@@ -18,7 +18,7 @@ from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
-from neuca_tools.backends.linkwatch import Watch, interfaces
+from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired.outlets import is_void
@@ -167,7 +167,7 @@ def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Ite
 
 def udev_is_ours(config: Config) -> bool:
     """Whether udev and the managers of this host are those of this network namespace."""
-    return config.managers == "auto" and udev.here(interfaces())
+    return config.managers == "auto" and udev.here()
 
 
 def log_result(result: Result) -> None:

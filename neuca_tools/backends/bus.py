@@ -102,8 +102,26 @@ class Bus(AbstractContextManager["Bus"]):
         """
         if self._connection is None:
             self._connect(what)
-        limit = self._budget if work else self._answer
-        return self._call(what, owner, path, method, signature, arguments, limit)
+        # As in `_connect`.
+        from dbus.exceptions import DBusException
+
+        started = time.monotonic()
+        wait = min(self._budget if work else self._answer, self._deadline - started)
+        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
+            raise ManagerError(
+                f"{what}: not tried again in this pass, because it did not respond in time"
+            )
+        interface, _, member = method.rpartition(".")
+        try:
+            return self._connection.call_blocking(
+                owner, path, interface, member, signature, arguments, timeout=wait
+            )
+        except DBusException as error:
+            # NoReply alone is ambiguous: the daemon also sends it when a service exits.
+            if time.monotonic() - started >= 0.9 * wait:
+                self._silent.add(owner)
+                raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
+            raise _refusal(what, error) from error
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -130,41 +148,10 @@ class Bus(AbstractContextManager["Bus"]):
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
-                self._call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.Hello", "", (), self._answer)
+                self._call_daemon(what, "Hello", "")
             finally:
                 guard.cancel()
                 guard.join()
-
-    def _call(
-        self,
-        what: str,
-        owner: str,
-        path: str,
-        method: str,
-        signature: str,
-        arguments: tuple[object, ...],
-        limit: float,
-    ) -> Any:
-        # As in `_connect`.
-        from dbus.exceptions import DBusException
-
-        started = time.monotonic()
-        wait = min(limit, self._deadline - started)
-        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
-            raise ManagerError(
-                f"{what}: not tried again in this pass, because it did not respond in time"
-            )
-        interface, _, member = method.rpartition(".")
-        try:
-            return self._connection.call_blocking(
-                owner, path, interface, member, signature, arguments, timeout=wait
-            )
-        except DBusException as error:
-            # NoReply alone is ambiguous: the daemon also sends it when a service exits.
-            if time.monotonic() - started >= 0.9 * wait:
-                self._silent.add(owner)
-                raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
-            raise _refusal(what, error) from error
 
 
 class Service:

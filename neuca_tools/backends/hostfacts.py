@@ -24,7 +24,6 @@ from neuca_tools.tuning.layer import (
     Facts,
     Obstacle,
     TuningInputs,
-    named,
 )
 from neuca_tools.tuning.profile import LARGEST, Profile, parse
 
@@ -93,7 +92,7 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
     A profile of the administrator takes precedence over a shipped one of the same name.
     """
     profiles, faults = [], []
-    for name in named(choice):
+    for name in dict.fromkeys(choice.profiles):
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
         if content is None:
             faults.append(

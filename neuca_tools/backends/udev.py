@@ -13,8 +13,9 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
+from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.errors import ObserveError
 from neuca_tools.files import readable_names_in, text_of
 
@@ -140,18 +141,19 @@ def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
     return frozenset(index for index in announced if not initialised(index))
 
 
-def here(ours: Mapping[str, int]) -> bool:
+def here(ours: Optional[Mapping[str, int]] = None) -> bool:
     """Whether udevd runs and serves the network namespace of this process.
 
-    `ours` are the interfaces of the namespace, by name, with their index. A process in another
+    `ours` are the interfaces of the namespace that were seen before, by name. A process in another
     network namespace sees the host's /run and often the host's /sys, which shows the namespace in
     which it was mounted. The same applies to NetworkManager and networkd and the host's bus.
     """
     control, own, first = _CONTROL.exists(), _namespace("self"), _namespace("1")
+    ours = interfaces() if ours is None else ours
     if serves(control, own, first, ours, ours):
         # Again with the current interfaces: one may have appeared or gone since `ours` was read.
         return serves(control, own, first, _sysfs(), ours) or serves(
-            control, own, first, _sysfs(), {name: index for index, name in socket.if_nameindex()}
+            control, own, first, _sysfs(), interfaces()
         )
     return False
 

@@ -29,7 +29,6 @@ from neuca_tools.tuning.layer import (
     Obstacle,
     TuningInputs,
     layer,
-    named,
 )
 from neuca_tools.tuning.profile import Profile, same
 from neuca_tools.tuning.sysctld import of_tuned, parse
@@ -370,7 +369,6 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
-    assert named(auto) == ("auto",)
     for environment in (Environment(), VM):
         found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
