@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.result import Failure, Result
+from neuca_tools.apply.result import Failure, Result, without
 from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
@@ -31,17 +31,6 @@ from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Operation, Target, Writer, joined
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
-
-
-def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> list[Operation]:
-    """The operations that need none of the missing links, nor a link that needs one of them."""
-    gone, left = set(missing), []
-    for operation in operations:
-        if operation.needed.isdisjoint(gone):
-            left.append(operation)
-        elif isinstance(operation, CreateLink):
-            gone.add(operation.on.key)
-    return left
 
 
 class GuardedWriter:

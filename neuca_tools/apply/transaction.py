@@ -15,8 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
 from neuca_tools.apply.decide import Decision, Earlier
 from neuca_tools.apply.execute import apply
-from neuca_tools.apply.result import Failure, Result
-from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
+from neuca_tools.apply.result import (
+    Failure,
+    Result,
+    as_it_was,
+    identity,
+    unfinished,
+    waiting,
+)
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.device_operation import SetDevice
