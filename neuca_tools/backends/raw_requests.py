@@ -36,7 +36,7 @@ from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 IFA_F_NODAD, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x40, 0x200
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
-_CREATE, _REPLACE, _APPEND = 0x400, 0x100, 0x800  # NLM_F_*
+_APPEND = 0x800  # NLM_F_APPEND
 _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
@@ -58,7 +58,7 @@ def add_address(index: int, address: Address, flags: int) -> None:
         parts.append(wire.attribute(_BROADCAST, network.broadcast_address.packed))
     parts.append(wire.number(_FLAGS, flags))
     parts.append(wire.attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
-    _request(NEW_ADDRESS, _CREATE | _REPLACE, b"".join(parts))
+    _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
 
 
 def restore_address(index: int, message: bytes, elapsed: float) -> None:
@@ -71,7 +71,7 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
     for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
-            _request(NEW_ADDRESS, _CREATE | _REPLACE, body)
+            _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, body)
 
 
 def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
@@ -110,7 +110,7 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     device: what it stood for takes its place.
     """
     for body in _restored_routes(message, indexes, elapsed):
-        _request(NEW_ROUTE, _CREATE | _APPEND, body)
+        _request(NEW_ROUTE, wire.CREATE | _APPEND, body)
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
