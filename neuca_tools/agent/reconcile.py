@@ -23,7 +23,7 @@ from neuca_tools.agent.pass_report import (
 )
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.host import Host, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
@@ -85,11 +85,11 @@ def _one_pass(
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    waiting = _waiting(decision, left_out)
+    indexes = indexes_of(decision)  # what has appeared since is not left out
+    waiting = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
     is_whole = start or (config.drift == "enforce" and not waiting)
     scope = None if is_whole else decision.changed() - waiting
-    store = StateFiles(config, handles.saved)
-    outcome = Transaction(handles, store, Pass(scope), decision).run()
+    outcome = Transaction(handles, Pass(scope), decision).run()
     catch_up(config.state)
     gone = removed(decision, outcome.decision)
     log_pass(outcome, gone)
@@ -99,9 +99,3 @@ def _one_pass(
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     failed.update(dict.fromkeys(restarted(outcome, decision), 0))
     return report._replace(failed=failed), outcome.decision
-
-
-def _waiting(decision: Decision, left_out: Mapping[str, int]) -> frozenset[str]:
-    """What is left out and has not appeared since."""
-    indexes = indexes_of(decision)
-    return frozenset(name for name, index in left_out.items() if index == indexes.get(name, 0))

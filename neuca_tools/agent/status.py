@@ -14,7 +14,7 @@ from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
-from neuca_tools.apply.rounds import waiting
+from neuca_tools.apply.result import waiting
 from neuca_tools.backends import leases
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config

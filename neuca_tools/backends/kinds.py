@@ -1,15 +1,22 @@
-"""Converts the settings of virtual links to and from attributes of rtnetlink (linux/if_link.h)."""
+"""Settings of virtual links and of places in them, to and from attributes (linux/if_link.h).
+
+The present values of attributes are part of every look (`outlook`); `netlink` sets them.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
+from neuca_tools.model import Device, World
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.topology import MAC_LENGTH
 
 
 class _Attribute(NamedTuple):
@@ -101,14 +108,12 @@ def _encoded(kind: str, name: str, value: str) -> Any:
 
 def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
-    return (("mac", mac), *_options(kind, data))
-
-
-def _options(kind: str, data: wire.Attributes) -> Iterator[tuple[str, str]]:
+    found = [("mac", mac)]
     for name, (_, number, number6) in _ATTRIBUTES[kind].items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
-            yield name, _decoded(kind, name, value)
+            found.append((name, _decoded(kind, name, value)))
+    return tuple(found)
 
 
 def _decoded(kind: str, name: str, value: bytes) -> str:
@@ -129,3 +134,43 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
     if name in _TIMES:
         number //= _CENTISECONDS
     return str(number)
+
+
+PRIMARY = "bond-primary"
+_NO_PORT = "it is in no bridge"
+NO_MEMBER = "it is in no bond"
+_NO_PORT_OF_IPOIB = "it is not an InfiniBand port"
+_GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
+_NO_MAC = "its driver reports no permanent MAC address, by which the NIC is known"
+
+
+def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
+    """The value of each group, or the reason why the device has none."""
+    return joined(_read(world, index, group) for group in groups)
+
+
+def _read_mac(device: Device) -> DeviceSettings:
+    if device.infiniband:
+        return lacking(["mac"], _GUID)
+    if len(device.permanent_mac) == MAC_LENGTH:
+        return DeviceSettings({"mac": device.mac})
+    return lacking(["mac"], _NO_MAC)
+
+
+def _read(world: World, index: int, group: str) -> DeviceSettings:
+    device = world.devices[index]
+    if group == "mac":
+        return _read_mac(device)
+    if group == IPOIB_MODE:
+        if device.infiniband and device.mode and not device.kind:
+            return DeviceSettings({group: device.mode})
+        return lacking([group], _NO_PORT_OF_IPOIB)
+    if group == PRIMARY:
+        master = world.devices.get(device.master)
+        if master is None or master.kind != "bond":
+            return lacking([group], NO_MEMBER)
+        return DeviceSettings({group: "yes" if master.primary == index else "no"})
+    value = dict(device.port).get(group)
+    if value is None:
+        return lacking([group], _NO_PORT)
+    return DeviceSettings({group: value})

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.agent.reconcile import run_pass
-from neuca_tools.agent.release import (
+from neuca_tools.agent.change import (
     release,
     revert,
     undo_release,
     what_release_does,
     what_revert_does,
 )
+from neuca_tools.agent.in_force import document_in_force
+from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
 from neuca_tools.commands.common import LISTED, log_level, require_root, show

@@ -8,11 +8,10 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.tune import Tuning, tune, untune, what_untune_does
+from neuca_tools.agent.change import Tuning, tune, untune, what_untune_does
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
-from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import settings, show_changed, show_planned
 from neuca_tools.commands.common import LISTED, log_level, require_root, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults
@@ -71,7 +70,6 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
 
 def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
     data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
-    data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
     show(data, arguments.json, partial(render.tuning, color=uses_color(arguments)))
 
 

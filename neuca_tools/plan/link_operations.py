@@ -95,7 +95,7 @@ class MarkLink(Operation):
         return f"mark {self.on.name} as created by neucad"
 
     def run(self, writer: Writer) -> None:
-        writer.mark_link(writer.index(self.on))
+        writer.links.mark_link(writer.index(self.on))
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class DeleteLink(LinkOperation):
         return f"delete the {TITLES[self.on.key.kind]} {self.on.name}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_link(writer.index(self.on))
+        writer.links.delete_link(writer.index(self.on))
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class SetMaster(LinkOperation):
         return f"remove {self.target} from {_name(self.before) or 'its master'}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_master(writer.index(self.on), _index(writer, self.master))
+        writer.links.set_master(writer.index(self.on), _index(writer, self.master))
 
 
 def _name(target: Optional[Target]) -> Optional[str]:

@@ -18,7 +18,7 @@ from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, 
 class SetAttribute(LinkOperation):
     """Set an attribute of the link itself; `setting` is its row in the table of link settings.
 
-    Consecutive ones of a link are set with one request (`Writer.set_attributes`).
+    Consecutive ones of a link are set with one request (`LinkWriter.set_attributes`).
     """
 
     setting: ClassVar[str]
@@ -44,7 +44,7 @@ class SetAttribute(LinkOperation):
         return f"set the {self.title} of {self.target}{was(self.before)} to {self.after}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_attributes(writer.index(self.on), {self.setting: self.after})
+        writer.links.set_attributes(writer.index(self.on), {self.setting: self.after})
 
 
 class SetMtu(SetAttribute):
@@ -76,7 +76,7 @@ class SetState(LinkOperation):
         return f"bring {self.target} {self.change[1]}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_up(writer.index(self.on), self.up)
+        writer.links.set_up(writer.index(self.on), self.up)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Rename(LinkOperation):
         return f"rename {self.on.name} to {self.new}"
 
     def run(self, writer: Writer) -> None:
-        writer.rename(writer.index(self.on), self.new)
+        writer.links.rename(writer.index(self.on), self.new)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AddAddress(LinkOperation):
         if self.message:
             writer.restore_address(index, self.message, self.seen)
         else:
-            writer.add_address(index, self.address, self.bare, self.checked)
+            writer.links.add_address(index, self.address, self.bare, self.checked)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Unmanage(LinkOperation):
         return f"make {self.manager} release {self.target}"
 
     def run(self, writer: Writer) -> None:
-        writer.unmanage(self.manager, [self.on.name])
+        writer.managers.unmanage(self.manager, [self.on.name])
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class Tell(Operation):
         return f"make {self.manager} reload its configuration"
 
     def run(self, writer: Writer) -> None:
-        writer.tell(self.manager)
+        writer.managers.tell(self.manager)
 
 
 @dataclass(frozen=True)
@@ -295,4 +295,4 @@ class Activate(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
-        writer.activate(self.manager, self.on.name, self.profile)
+        writer.managers.activate(self.manager, self.on.name, self.profile)

@@ -153,7 +153,7 @@ class DeleteRoute(_RouteOperation):
         return f"delete the route to {self.hop.to} {_text(self.hop, self.on)}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_route(self.route(writer))
+        writer.links.delete_route(self.route(writer))
 
 
 def _text(hop: Hop, on: tuple[Target, ...]) -> str:
@@ -202,7 +202,7 @@ class AddRule(_RuleOperation):
     def run(self, writer: Writer) -> None:
         if self.on:
             writer.index(self.on)
-        writer.add_rule(self.rule)
+        writer.links.add_rule(self.rule)
 
 
 @dataclass(frozen=True)
@@ -219,4 +219,4 @@ class DeleteRule(_RuleOperation):
         return f"delete the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_rule(self.rule)
+        writer.links.delete_rule(self.rule)

@@ -29,8 +29,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
-from neuca_tools.state.changes import appearances, has_same_links, incarnations
-from neuca_tools.state.stale import without_links
+from neuca_tools.state.changes import appearances, has_same_links, incarnations, without_links
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
@@ -197,10 +196,12 @@ def _still_changed(
         for template, value in original.sysctls.items()
         if template in templates or found.sysctls.get(template) != value
     }
+    ended = original.device.keys() - found.device.keys()  # with the place in a bridge or bond
     device = {
         name: value
         for name, value in original.device.items()
-        if group_of(name) in groups or not _is_restored(name, found.device.get(name), value)
+        if group_of(name) in groups
+        or not (same(name, found.device.get(name), value) or (name in ended and is_of_place(name)))
     }
     if sysctls != original.sysctls or device != original.device:
         changes.update(sysctls=sysctls, device=device)
@@ -221,11 +222,6 @@ def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str
         for name, value in values
         if value is not None and value == getattr(found, name) and not getattr(request, name)
     }
-
-
-def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
-    """Whether the original value is in force, or ended with the place in a bridge or bond."""
-    return (found is None and is_of_place(setting)) or same(setting, found, value)
 
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:

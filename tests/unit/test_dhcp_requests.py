@@ -10,8 +10,7 @@ import pytest
 from test_dhcp import FILE, RUNS, decided, netplan, seen
 from worlds import PLACES, key, mac
 
-from neuca_tools.apply.decide import Policies, decide
-from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.decide import Observation, Policies, decide
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy

@@ -20,9 +20,8 @@ from test_ipoib import GUID, PREFIX, SECOND, SHORT, TWIN, agent, child, done, po
 from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
-from neuca_tools.agent.boot_names import _bound
 from neuca_tools.backends import hostid, kinds, udev
-from neuca_tools.desired import dhcp_clients, marks
+from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
@@ -151,7 +150,8 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
 
 def boot(seen, record, text="[interfaces]\n"):
     requests = merge(parse(text).links, ())
-    bound = _bound(requests, seen, record)
+    links = bindings.bound_links(requests.values(), bindings.aliases(seen, record))
+    bound = {request.key: request for request in links}
     roles = assign(seen, {key.mac for key in bound}, Policy(), record)
     return boot_names(seen, roles, bound, record)
 

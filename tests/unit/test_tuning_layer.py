@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from test_tuning_profile import shipped
 from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
-from neuca_tools.agent.release import Restore
-from neuca_tools.apply.observation import Observation
+from neuca_tools.agent.change import Restore
+from neuca_tools.apply.decide import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.model import Record, Written
@@ -29,7 +29,6 @@ from neuca_tools.tuning.layer import (
     Obstacle,
     TuningInputs,
     layer,
-    named,
 )
 from neuca_tools.tuning.profile import Profile, same
 from neuca_tools.tuning.sysctld import of_tuned, parse
@@ -63,7 +62,7 @@ class Tuned(Agent):
 
     def revert(self):
         purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
-        outcome = Transaction(self, self, purpose, purpose.shape(self.survey())).run()
+        outcome = Transaction(self, purpose, purpose.shape(self.survey())).run()
         self.kernel.allowed = None
         self.record = outcome.decision.record
 
@@ -370,7 +369,6 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
-    assert named(auto) == ("auto",)
     for environment in (Environment(), VM):
         found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())

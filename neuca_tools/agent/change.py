@@ -1,4 +1,4 @@
-"""Release one NIC (`neuca release`), or restore all changed settings (`neuca revert`)."""
+"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.agent import mtu_probe
 from neuca_tools.agent.pass_report import log_change
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.host import Host, host
 from neuca_tools.apply.result import Result
 from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
 from neuca_tools.config import Config
@@ -20,7 +21,7 @@ from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.documents.stacking import carriers, users
 from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
-from neuca_tools.model import Document, NetworkState, NicRecord, Owned, Record
+from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.client_operations import StopClient
 from neuca_tools.plan.device_operation import SetDevice
@@ -29,8 +30,9 @@ from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteS
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room
+from neuca_tools.tuning.choice import Choice
 
-SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl, WriteFile)
+SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,34 @@ class Restore(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
-        return tuple(one for one in decision.plan() if isinstance(one, SETTINGS))
+        return tuple(one for one in decision.plan() if isinstance(one, (*SETTINGS, WriteFile)))
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
         if result.failures:
             return decision.record
         return decision.record._replace(originals={}, original_sysctls={}, declined={}, written={})
+
+
+@dataclass(frozen=True)
+class Tuning(Purpose):
+    """`neuca tune`: the settings of a pass but `others`; with `link`, only those of that link."""
+
+    link: Optional[LinkKey] = None
+    others: tuple[Operation, ...] = ()
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings to change, in the order of a pass."""
+        planned = (operation for operation in decision.plan() if isinstance(operation, SETTINGS))
+        settings = [operation for operation in planned if operation not in self.others]
+        if self.link is None:
+            return tuple(settings)
+        return tuple(one for one in settings if one.link and one.link.key == self.link)
+
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+        """What was changed; which request is in force stays as it was."""
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        return updates.forget_restored(decision.record, resolution, have, world)
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -181,7 +204,7 @@ def revert(config: Config, intake: Intake) -> Result:
 def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:
     """Run one transaction for this decision, and log it; None: for a new one."""
     decision = decision or purpose.shape(handles.survey())
-    outcome = Transaction(handles, StateFiles(handles.config), purpose, decision).run()
+    outcome = Transaction(handles, purpose, decision).run()
     return outcome._replace(result=log_change(handles.config, outcome))
 
 
@@ -202,3 +225,44 @@ def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
     }
     sysctls = decision.record.original_sysctls
     return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
+
+
+def tune(
+    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
+) -> Result:
+    """Apply the settings that documents request and profiles want, and nothing else.
+
+    A choice of profiles holds until the next boot. It is saved before anything is set, so that
+    every later pass agrees with it. Raises NeucaError.
+    """
+    config.demand_protection()
+    with locked(config.run_directory / "lock", config.command_timeout):
+        if choice is not None:
+            records.save_choice(config.run_directory, choice)
+        with host(config, intake) as handles:
+            outcome = run(handles, Tuning(link))
+            result = outcome.result
+            if not result.failures and mtu_probe.explore(handles, outcome.decision, start=True):
+                result += run(handles, Tuning(link)).result
+        return result
+
+
+def untune(config: Config, intake: Intake) -> Result:
+    """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
+
+    What a pass would change with the choice as well, such as manual changes, is left alone.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        with host(config, intake) as handles:
+            others = Tuning().operations(handles.survey())
+        records.save_choice(config.run_directory, None)
+        with host(config, intake) as handles:
+            return run(handles, Tuning(others=others)).result
+
+
+def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
+    """The operations of `untune`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        others = Tuning().operations(handles.survey())
+    with host(config, intake, config.choice) as handles:
+        return Tuning(others=others).operations(handles.survey())

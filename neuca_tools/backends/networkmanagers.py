@@ -1,4 +1,4 @@
-"""NetworkManager over D-Bus: which interfaces it manages, and its profiles that are ours.
+"""NetworkManager and systemd-networkd over D-Bus: which interfaces they manage; profiles of ours.
 
 GetManagedObjects covers all devices at once, which matters on a host with 1,000 interfaces.
 """
@@ -7,13 +7,16 @@ GetManagedObjects covers all devices at once, which matters on a host with 1,000
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
-from neuca_tools.backends.bus import Bus, Manager, RefusedError
+from neuca_tools.backends.bus import Bus, RefusedError, Service
 from neuca_tools.errors import ManagerError
 
+# The cgroups of systemd's units, in version 2 and version 1.
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 _NAME = "org.freedesktop.NetworkManager"
 _PATH = "/org/freedesktop/NetworkManager"
 _DEVICE = f"{_NAME}.Device"
@@ -21,6 +24,46 @@ _ACTIVE = f"{_NAME}.Connection.Active"
 _STORED = f"{_NAME}.Settings.Connection"
 _STATE_UNMANAGED = 10  # NM_DEVICE_STATE_UNMANAGED, nm-dbus-interface.h
 _RELOAD_CONFIGURATION = 1  # flags of Reload: NetworkManager.conf and conf.d, no connections, no DNS
+_NETWORKD = "/org/freedesktop/network1"
+# link_state_table in networkd-link.c, without the undecided `pending` and `initialized`.
+_WORDS = {
+    "unmanaged": "unmanaged",
+    "configuring": "managed",
+    "configured": "managed",
+    "failed": "managed",
+}
+
+
+class Manager(Service, ABC):
+    """A service that manages network interfaces."""
+
+    unit: str
+
+    def _starting(self) -> bool:
+        """Whether its cgroup exists; it may have read its files before ours were written."""
+        return self._bus.reached and any(
+            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
+        )
+
+    @abstractmethod
+    def states(self) -> dict[str, str]:
+        """`managed`, `unmanaged` or `unknown` for each interface, by name. Raises ManagerError."""
+
+    def words(self, interfaces: Iterable[str]) -> tuple[dict[str, str], str]:
+        """The state of these interfaces for `neuca status`, and the reason if it is unknown.
+
+        The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
+        """
+        try:
+            known = None if self.absent() else self.states()
+        except ManagerError as error:
+            return dict.fromkeys(interfaces, "unknown"), error.text
+        if known is None and self._starting():
+            reason = f"{self.title} runs, but is not on the system bus yet"
+            return dict.fromkeys(interfaces, "unknown"), reason
+        if known is None:
+            return dict.fromkeys(interfaces, "absent"), ""
+        return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
 
 
 class _Device(NamedTuple):
@@ -34,7 +77,7 @@ class NetworkManager(Manager):
     """The running NetworkManager."""
 
     title = "NetworkManager"
-    name = "org.freedesktop.NetworkManager"
+    name = _NAME
     unit = "NetworkManager.service"
 
     def __init__(self, bus: Bus) -> None:
@@ -155,3 +198,37 @@ def _device(path: str, properties: Any, objects: Any) -> _Device:
     managed = bool(properties.get("Managed", True)) and not unmanaged
     active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
     return _Device(path, str(properties.get("Interface", "")), managed, str(active.get("Uuid", "")))
+
+
+class Networkd(Manager):
+    """The running systemd-networkd."""
+
+    title = "systemd-networkd"
+    name = "org.freedesktop.network1"
+    unit = "systemd-networkd.service"
+
+    def states(self) -> dict[str, str]:
+        what = "asked systemd-networkd for its links"
+        links = self._ask(what, _NETWORKD, f"{self.name}.Manager.ListLinks")
+        return {str(name): self._state(str(name), str(path)) for _, name, path in links}
+
+    def reload(self) -> None:
+        """Reload the .network files. Links that become unmanaged lose what networkd configured."""
+        what = "asked systemd-networkd to reload its files"
+        self._ask(what, _NETWORKD, f"{self.name}.Manager.Reload", work=True)
+
+    def _state(self, name: str, path: str) -> str:
+        """The state of one link. Describe, which covers all links at once, needs systemd 249."""
+        try:
+            state = self._ask(
+                f'asked systemd-networkd for the state of "{name}"',
+                path,
+                "org.freedesktop.DBus.Properties.Get",
+                "ss",
+                "org.freedesktop.network1.Link",
+                "AdministrativeState",
+            )
+        except RefusedError:
+            # The link has disappeared since ListLinks.
+            return "unknown"
+        return _WORDS.get(str(state), "unknown")
