@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple, Optional
 
-from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.model import (
     UNCHANGED,
     Device,

@@ -12,11 +12,15 @@ from typing import Any, Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
-from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
-from neuca_tools.documents.stacking import lower_of, with_parents
+from neuca_tools.documents.stacking import (
+    hands_off,
+    lower_of,
+    with_parents,
+    without_small_mtu,
+)
 from neuca_tools.model import (
     OWN,
     Address,
@@ -222,16 +226,15 @@ class Draft:
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
-        mtu = self._usable_mtu()
         found = LinkRequest(
             self.key,
             state=self.state,
             name=self.name,
             addresses=tuple(self.addresses),
-            mtu=mtu,
+            mtu=self.mtu,
             sysctls=tuple(self.sysctls.items()),
             device=tuple(self._device().items()),
-            origins=tuple(self._origins(mtu)),
+            origins=tuple(self._origins()),
             virtual=self.virtual,
             routing=NicRouting(
                 gateways=tuple(self.gateways), implied=self.implied or self._is_isolated()
@@ -239,6 +242,9 @@ class Draft:
             automatic=self._automatic(),
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
+        found, reason = without_small_mtu(found)
+        if reason:
+            self.part.fault("mtu", str(self.mtu), reason)
         if self.state == "user":
             return hands_off(found)
         return found
@@ -279,13 +285,13 @@ class Draft:
             return None
         return self.automatic
 
-    def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
+    def _origins(self) -> Iterator[Origin]:
         where = self.part.where
         yield Origin("state", self.state, where)
         if self.name:
             yield Origin("name", self.name, where)
-        if mtu:
-            yield Origin("mtu", str(mtu), where)
+        if self.mtu:
+            yield Origin("mtu", str(self.mtu), where)
         if self.addresses:
             first = next(iter(self.addresses.values()))
             yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
@@ -301,17 +307,6 @@ class Draft:
             for name, value in shown.items():
                 if value:
                     yield Origin(name, value, where)
-
-    def _usable_mtu(self) -> Optional[int]:
-        """The MTU in bytes; None, with a fault, if too small for the link's IPv6 addresses."""
-        small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
-        if not small or all(address.version == 4 for address in self.addresses):
-            return self.mtu
-        reason = (
-            f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
-        )
-        self.part.fault("mtu", str(self.mtu), reason)
-        return None
 
 
 def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
