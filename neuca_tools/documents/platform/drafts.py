@@ -144,11 +144,11 @@ class Draft:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Drop what is added to the addresses, routes, rules and gateways if an error is found."""
-        errors, addresses = self.part.faults.errors, len(self.addresses)
+        errors, addresses = self.part.faults.unusable, len(self.addresses)
         lists: tuple[list[Any], ...] = (self.routes, self.rules, self.gateways)
         lengths = [*map(len, lists)]
         yield
-        if self.part.faults.errors == errors:
+        if self.part.faults.unusable == errors:
             return
         for items, length in zip(lists, lengths):
             del items[length:]
