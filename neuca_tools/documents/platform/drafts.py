@@ -210,7 +210,11 @@ class Draft:
     def _add_router(self, part: Part, key: str, text: str) -> None:
         """Add a router; the first of each family counts."""
         hop = part.made(key, text, values.next_hop)
-        if hop is not None and all(hop.version != other.version for other in self.gateways):
+        if hop is not None:
+            self._add_gateway(hop)
+
+    def _add_gateway(self, hop: Host) -> None:
+        if all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
@@ -237,9 +241,10 @@ class Draft:
             origins=tuple(self._origins()),
             virtual=self.virtual,
             routing=NicRouting(
-                gateways=tuple(self.gateways), implied=self.implied or self._is_isolated()
+                gateways=tuple(self.gateways),
+                implied=self.implied or self._is_isolated(*(hop.version for hop in self.gateways)),
             ),
-            automatic=self._automatic(),
+            automatic=self.automatic if self.automatic != Automatic() else None,
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
         found, reason = without_small_mtu(found)
@@ -249,14 +254,20 @@ class Draft:
             return hands_off(found)
         return found
 
-    def _is_isolated(self) -> bool:
-        """Whether a gateway is on the link, but in no network: the addresses are single ones.
+    def _is_isolated(self, *families: int) -> bool:
+        """Whether all addresses of these families are single ones, in no network.
 
-        Packets from such an address cannot leave in any other way.
+        Packets from such an address cannot leave but through the gateway of the link.
         """
-        families = {hop.version for hop in self.gateways}
         addresses = [address for address in self.addresses if address.version in families]
         return bool(addresses) and all(one.network.num_addresses == 1 for one in addresses)
+
+    def add_only_routers(self) -> None:
+        """Add the only next hop of the routes of a link with single addresses and no gateway."""
+        for family in (4, 6):
+            hops = {route.via for route in self.routes if route.via and route.to.version == family}
+            if len(hops) == 1 and self._is_isolated(family) and not self.management:
+                self._add_gateway(*hops)
 
     def _device(self) -> dict[str, str]:
         words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
@@ -280,11 +291,6 @@ class Draft:
                 listed += f" and {len(unused) - MOST_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
-    def _automatic(self) -> Optional[Automatic]:
-        if self.automatic == Automatic():
-            return None
-        return self.automatic
-
     def _origins(self) -> Iterator[Origin]:
         where = self.part.where
         yield Origin("state", self.state, where)
@@ -299,14 +305,10 @@ class Draft:
             yield Origin(f"sysctl {name}", value, where)
         for name, value in self._device().items():
             yield Origin(name, value, where)
-        if self.virtual:
-            shown = {
-                name: link_kinds.shown(self.virtual, name)
-                for name in link_kinds.names(self.key.kind)
-            }
-            for name, value in shown.items():
-                if value:
-                    yield Origin(name, value, where)
+        for name in link_kinds.names(self.key.kind):
+            value = link_kinds.shown(self.virtual or Virtual(), name)
+            if value:
+                yield Origin(name, value, where)
 
 
 def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
@@ -322,10 +324,13 @@ def _is_default(to: str, netmask: Optional[str]) -> bool:
 def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
-    `by_hand`: people write such documents, so that keys without an effect are worth a warning.
+    `by_hand`: people write such documents, so that keys without an effect are worth a warning, and
+    a gateway may be missing.
     What is said of a link that may be for management is said of its lower devices too.
     """
     described = _distinct(drafts, root)
+    for draft in described if by_hand else ():
+        draft.add_only_routers()
     links = {draft.key: draft.request() for draft in described}
     hints = [
         ManagementHint(draft.key.mac, draft.management, draft.firm)
