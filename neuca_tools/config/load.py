@@ -177,17 +177,11 @@ def _checked(
     faults: list[ConfigFault],
 ) -> tuple[LinkRequest, ...]:
     """The requests without what contradicts itself; `origin` maps section and key to the file."""
-    late: list[Fault] = []
-    checked: list[links.Asked] = []
-    for asked in requests:
-        if not asked.unsure:
-            usable, more = links.check(asked)
-            checked.append(usable)
-            late += more
-    named, more = links.unique_names(checked)
-    late += more
-    faults += (_config_fault(origin[fault.section, fault.key], fault) for fault in late)
-    return stacking.with_parents(asked.request for asked in named)
+    usable = links.checked(requests)
+    faults += (
+        _config_fault(origin.get((fault.section, fault.key), ""), fault) for fault in usable.faults
+    )
+    return stacking.with_parents(asked.request for asked in usable.links)
 
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:

@@ -60,7 +60,7 @@ class Config(NamedTuple):
     """Every option with its default. Times are in seconds, `rate` is in bit/s.
 
     MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
-    sets one; `documents.neuca.links.combine` merges these requests over those of a document.
+    sets one; `documents.stacking.combine` merges these requests over those of a document.
     """
 
     set_loopback_hostname: bool = True

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Optional, TypeVar
 
 from neuca_tools.desired.policy import Policy
-from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import BY_NAME
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.model import (
     UNRECORDED,
     Document,

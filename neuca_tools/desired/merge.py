@@ -20,8 +20,7 @@ from neuca_tools.desired.management import ANSWERED
 from neuca_tools.desired.policy import Policy
 from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
-from neuca_tools.documents.neuca.links import combine
-from neuca_tools.documents.stacking import lower_of, users
+from neuca_tools.documents.stacking import combine, lower_of, users
 from neuca_tools.model import (
     UNRECORDED,
     Address,

@@ -12,10 +12,9 @@ from operator import attrgetter
 
 from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.routes import Networks
-from neuca_tools.documents.neuca.links import combine
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.neuca.values import nic as nic_of
-from neuca_tools.documents.stacking import lower_of, with_parents, with_vrfs
+from neuca_tools.documents.stacking import combine, lower_of, with_parents, with_vrfs
 from neuca_tools.model import (
     OWN,
     Address,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.model import (
     UNCHANGED,
     Device,

@@ -48,6 +48,18 @@ def info(lab, name):
 # --- bridges --------------------------------------------------------------------------------------------------------
 
 
+def test_a_bridge_with_an_unusable_option_is_neither_made_nor_taken_apart(two):
+    faulty = f"{BRIDGE}stp = flase\n[interface {mac(1)}]\nmtu = 1400\n"
+    assert two.once(faulty).code == 78
+    assert (master(two, "dp1"), two.link("br7")) == (None, None)
+    assert two.link("dp1")["mtu"] == 1400
+    assert two.once(BRIDGE).code == 0
+    assert two.once(faulty).code == 78
+    assert (master(two, "dp1"), master(two, "dp2")) == ("br7", "br7")
+    assert two.addresses("br7") == {"10.7.0.1/24"}
+    assert two.once(BRIDGE).code == 0
+
+
 def test_a_bridge_is_made_of_two_nics(two):
     assert two.once(BRIDGE).code == 0
     assert (master(two, "dp1"), master(two, "dp2"), is_up(two, "br7")) == ("br7", "br7", True)

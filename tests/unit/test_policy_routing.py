@@ -461,6 +461,27 @@ def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
     }
     assert found.problems == ()
     assert hops["10.60.0.0/16"] == ("203.0.113.1", mac(2), True)
+    assert len(rules_of(found)) == 3
+    assert all(" 203.0.113.9/32 " in f" {text} " for text in rules_of(found))
+
+
+@pytest.mark.parametrize(
+    ("address", "hops", "gateways"),
+    [
+        ("10.0.0.5/32", ["203.0.113.1", "203.0.113.1"], ["203.0.113.1"]),
+        ("10.0.0.5/32", ["203.0.113.1", "203.0.113.2"], []),
+        ("10.0.0.5/24", ["10.0.0.1", "10.0.0.1"], []),
+        ("10.0.0.5/32", [], []),
+    ],
+)
+def test_a_single_address_responds_through_the_only_next_hop_of_its_link(address, hops, gateways):
+    ways = [
+        {"to": f"10.{number}.0.0/16", "via": hop, "on-link": True}
+        for number, hop in enumerate(hops, 60)
+    ]
+    nic_ = {"match": {"macaddress": mac(2)}, "addresses": [address], "routes": ways}
+    (link,) = of_netplan({"a": nic_}).platform.links
+    assert list(map(str, link.routing.gateways)) == gateways
 
 
 def of_netplan(ethernets):

@@ -40,7 +40,7 @@ def read(line: Line) -> tuple[Draft, list[Fault]]:
     try:
         draft.give(line, "state", links.state(word))
     except UnusableError as reason:
-        draft.unsure = True
+        draft.unusable.add("state")
         return draft, [line.fault(str(reason), unknown=reason.unknown)]
     try:
         return draft, _network(draft, line, rest)

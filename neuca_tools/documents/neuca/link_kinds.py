@@ -192,7 +192,8 @@ def _truth(text: str) -> str:
     return "no"
 
 
-_MILLISECONDS = _number(0, 600000)
+_INT_MAX = 2147483647  # the bound of the kernel (bond_options.c)
+_MILLISECONDS = _number(0, _INT_MAX)
 READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "bond": {
         **{name: _word(words) for (kind, name), words in WORDS.items() if kind == "bond"},
@@ -207,7 +208,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "num-grat-arp": _number(0, 255),
         "resend-igmp": _number(0, 255),
         "packets-per-slave": _number(0, 65535),
-        "lp-interval": _number(1, 2147483647),
+        "lp-interval": _number(1, _INT_MAX),
         "mac": values.mac,
     },
     "bridge": {

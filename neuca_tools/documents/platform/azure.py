@@ -41,9 +41,9 @@ def read(root: Part) -> PlatformDocument:
 
 def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
     """The addresses of the same family, and the gateway that follows from the first subnet."""
-    errors = family.faults.errors
+    errors = family.faults.unusable
     subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
-    has_unusable = family.faults.errors != errors
+    has_unusable = family.faults.unusable != errors
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)
         if host is None:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.documents.finding import Severity
-from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance, listing, made, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
 

@@ -68,7 +68,7 @@ def options(
 
     `names` maps the document's names to ours, `spans` the names of time spans to their readers.
     """
-    part, errors = part.about(found.key.mac), part.faults.errors
+    part, errors = part.about(found.key.mac), part.faults.unusable
     for theirs, ours in names.items():
         text = _text(part, theirs)
         if text is None:
@@ -77,7 +77,7 @@ def options(
         own = part.made(theirs, text, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
-    return part.faults.errors == errors
+    return part.faults.unusable == errors
 
 
 def _text(part: Part, key: str) -> Optional[str]:
@@ -113,7 +113,11 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
 
 
 def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
-    return link_kinds.setting(kind, name, number(text))
+    try:
+        return link_kinds.setting(kind, name, number(text))
+    except values.ForOthersError as reason:
+        # No other program can make this link with such a MAC address either.
+        raise values.UnusableError(str(reason)) from None
 
 
 def default(found: Draft, name: str, value: str) -> None:
@@ -171,9 +175,9 @@ class LeftLinks:
         for name, upper in self._uppers.items():
             draft = self._drafts.get(name)
             if draft is not None and draft.part.path == upper.part.path:
-                errors = upper.part.faults.errors
+                errors = upper.part.faults.unusable
                 connect(draft, upper)
-                if upper.part.faults.errors != errors:
+                if upper.part.faults.unusable != errors:
                     self.add_unusable([name])
 
     def _spread(self, waiting: list[str], with_members: bool) -> None:

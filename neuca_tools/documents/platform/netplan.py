@@ -8,6 +8,7 @@ key `network` may be left out. DNS is for other programs; other keys without an 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -102,6 +103,7 @@ KEYS_2 = (
     | {"nameservers", "search"}
 )
 KEYS = nocloud_v1.KEYS | KEYS_2
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)
@@ -139,7 +141,7 @@ def _version_2(top: Part) -> PlatformDocument:
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
     why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
     for name, upper in uppers.items():
-        if name in drafts or not upper.is_master:
+        if name in drafts or (name not in taken and not upper.is_master):
             made.name_members(upper.part, upper.key, drafts, why_not)
     for name, link in _free(top, "vlans", taken):
         add(drafts, name, _vlan(name, link, drafts, why_not))
@@ -178,7 +180,7 @@ def _left_to_others(top: Part) -> set[str]:
             names |= {name, *link.texts("interfaces")}
     for kind in _KINDS:
         for name, link in top.named(kind, _BESIDES):
-            reason = _foreign(link)
+            reason = _foreign(kind, link)
             if reason:
                 link.warn(
                     "", f"{reason}, which is left to other programs, with everything on top of it"
@@ -195,12 +197,15 @@ def _patch_ports(switch: Part) -> Iterator[list[str]]:
         yield [name for name in pair if isinstance(name, str)] if isinstance(pair, list) else []
 
 
-def _foreign(link: Part) -> str:
+def _foreign(kind: str, link: Part) -> str:
     """What kind of link this is if another program has to make it; empty if the kernel can."""
     if "openvswitch" in link.tree:
         return "a link of Open vSwitch"
     if link.text("renderer") == "sriov":
         return "a VLAN filter of an SR-IOV virtual function"
+    is_of_connection = _UUID.fullmatch(link.text("link") or "") or "networkmanager" in link.tree
+    if is_of_connection and kind != "ethernets":
+        return "a connection of NetworkManager"
     return ""
 
 

@@ -17,6 +17,8 @@ from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleReque
 KEYS = frozenset(
     "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
 )
+# The other types of netplan-yaml(5).
+_FOREIGN_KINDS = ("anycast", "broadcast", "local", "multicast", "nat", "throw", "xresolve")
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
@@ -38,7 +40,7 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     if own and table != own:
         route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
         return
-    kind = route.read("type", lambda text: values.word(text, KINDS))
+    kind = route.read("type", _kind)
     to, via = route.text("to") or "", route.text("via")
     before = len(draft.routes)
     if table in (0, MAIN_TABLE) and _is_plain(route, kind):
@@ -48,6 +50,12 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     draft.routes[before:] = [
         _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
     ]
+
+
+def _kind(text: str) -> str:
+    if text in _FOREIGN_KINDS:
+        raise values.ForOthersError(f"routes of the type {text} are left to other programs")
+    return values.word(text, KINDS)
 
 
 def _is_plain(route: Part, kind: Optional[str]) -> bool:
@@ -116,12 +124,12 @@ def _with_traits(
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
     found = rule_sections.Draft({"table": own} if own else {})
-    errors = rule.faults.errors
+    errors = rule.faults.unusable
     for key, read_value in _RULE_READERS.items():
         value = rule.read(key, read_value)
         if value is not None:
             found.found[key] = value
-    if rule.faults.errors != errors:
+    if rule.faults.unusable != errors:
         return
     if "table" not in found.found:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")

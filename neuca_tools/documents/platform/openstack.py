@@ -23,9 +23,9 @@ from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
-_PHYSICAL = frozenset(
+PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
-    " hostdev_physical ib_hostdev infiniband".split()
+    " hostdev_physical ib_hostdev infiniband physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "it cannot be used, because its lower device cannot be used"
@@ -88,7 +88,7 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
 def _physical(link: Part) -> Optional[Draft]:
     """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     severity: Literal["error", "warning"] = "error"
-    if (link.text("type") or "phy") not in _PHYSICAL:
+    if (link.text("type") or "phy") not in PHYSICAL:
         link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
