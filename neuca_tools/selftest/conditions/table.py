@@ -59,7 +59,6 @@ CAUSES: tuple[Cause, ...] = (
             window.flat_window,
             printed_window.stated_window,
             printed_window.window_by_round_trip,
-            printed_window.usual_window,
         ),
         (compare.smaller_window,),
     ),
