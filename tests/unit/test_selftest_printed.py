@@ -569,13 +569,6 @@ CAUSES = {
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
     ),
     "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
-    "two tests between the same hosts, of which the one with -w is much slower": (
-        "D01",
-        "$ iperf3 -c 10.20.0.9\n"
-        + text([6900, 7100, 7000], ends=LAN)
-        + "$ iperf3 -c 10.20.0.9 -w 1M\n"
-        + text([1900, 2000, 1950], ends=LAN),
-    ),
     "a policer whose drops cost TCP a timeout now and then": (
         "D18",
         text(

@@ -60,7 +60,6 @@ CAUSES: tuple[Cause, ...] = (
             printed_window.stated_window,
             printed_window.window_by_round_trip,
         ),
-        (compare.smaller_window,),
     ),
     Cause(
         "D02",
@@ -165,7 +164,6 @@ CAUSES: tuple[Cause, ...] = (
             printed_datagrams.constant_arrival,
             printed_datagrams.slow_path,
         ),
-        (capacity.shared,),
     ),
     Cause(
         "D19",
