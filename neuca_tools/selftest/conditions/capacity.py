@@ -119,10 +119,7 @@ def _ladder(session: Session) -> list[Look]:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    is_counted = bool(look.phase.receiver)
     if not is_losing(look) or look.known_loss < CLEARLY:
-        return False
-    if look.is_full and not is_counted:
         return False
     return counted_losses(look) < 0.5 * lost(look)
 
@@ -172,8 +169,6 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     loss, part = tcp.known_loss, evenly_sent(session, tcp).share
     if not hits_bursts(tcp, session) or passed(tcp):
         return None
-    if not is_lossy(tcp) or _has_standing_queue(tcp):
-        return None
     return Hit(
         0.95 * tcp.left,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
@@ -191,10 +186,6 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
     arrived = [one.rate or 0.0 for one in over]
     plateau, free = max(arrived), max(map(_offered, clean))
     if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
-        return None
-    expect = over[0].evidence.expect
-    if expect and plateau >= LEVEL * expect:
-        # The path carries what is expected of it; this is its capacity.
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
     device = over[0].sender.planned
@@ -275,15 +266,10 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
     """
     if not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
         return None
-    what, queue = "packets wait and are dropped", "full"
-    if not is_lossy(look):
-        what, queue = "packets wait", "never empty"
-        if look.loss or look.is_full:
-            return None
     return Hit(
         FULL_QUEUE * look.left,
-        f"{what} at {amounts.rate(rate)}: a queue on the path is {queue}, so that this is about "
-        "its capacity",
+        f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
+        "is about its capacity",
         (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
         ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
