@@ -25,13 +25,12 @@ from neuca_tools.selftest.conditions.printed import loss_explains
 from neuca_tools.selftest.conditions.session import Session, first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import (
     PAIR,
-    is_bbr,
     is_mostly_idle,
     several_carry_no_more,
 )
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
 from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
-from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
+from neuca_tools.selftest.conditions.window import is_lossy, is_unbounded
 from neuca_tools.selftest.evidence.look import SLICE, Look
 from neuca_tools.selftest.evidence.printed import printed
 
@@ -47,7 +46,6 @@ NOTICED = 0.016
 LEVEL = 0.9  # of the plateau (D17)
 UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
-SHARED = 0.8  # of the lost time: D18 by several streams that carry no more than one
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
@@ -121,26 +119,15 @@ def _ladder(session: Session) -> list[Look]:
 
 def _is_lost_on_the_path(look: Look) -> bool:
     """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    is_counted = bool(look.phase.receiver)
     if not is_losing(look) or look.known_loss < CLEARLY:
-        return False
-    if look.is_full and not is_counted:
         return False
     return counted_losses(look) < 0.5 * lost(look)
 
 
 def _looks_policed(look: Look) -> bool:
-    if passed(look) or reached_for_a_while(look) or _is_uneven_bbr(look):
+    if passed(look) or reached_for_a_while(look):
         return False
     return _loses_without_queue(look)
-
-
-def _is_uneven_bbr(look: Look) -> bool:
-    """Whether BBR, which does not mind a little loss, was slower at times than at others.
-
-    Behind a policer that drops so little it always has the policer's rate.
-    """
-    return is_bbr(look) and look.known_spread >= IN_PIECES and look.known_loss < CLEARLY
 
 
 def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
@@ -182,8 +169,6 @@ def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
     loss, part = tcp.known_loss, evenly_sent(session, tcp).share
     if not hits_bursts(tcp, session) or passed(tcp):
         return None
-    if not is_lossy(tcp) or _has_standing_queue(tcp):
-        return None
     return Hit(
         0.95 * tcp.left,
         f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
@@ -201,10 +186,6 @@ def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optiona
     arrived = [one.rate or 0.0 for one in over]
     plateau, free = max(arrived), max(map(_offered, clean))
     if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
-        return None
-    expect = over[0].evidence.expect
-    if expect and plateau >= LEVEL * expect:
-        # The path carries what is expected of it; this is its capacity.
         return None
     pace = f"{plateau * PACE / 1e3:.0f}"
     device = over[0].sender.planned
@@ -285,15 +266,10 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
     """
     if not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
         return None
-    what, queue = "packets wait and are dropped", "full"
-    if not is_lossy(look):
-        what, queue = "packets wait", "never empty"
-        if look.loss or look.is_full:
-            return None
     return Hit(
         FULL_QUEUE * look.left,
-        f"{what} at {amounts.rate(rate)}: a queue on the path is {queue}, so that this is about "
-        "its capacity",
+        f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
+        "is about its capacity",
         (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
         ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
@@ -367,34 +343,3 @@ def _filled_line(look: Look, rate: float) -> Optional[float]:
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY
     return line_of(rate, mtu) if is_steady or not look.phase.sender else None
-
-
-def shared(session: Session) -> Optional[Hit]:
-    """One stream and several reach the same rate, which nothing of the hosts explains.
-
-    Windows, loss and each stream's own limits would let several carry more than one.
-    """
-    one, many = session.named("tcp"), session.named("tcp-parallel")
-    if one is None or many is None or not one.rate or not many.rate:
-        return None
-    free = [look for look in (one, many) if _is_free(look)]
-    if len(free) < 2 or abs(many.rate - one.rate) > IN_PIECES * one.rate:
-        return None
-    return Hit(
-        SHARED,
-        f"one stream carries {amounts.rate(one.rate)} and several {amounts.rate(many.rate)}, below "
-        "what is expected, and no window is full: all of them share the capacity of the path",
-        (fact("one stream, bit/s", one.rate), fact("several streams, bit/s", many.rate)),
-        ORDERED,
-        confidence=MEDIUM,
-        fixed=max(one.rate, many.rate),
-        direction="forward",
-    )
-
-
-def _is_free(look: Look) -> bool:
-    """Whether neither the hosts nor steady loss held this test back, though it was too slow."""
-    if passed(look) is not False or look.is_full or not look.phase.sender:
-        return False
-    is_idle = (look.windows.idle_share or 0.0) > IDLE
-    return is_unbounded(look) and not is_lossy(look) and not is_idle

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import mean, pstdev
@@ -27,7 +26,6 @@ from neuca_tools.selftest.conditions.udp import (
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
-from neuca_tools.selftest.evidence.run import Flow
 
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
@@ -41,11 +39,8 @@ FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
-# Of the time of the sender: what it took to arrive, where a queue had to empty.
-WAITED = 1.03
 # Of the datagrams; bit/s: iperf's own rate, which nearly every path carries.
 MUCH, USUAL = 0.05, 1.1e6
-FEWER = 0.95  # datagrams in the intervals without loss, where a limit is what drops the others
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -150,23 +145,9 @@ def may_be_limited(udp: Look) -> bool:
 
     What is lost at random is lost at any rate, and what arrives does not wait.
     """
-    flow, loss = flow_of(udp), udp.known_loss
-    if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
-        return True
-    if _is_clean_when_fewer(flow):
-        return True
+    loss = udp.known_loss
     sent = (udp.rate or 0.0) / (1 - min(loss, HALF))
     return loss >= MUCH and sent > USUAL and not is_chance(udp)
-
-
-def _is_clean_when_fewer(flow: Flow) -> bool:
-    """Whether nothing was lost in the intervals in which fewer datagrams were sent."""
-    known = [(one.lost, one.datagrams) for one in flow.intervals if one.datagrams]
-    clean = [sent for lost, sent in known if lost == 0]
-    hit = [sent for lost, sent in known if lost]
-    if not clean or not hit or sum(clean) < SURELY:
-        return False
-    return max(clean) < FEWER * min(hit)
 
 
 def is_chance(udp: Look) -> bool:
@@ -296,8 +277,6 @@ def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
     if _is_counted(slowest) or any(_is_only_bursts(one, session) for one in session.tcp):
         return False
-    if _is_survived(slowest, session):
-        return False
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     if others:
         return not any(map(_is_clean, others))
@@ -312,12 +291,6 @@ def _is_certain(only: Look) -> bool:
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
     return not is_losing(udp) and not 0 < lost(udp) < EXPECTED
-
-
-def _is_survived(slowest: Look, session: Session) -> bool:
-    """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
-    is_deadly = slowest.known_loss > DEADLY
-    return is_deadly and fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
 def fastest_tcp(session: Session) -> float:

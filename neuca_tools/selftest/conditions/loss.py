@@ -11,7 +11,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains, window_at_loss
+from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains
 from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
@@ -101,7 +101,6 @@ def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
             fact("retransmits", one.retransmits),
             fact("intervals with loss", one.events or None),
             fact("cwnd", one.cwnd),
-            fact("window at this loss, bytes", round(window_at_loss(one)) if known else None),
         ),
         FIND,
         confidence=MEDIUM,

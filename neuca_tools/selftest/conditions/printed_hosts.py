@@ -8,7 +8,6 @@ not what limits.
 
 from __future__ import annotations
 
-import re
 from typing import Optional
 
 from neuca_tools.selftest import amounts
@@ -52,7 +51,6 @@ ROOM = 0.85  # of the congestion window in flight: it is not what limits
 CALLS = 250_000
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
-SMALL_CPU = re.compile(r"\b(mips\w*|armv[4-7]\w*|ppc)\b", re.IGNORECASE)
 
 
 def busy_process(look: Look) -> Optional[Hit]:
@@ -61,7 +59,7 @@ def busy_process(look: Look) -> Optional[Hit]:
     if one is None or as_asked(look):
         return None
     share, end = _busiest(look, one)
-    if _is_of_link(look, one, share):
+    if look.protocol == "tcp" and share < FULL and link_filled(one) is not None:
         return None
     # In a loopback, the softirqs are part of what the sender's process does.
     if share < (FULL if one.is_loopback else NEARLY_FULL):
@@ -76,13 +74,6 @@ def busy_process(look: Look) -> Optional[Hit]:
         end,
         confidence=HIGH if is_full else MEDIUM,
     )
-
-
-def _is_of_link(look: Look, one: Printed, share: float) -> bool:
-    """Whether a link is full; a CPU that is full says more than a mean that fits one."""
-    if look.protocol != "tcp" or link_filled(one) is None:
-        return False
-    return one.spread is not None or share < FULL
 
 
 def _busiest(look: Look, one: Printed) -> tuple[float, str]:
@@ -125,13 +116,7 @@ def _has_idle_window(look: Look, one: Printed) -> bool:
     """Whether the window had room to grow, and is more than a local network needs."""
     if not one.is_unused or one.run.buffer or is_given(look, one):
         return False
-    needed = (one.rtt or LAN_RTT * ROOM) / ROOM
-    has_room = (one.cwnd or 0) <= GROWN * one.streams and one.implied_rtt > needed
-    return has_room and _is_of_host(one) and _is_near_or_small(one)
-
-
-def _is_near_or_small(one: Printed) -> bool:
-    return one.is_local_network or SMALL_CPU.search(one.run.system or "") is not None
+    return (one.cwnd or 0) <= GROWN * one.streams and _is_of_host(one)
 
 
 def _is_of_host(one: Printed) -> bool:
@@ -139,7 +124,7 @@ def _is_of_host(one: Printed) -> bool:
 
     A radio's rate varies, that of a host hardly does; and its frames wait for longer.
     """
-    if one.rate < SLOWEST_HOST or one.implied_rtt > RADIO:
+    if one.rate < SLOWEST_HOST or not LAN_RTT < one.implied_rtt <= RADIO:
         return False
     return is_constant(one, UNEVEN if one.rate >= FAST else STEADY)
 
@@ -148,8 +133,6 @@ def is_given(look: Look, one: Printed) -> bool:
     """Whether the rate is a known one: of a link, of a cap, of -b, or shared by two directions."""
     if look.phase.name == TOGETHER or one.is_loopback or as_asked(look):
         return True
-    if one.spread is not None and one.spread >= VARIED:
-        return False
     return link_filled(one) is not None or cap_of(one.rate) is not None
 
 
@@ -168,29 +151,18 @@ def is_flat_for_another_reason(look: Look) -> bool:
 
 def _is_too_slow_for_its_window(one: Printed) -> bool:
     """Whether the window would be worth more, at the round trip that the path can have."""
-    window, spread = one.cwnd or 0.0, one.known_spread
-    if one.run.buffer or _is_more_than_a_core(one, window):
-        return _is_more_than_a_core(one, window)
+    if not one.rtt and one.rate >= CORE:
+        return True
     # A switched network's round trip is constant, and so is what a window allows.
     if not one.rtt and _is_nearby(one):
-        return spread > UNEVEN or window < ALLOWED * one.streams
+        return one.known_spread > UNEVEN or (one.cwnd or 0.0) < ALLOWED * one.streams
     # If the window is constant and the rate is not, the round trip varies: a queue, as of a radio.
-    return spread > VARIED or _is_falling(one)
-
-
-def _is_more_than_a_core(one: Printed, window: float) -> bool:
-    """Whether what one core can do is less than the window allows.
-
-    Linux sets aside twice what -w asks for (tcp(7)).
-    """
-    return not one.rtt and one.rate >= CORE and window > 2 * (one.run.buffer or 0)
+    return one.known_spread > VARIED or _is_falling(one)
 
 
 def _is_nearby(one: Printed) -> bool:
     """Whether both hosts are in one network; where the addresses are not known, by the rate."""
-    if one.is_local_network or one.is_private:
-        return True
-    return one.rate >= FAST and not one.run.connections
+    return one.is_local_network or one.is_private or one.rate >= FAST
 
 
 def _is_falling(one: Printed) -> bool:
@@ -265,10 +237,10 @@ def _is_fast_and_uneven(one: Printed) -> bool:
 def small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
     one = tcp_printed(look)
-    calls = calls_of(one) if one else 0.0
-    if one is None or calls < CALLS or loss_explains(one):
+    if one is None or not one.run.datagram or (is_given(look, one) and not one.is_loopback):
         return None
-    if is_given(look, one) and not one.is_loopback:
+    calls = one.rate / 8 / one.run.datagram / one.streams
+    if calls < CALLS:
         return None
     return Hit(
         0.97,
@@ -279,8 +251,3 @@ def small_writes(look: Look) -> Optional[Hit]:
         "sender",
         confidence=MEDIUM,
     )
-
-
-def calls_of(one: Printed) -> float:
-    """System calls of each stream in a second; 0 if the size of its blocks is not known."""
-    return one.rate / 8 / one.run.datagram / one.streams if one.run.datagram else 0.0

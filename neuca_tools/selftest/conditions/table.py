@@ -59,9 +59,7 @@ CAUSES: tuple[Cause, ...] = (
             window.flat_window,
             printed_window.stated_window,
             printed_window.window_by_round_trip,
-            printed_window.usual_window,
         ),
-        (compare.smaller_window,),
     ),
     Cause(
         "D02",
@@ -166,7 +164,6 @@ CAUSES: tuple[Cause, ...] = (
             printed_datagrams.constant_arrival,
             printed_datagrams.slow_path,
         ),
-        (capacity.shared,),
     ),
     Cause(
         "D19",

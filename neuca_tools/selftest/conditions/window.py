@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BUFFERS, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import BUFFERS, INFO, LIMIT, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
 from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
 from neuca_tools.selftest.conditions.session import sysctl_max
@@ -36,8 +36,6 @@ SLOW_READER = 0.5  # of the receive buffer full (D02)
 WAITS = 0.002
 # Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
 HOARDS = 0.1
-# Of what the buffer allows in a round trip: 0.4 to 0.7 with those buffers, 0.02 with a slow reader.
-EXPLAINED = 0.25
 IDLE = 0.5  # of the time with nothing in flight (D04)
 LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
 NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
@@ -63,25 +61,17 @@ def is_lossy(look: Look) -> bool:
 
 def receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
-    if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
+    limited = look.windows.rwnd_limited
+    if look.protocol != "tcp" or limited is None or not look.rate or slow_reader(look) is not None:
         return None
-    share = _share_of_window(look, look.rate)
-    if share is None:
+    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
+        share = limited
+    elif _holds_paced_flow(look.windows, limited):
+        share = HELD
+    else:
         return None
     window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
     return _receiver_window_hit(look, look.rate, window, share)
-
-
-def _share_of_window(look: Look, rate: float) -> Optional[float]:
-    """The share of the time that the receiver's window limits; None if it does not."""
-    limited = look.windows.rwnd_limited
-    if limited is None:
-        return 0.9 if _fills_window(look, rate) else None
-    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
-        return limited
-    if _holds_paced_flow(look.windows, limited) and not is_lossy(look):
-        return HELD
-    return None
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -105,21 +95,16 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     return in_flight >= PACED * room and (windows.cwnd or 0.0) >= LARGER * room
 
 
-def _fills_window(look: Look, rate: float) -> bool:
-    """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
-    if not look.windows.snd_wnd or not look.rtt or look.throughput.retransmits or line_of(rate):
-        return False
-    if is_flat_for_another_reason(look):
-        return False
-    return rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
-
-
 def flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
     if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
         return None
-    if _is_window_known(look) or is_flat_for_another_reason(look) or _is_lossy_or_short(look):
+    if (
+        look.windows.rwnd_limited is not None
+        or is_flat_for_another_reason(look)
+        or _is_lossy_or_short(look)
+    ):
         return None
     if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
         return None
@@ -129,13 +114,6 @@ def flat_window(look: Look) -> Optional[Hit]:
 def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> bool:
     """Whether the window is larger than what is in flight, as far as the round trip is known."""
     return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
-
-
-def _is_window_known(look: Look) -> bool:
-    """Whether `receiver_window` can judge this phase."""
-    if look.windows.rwnd_limited is not None:
-        return True
-    return bool(look.windows.snd_wnd and look.rtt)
 
 
 def _is_lossy_or_short(look: Look) -> bool:
@@ -164,7 +142,6 @@ def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -
         f"at a round trip of {amounts.time(rtt)}",
         _window_facts(look),
         end="receiver",
-        confidence=MEDIUM if look.windows.rwnd_limited is None else HIGH,
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}"},
     )
@@ -203,20 +180,6 @@ def _window_facts(look: Look) -> tuple[Fact, ...]:
     )
 
 
-def _is_closed(look: Look, sockets: Sequence[Socket]) -> bool:
-    """Whether the receiver advertised windows of zero, and not for lack of a buffer."""
-    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    return zero is not None and not _is_small_buffer(look, sockets)
-
-
-def _is_waited_for(look: Look, sockets: Sequence[Socket], limited: float) -> bool:
-    """Whether the window limits the flow, and is closed or full of what waits to be read."""
-    if limited < RECEIVER_LIMITED:
-        return False
-    waits = _reading_delay(look, sockets) >= WAITS and _fill(sockets) > SLOW_READER
-    return waits or _is_closed(look, sockets)
-
-
 def slow_reader(look: Look) -> Optional[Hit]:
     """The window is small because the application does not empty the receive buffer."""
     limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
@@ -224,9 +187,9 @@ def slow_reader(look: Look) -> Optional[Hit]:
         return None
     fill, waits = _fill(sockets), _reading_delay(look, sockets)
     zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
-    is_hopeless = _is_hopeless(look, waits, has_room)
-    if not is_hopeless and not _is_waited_for(look, sockets, limited):
+    is_full = limited >= RECEIVER_LIMITED and fill > SLOW_READER
+    is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
+    if not is_hopeless and not (is_full and waits >= WAITS):
         return None
     hit = Hit(
         1.0 if is_hopeless else limited,
@@ -241,11 +204,6 @@ def slow_reader(look: Look) -> Optional[Hit]:
     # An application that reads as fast as its host can is not at fault.
     text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
     return replace(hit, text=text, severity=LIMIT)
-
-
-def _is_hopeless(look: Look, waits: float, has_room: bool) -> bool:
-    """Whether the whole flow waits for a reader that never catches up."""
-    return (waits >= HOARDS and not has_room) or is_read_late(look, waits)
 
 
 def _fill(sockets: Sequence[Socket]) -> float:
@@ -270,13 +228,6 @@ def _reading_sockets(look: Look) -> list[Socket]:
     return [one for one in every if one.recv_q is not None and one.rcvbuf]
 
 
-def _is_small_buffer(look: Look, sockets: Sequence[Socket]) -> bool:
-    """Whether a burst fills the receive buffer, however fast the application reads."""
-    # Half of the buffer is the kernel's overhead (tcp_adv_win_scale in tcp(7)).
-    room = max((one.rcvbuf or 0 for one in sockets), default=0) / 2
-    return bool(room and look.rate and look.rtt and look.rate * look.rtt / 8 >= EXPLAINED * room)
-
-
 def sender_buffer(look: Look) -> Optional[Hit]:
     """The send buffer is full.
 
@@ -288,7 +239,9 @@ def sender_buffer(look: Look) -> Optional[Hit]:
         return None
     share = limited if limited >= SENDER_LIMITED else _queued_full(look)
     limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
-    if not share or _may_grow(size, limit):
+    # A buffer that is smaller than what it may grow to is not what limits.
+    may_grow = bool(limit and size and size < AT_WINDOW * limit)
+    if not share or may_grow:
         return None
     of_size = f" of {amounts.size(size)}" if size else ""
     hit = Hit(
@@ -309,10 +262,6 @@ def sender_buffer(look: Look) -> Optional[Hit]:
     return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
 
 
-def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
-    return bool(limit and size and size < AT_WINDOW * limit)
-
-
 def _send_buffer_size(look: Look) -> Optional[int]:
     """Bytes: the largest send buffer of a data connection in any sample."""
     sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
@@ -325,8 +274,10 @@ def _queued_full(look: Look) -> float:
     full = sum(map(_is_buffer_full, known))
     if not known or full < MOSTLY * len(known):
         return 0.0
+    in_flight, window = look.windows.in_flight, _smaller_window(look.windows)
+    has_room = in_flight is not None and in_flight < AT_WINDOW * window
     # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
-    if not all(one.app_limited for one in known) and not _has_room_in_windows(look.windows):
+    if not has_room and not all(one.app_limited for one in known):
         return 0.0
     return look.left * full / len(known)
 
@@ -346,11 +297,6 @@ def _is_buffer_full(socket: Socket) -> bool:
 def _smaller_window(windows: Windows) -> float:
     """Bytes: the smaller of congestion window and receiver's window; 0 if either is not known."""
     return min(windows.cwnd or 0.0, windows.snd_wnd or 0.0)
-
-
-def _has_room_in_windows(windows: Windows) -> bool:
-    window = _smaller_window(windows)
-    return windows.in_flight is not None and windows.in_flight < AT_WINDOW * window
 
 
 def application(look: Look) -> Optional[Hit]:

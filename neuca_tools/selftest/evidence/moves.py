@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import mean, median, pstdev
 from typing import Optional
@@ -26,51 +25,12 @@ FILLED, PLATEAU = 4, 0.03
 SEND_BUFFER = 4 * 2**20
 
 
-def line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, float]:
-    """The standard deviation of `xs`, and slope and correlation of the line through the points."""
-    x, y = mean(xs), mean(ys)
-    var_x, var_y = pstdev(xs) ** 2, pstdev(ys) ** 2
-    covariance = mean((one - x) * (other - y) for one, other in zip(xs, ys))
-    if not var_x or not var_y:
-        return 0.0, 0.0, 0.0
-    return math.sqrt(var_x), covariance / var_x, covariance / math.sqrt(var_x * var_y)
-
-
-def windows_and_rates(every: Sequence[Interval]) -> list[tuple[float, float]]:
-    """Logarithms: the window during an interval is about the mean of those at both of its ends."""
-    return [
-        (math.log(before.cwnd * after.cwnd) / 2, math.log(after.rate))
-        for before, after in zip(every, every[1:])
-        if before.cwnd and after.cwnd and after.rate
-    ]
-
-
-def rests(every: Sequence[Interval], growth: float) -> bool:
-    """Whether the window grew much less than by `growth` bytes a second after the last loss."""
-    last = max((at for at, one in enumerate(every) if one.retransmits), default=0)
-    after = [one for one in every[last + 1 :] if one.cwnd]
-    if len(after) < RESTED:
-        return False
-    due = (after[-1].end - after[0].end) * growth
-    first, most = after[0].cwnd or 0.0, max(one.cwnd or 0.0 for one in after)
-    return due >= first / 2 and most - first < due / 4
-
-
 def queues(cwnds: Sequence[float], rates: Sequence[float]) -> bool:
     """Whether the window grew in the second half, and the rate did not: what it added waits."""
     half = len(cwnds) // 2
     if len(cwnds) < 2 * RESTED or len(cwnds) != len(rates):
         return False
     return cwnds[-1] >= QUEUES * cwnds[half] and rates[-1] <= rates[half] * NO_FASTER
-
-
-def slows(every: Sequence[Interval], most: float) -> bool:
-    """Whether the window fell at the first loss, and the rate to `most` of what it was."""
-    first = next((at for at, one in enumerate(every) if one.retransmits), 0)
-    before, after = known_rates(every[1:first]), known_rates(every[first + 1 :])
-    if len(before) < 2 or len(after) < 2 or not any(map(fell, every, every[1:])):
-        return False
-    return max(after) <= most * median(before)
 
 
 def rises(values: Sequence[float], third: int) -> bool:

@@ -17,18 +17,12 @@ from typing import Optional
 
 from neuca_tools.selftest.evidence.look import FLAT, Look
 from neuca_tools.selftest.evidence.moves import (
-    QUEUES,
-    fell,
     lasting_falls,
-    line,
     queues,
-    rests,
     risen,
     rises,
     sent,
-    slows,
     whole,
-    windows_and_rates,
 )
 from neuca_tools.selftest.evidence.run import (
     Flow,
@@ -44,20 +38,12 @@ from neuca_tools.selftest.evidence.run import (
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 SHORT, INITIAL = 2.0, 10  # seconds; segments of the first window (RFC 6928)
-PARTS = 5
-# Intervals; the distance of the quartiles of a normal distribution, in standard deviations.
-ENOUGH_FOR_QUARTERS, OF_QUARTERS = 10, 1.349
-# Of a line through rates and windows (logarithms): points, the least deviation of the windows,
-# slope and correlation.
-ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
 # Of the loss that a window answers, and of the window's variation that the rate has: a queue on
 # the path keeps the rate up while the window falls.
 ANSWERED, FOLLOWED = 0.5, 0.4
-SLOWS = 0.9  # of the rate before the first loss
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
-FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
@@ -76,7 +62,6 @@ class Printed:
     retransmits: Optional[int]
     share: float  # of the segments that were sent again
     arrived: Optional[float] = None  # bit/s, as the receiver counted in all
-    held: float = 0.0  # bytes that were sent and had not arrived when the test ended
 
     @cached_property
     def rates(self) -> list[float]:
@@ -94,22 +79,6 @@ class Printed:
     def known_spread(self) -> float:
         """The same; 0 if it is not known."""
         return self.spread or 0.0
-
-    @cached_property
-    def usual_spread(self) -> Optional[float]:
-        """The same of the middle half, as of a normal distribution; None for fewer than ten."""
-        rates = sorted(self.rates)
-        quarter = len(rates) // 4
-        if len(rates) < ENOUGH_FOR_QUARTERS or median(rates) <= 0:
-            return None
-        return (rates[-quarter - 1] - rates[quarter]) / OF_QUARTERS / median(rates)
-
-    @cached_property
-    def drift(self) -> float:
-        """The coefficient of variation of the mean rates of the five parts of the run."""
-        rates, size = self.rates, max(1, len(self.rates) // PARTS)
-        parts = [mean(rates[at * size : (at + 1) * size]) for at in range(len(rates) // size)]
-        return pstdev(parts) / mean(parts) if parts and mean(parts) > 0 else 0.0
 
     @property
     def streams(self) -> int:
@@ -149,19 +118,6 @@ class Printed:
         return bool(most) and most[-1] <= STRETCH * most[0]
 
     @property
-    def is_window_full(self) -> bool:
-        """Whether each round trip carries about as much as the congestion window allows."""
-        return bool(self.flights) and median(self.flights) >= FULL * (self.cwnd or math.inf)
-
-    @property
-    def is_lowered(self) -> bool:
-        """Whether loss made the congestion window smaller, or ended slow start early."""
-        early = self.every[: max(1, len(self.every) // 3)]
-        if any(one.retransmits for one in early):
-            return True
-        return any(fell(*pair) for pair in zip(self.every, self.every[1:]))
-
-    @property
     def is_flat(self) -> bool:
         """Whether the congestion window stayed where it was."""
         cwnds = self.cwnds
@@ -173,22 +129,9 @@ class Printed:
         return self.cwnd is not None and self.cwnd < INITIAL * self.mss * self.streams
 
     @property
-    def is_queueing(self) -> bool:
-        """Whether the window grows and the rate does not: what is sent waits on the path."""
-        cwnds = [one.cwnd for one in self.every[1:] if one.cwnd]
-        is_lossless = not any(one.retransmits for one in self.every[1:])
-        return is_lossless and len(cwnds) >= 4 and cwnds[-1] >= QUEUES * cwnds[0]
-
-    @property
-    def is_overshot(self) -> bool:
-        """Whether slow start lost something, and nothing was lost after it."""
-        known = [one.retransmits for one in self.every]
-        return bool(known and known[0]) and not any(known[1:])
-
-    @property
     def is_received(self) -> bool:
         """Whether the intervals are the receiver's, although the sender's count is known."""
-        return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
+        return self.retransmits is not None and all(one.retransmits is None for one in self.every)
 
     @cached_property
     def queued(self) -> float:
@@ -215,16 +158,6 @@ class Printed:
         level = self.level
         lost = max((at for at, one in enumerate(level) if one.retransmits), default=-1)
         return level[lost + 1 :]
-
-    @property
-    def is_idle_after_loss(self) -> bool:
-        """Whether the window did not grow after the last loss, as it does where it limits.
-
-        By a segment in each round trip (RFC 5681, section 3.1); a quarter of that is enough here.
-        """
-        if not self.implied_rtt:
-            return False
-        return rests(self.every, self.mss * self.streams / 4 / self.implied_rtt)
 
     @property
     def is_unused(self) -> bool:
@@ -289,24 +222,6 @@ class Printed:
         if len(cwnds) < 3 or self.spread is None or self.late[0].seconds > SHORT:
             return False
         return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
-
-    @property
-    def follows_window(self) -> bool:
-        """Whether the rate is the congestion window over a constant round trip.
-
-        The window during an interval is about the geometric mean of those at both of its ends.
-        """
-        pairs = windows_and_rates(self.every)
-        if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
-            return False
-        windows, rates = zip(*pairs)
-        varied, slope, fit = line(windows, rates)
-        return varied >= VARIED and slope >= STEEP and fit >= FIT
-
-    @property
-    def slows_at_loss(self) -> bool:
-        """Whether window and rate fell when loss began in the middle of the run."""
-        return slows(self.every, SLOWS)
 
     @property
     def is_local_network(self) -> bool:
@@ -374,7 +289,7 @@ def _derived(look: Look) -> Optional[Printed]:
         return None  # all in the first interval
     again = _retransmits(flow, every)
     share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
-    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate, flow.held)
+    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate)
 
 
 def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
