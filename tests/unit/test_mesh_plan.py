@@ -184,7 +184,7 @@ def test_hosts_are_names_addresses_and_labels():
             "a 10.0.0.1\nb 10.0.0.1",
             "read the hosts, line 2: the address 10.0.0.1 is on line 1 too",
         ),
-        ("a 10.0.0.256", "read the hosts, line 1: \"a\" has the address '10.0.0.256'"),
+        ("a 10.0.0.256", "read the hosts, line 1: \"a\": '10.0.0.256' is not an IP address"),
         ("a 127.0.0.1", 'read the hosts, line 1: "a": 127.0.0.1 is not the address of a host'),
         (
             "a 10.0.0.1 rack",
