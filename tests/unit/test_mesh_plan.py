@@ -148,8 +148,8 @@ def test_a_label_for_uplinks_replaces_the_group():
 
 def test_the_budget_is_time_and_bytes():
     plan = make_plan(hosts_of(4), Wanted(1e9, seconds=2.0, guard=3.0))
-    # Three slots of 2 x 3 + 2 x 2 + 15 seconds; six tests of two transfers of 250 MB.
-    assert budget(plan) == (75.0, 3e9, 1.5e9)
+    # Three slots of 3 + 2 x 2 + 3 seconds, or 2 x 3 + 2 x 2 + 15; six tests of two transfers of 250 MB.
+    assert budget(plan) == (30.0, 75.0, 3e9, 1.5e9)
 
 
 def test_a_thousand_hosts_are_planned_in_25_groups():
