@@ -68,7 +68,8 @@ def test_a_healthy_mesh_in_one_line(healthy):
 
 def test_a_fault_in_one_line_and_in_a_list(faulty):
     assert line(faulty) == "MESH fault found: 68 of 68 tests, slow-egress n3 (out) confirmed"
-    head, tests, ways, *_ = listing(faulty).splitlines()
+    head, numbers, tests, ways, *_ = listing(faulty).splitlines()
+    assert numbers == "             rate 500 Mbit/s (expected 1.00 Gbit/s)"
     assert {one.partition(" > ")[0] for one in ways.strip().split(", ")} == {"n3"}
     assert (
         head == "CONFIRMED    slow-egress n3 (out): what it sends is slow, what it receives is not"
@@ -85,6 +86,45 @@ def test_the_full_diagnosis_of_a_path_belongs_to_its_finding(faulty):
     assert said in listing(result).splitlines()
     assert "<ul><li>CPU-bound sender: a &lt;CPU&gt; is full</li></ul>" in page(result)
     assert line(result) == line(faulty)
+
+
+def test_a_path_that_is_good_alone_does_not_contradict_its_finding(faulty):
+    """All that its diagnosis says of a path at full rate is about another state of it."""
+    path = faulty.verdict.findings[0].path
+    plan = with_diagnoses(faulty.plan, faulty.rows)
+    row = Row(len(plan.tests), *path, 9.9e8, diagnosis=("path capacity reached: 990 Mbit/s",))
+    (finding,) = judge(plan, [*faulty.rows, row]).findings
+    assert finding.diagnosis == ("990 Mbit/s arrived when it was tested alone: not always slow",)
+    row = replace(row, rate_out=5e8)
+    (finding,) = judge(plan, [*faulty.rows, row]).findings
+    assert finding.diagnosis == row.diagnosis
+
+
+def test_hosts_that_are_silent_have_their_reason_in_the_list_the_page_and_json():
+    plan = mesh_of(6)
+    rows = [row for row in rows_of(plan) if "n2" not in (row.client, row.server)]
+    result = MeshResult(plan, rows, judge(plan, rows, {"n2": "its clock is ahead"}))
+    assert "SILENT       n2: its clock is ahead" in listing(result).splitlines()
+    assert "n2: its clock is ahead" in page(result)
+    assert validated(json.loads(document(result)), MESH_PATH)["reasons"] == {
+        "n2": "its clock is ahead"
+    }
+
+
+def test_tests_without_a_result_are_named_by_their_host_and_no_pass():
+    """As of a host that is stopped after its first slots: its partners report that they failed."""
+    plan = mesh_of(10)
+    rows = [
+        replace(row, error="failed", rate_out=None, rate_back=None)
+        if "n4" in (row.client, row.server) and row.slot > 0
+        else row
+        for row in rows_of(plan)
+    ]
+    result = result_of(plan, rows)
+    assert line(result) == "MESH inconclusive: 45 of 45 tests, 8 pairs not tested"
+    assert "NOT TESTED   8 pairs have no result: n4 with 8 hosts" in listing(result).splitlines()
+    assert nagios(result).startswith("MESH UNKNOWN")
+    assert len(record(result)["untested"]) == 8
 
 
 def test_a_diagnosis_cannot_control_the_terminal(faulty):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Optional, cast
+from typing import Any, Optional, cast
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.codec import decode, encode
@@ -37,13 +37,21 @@ BOUNDS = {
     "mtu_out": 65536.0,
     "mtu_back": 65536.0,
     "rtt": 3600.0,
+    "jitter": 3600.0,
+    "loss_out": 1.0,
+    "loss_back": 1.0,
+    "nic_mtu": 65536.0,
+    "flaps": 1e6,
 }
+# Those of BOUNDS that are whole numbers.
+WHOLE = frozenset({"mtu_out", "mtu_back", "nic_mtu", "flaps"})
 # Why a test has no rate, in words that the localiser knows.
 ERRORS = (
     "refused",  # nothing listens there, or another host has the address
     "timeout",
     "no-route",
     "unreachable",
+    "no-network",  # the client's own routing table has no route to it
     "wrong-peer",  # it does not know the secret
     "wrong-interface",  # the route leaves through another device than planned
     "reserved",  # the route leaves through a management NIC: nothing was sent
@@ -72,7 +80,8 @@ class MeshPlan:
     time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
     the label that defines the groups; the next two are the largest numbers of concurrent tests of
     one uplink and one hypervisor. `retests` is the first slot of the retests or None; from
-    `diagnoses` on, paths get a full diagnosis.
+    `diagnoses` on, paths get a full diagnosis. `origin` is the identity of the plan that the run
+    began with, of which this is a later state.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -89,6 +98,7 @@ class MeshPlan:
     per_hypervisor: int = 1
     retests: Optional[int] = None
     diagnoses: Optional[int] = None
+    origin: Optional[str] = None
     version: int = VERSION
 
     @property
@@ -110,9 +120,12 @@ class MeshPlan:
 class Row:
     """The result of one test, as its client reports it: `out` is from the client to the server.
 
-    Rates in bit/s, MTUs in bytes, `rtt` in seconds. `macs` are those that answer for the server's
-    address. `disturbed`: other programs or guests kept a processor of either host busy. `error` is
-    one of ERRORS. A value that is not known is None. A full diagnosis has texts, and nothing else.
+    Rates are those at which data arrived, in bit/s; losses are the share of bytes that TCP sent
+    again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
+    `flaps` times meanwhile. `rtt` and `jitter` (how far the slowest round trips exceed the median)
+    in seconds. `macs` are those that answer for the server's address. `disturbed`: other programs
+    or guests kept a processor of either host busy. `error` is one of ERRORS. A value that is not
+    known is None. A full diagnosis has texts, and the rate that arrived.
     """
 
     slot: int
@@ -128,6 +141,11 @@ class Row:
     error: Optional[str] = None
     text: Optional[str] = None
     diagnosis: tuple[str, ...] = ()
+    jitter: Optional[float] = None
+    loss_out: Optional[float] = None
+    loss_back: Optional[float] = None
+    nic_mtu: Optional[int] = None
+    flaps: Optional[int] = None
 
 
 def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:
@@ -141,7 +159,9 @@ def plan_record(plan: MeshPlan) -> dict[str, object]:
 
 
 def identity(plan: MeshPlan) -> str:
-    """What tells this plan from others, 16 hexadecimal digits."""
+    """What tells this plan, and its later states, from others: 16 hexadecimal digits."""
+    if plan.origin is not None:
+        return plan.origin
     return sha256(repr(plan_record(plan)).encode()).hexdigest()[:16]
 
 
@@ -193,7 +213,8 @@ def check_host(host: MeshHost) -> None:
     try:
         address = ip_address(host.address)
     except ValueError:
-        raise _wrong(f'"{host.name}" has the address {host.address[:50]!r}') from None
+        text = f'"{host.name}": {host.address[:50]!r} is not an IP address'
+        raise _wrong(text) from None
     if address.is_multicast or address.is_unspecified or address.is_loopback:
         raise _wrong(f'"{host.name}": {address} is not the address of a host')
     words = [*host.labels, *host.labels.values()]
@@ -249,28 +270,22 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
         return None
     if not _are_words_valid(data):
         return None
-    macs, text = data.get("macs") or (), data.get("text")
+    numbers: dict[str, Any] = {
+        name: int(value) if name in WHOLE else value
+        for name, value in values.items()
+        if value is not None
+    }
     return Row(
         slot,
         str(names[0]),
         str(names[1]),
-        rate_out=values["rate_out"],
-        rate_back=values["rate_back"],
-        mtu_out=_whole(values["mtu_out"]),
-        mtu_back=_whole(values["mtu_back"]),
-        rtt=values["rtt"],
-        macs=tuple(sorted(set(macs))),
+        macs=tuple(sorted(set(data.get("macs") or ()))),
         disturbed=data.get("disturbed"),
         error=data.get("error"),
-        text=text,
+        text=data.get("text"),
         diagnosis=tuple(data.get("diagnosis") or ()),
+        **numbers,
     )
-
-
-def _whole(value: Optional[float]) -> Optional[int]:
-    if value is None:
-        return None
-    return int(value)
 
 
 def _is_within(value: object, most: float) -> bool:

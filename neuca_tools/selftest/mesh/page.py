@@ -11,7 +11,7 @@ from neuca_tools.model.printable import markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.picture import group_map, heat_map, legend
-from neuca_tools.selftest.mesh.report import MeshResult, disturbance, line
+from neuca_tools.selftest.mesh.report import MeshResult, evidence, line, shortcomings
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
 from neuca_tools.selftest.report.page import STATES
 from neuca_tools.selftest.report.style import STYLE
@@ -54,12 +54,9 @@ def _body(result: MeshResult) -> Iterator[str]:
     yield "<div class=findings>"
     for finding in verdict.findings:
         yield from _finding(finding)
-    if verdict.silent:
-        names = markup(", ".join(verdict.silent))
-        yield f'<section class="finding limit"><h2>Silent</h2><p>{names}</p></section>'
-    if verdict.is_disturbed:
-        words = markup(disturbance(verdict))
-        yield f'<section class="finding limit"><h2>Disturbed</h2><p>{words}</p></section>'
+    for word, text in shortcomings(verdict):
+        title = f"<h2>{word.capitalize()}</h2>"
+        yield f'<section class="finding limit">{title}<p>{markup(text)}</p></section>'
     yield "</div>"
     groups = group_map(result)
     if groups:
@@ -80,11 +77,7 @@ def _finding(one: MeshFinding) -> Iterator[str]:
     text = one.text[:1].upper() + one.text[1:]
     title = f"<h2>{tag} {markup(one.kind)}: {markup(one.subject + way)}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{markup(text)}.</p>'
-    tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
-    yield f"<p class=quiet>{markup(tests)}</p>"
-    if one.equivalent:
-        yield f"<p>The same tests are evidence of: {markup(', '.join(one.equivalent))}.</p>"
-    yield f"<p><code>{markup(', '.join(one.tests))}</code></p>"
+    yield from (f"<p class=quiet>{markup(words)}</p>" for words in evidence(one))
     if one.diagnosis:
         texts = "".join(f"<li>{markup(text)}</li>" for text in one.diagnosis)
         yield f"<p>Full diagnosis of {markup(' > '.join(one.path))}:</p><ul>{texts}</ul>"

@@ -9,12 +9,12 @@ is the number of hosts or, if that is odd, one more (R. Kirkman 1847).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple, Optional, TypeVar
 
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
+from neuca_tools.selftest.mesh.model import SETTLE, MeshHost, MeshPlan, Pair, identity
 
 T = TypeVar("T")
 # Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
@@ -26,6 +26,8 @@ WITHIN = 0.25
 # Tests at the same time through one uplink, and on one hypervisor.
 PER_UPLINK, PER_HYPERVISOR = 4, 1
 UPLINK, HYPERVISOR = "uplink", "hypervisor"
+# Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
+USUAL_SETTLE = 3.0
 # How many of the last slots a pair may still be put into.
 WINDOW = 64
 
@@ -55,8 +57,9 @@ class _Caps(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What a plan takes at most: seconds, and bytes that all hosts send, and the busiest one."""
+    """What a plan takes: seconds, usually and at most, and bytes in all and of one host."""
 
+    usual: float
     seconds: float
     bytes: float
     most_of_a_host: float
@@ -221,6 +224,27 @@ class _Slots:
         return tuple(tuple(slot.pairs) for slot in self._slots)
 
 
+def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
+    """The plan with tests between these hosts only: it is made anew, since each needs partners."""
+    places = {host.name: number for number, host in enumerate(plan.hosts)}
+    hosts = [host for host in plan.hosts if host.name in names]
+    wanted = Wanted(
+        plan.rate,
+        rounds=plan.rounds,
+        seed=plan.seed,
+        group=plan.group,
+        per_uplink=plan.per_uplink,
+        per_hypervisor=plan.per_hypervisor,
+    )
+    smaller = make_plan(hosts, wanted)
+    numbers = [places[host.name] for host in smaller.hosts]
+    slots = [
+        tuple((numbers[client], numbers[server]) for client, server in slot)
+        for slot in smaller.slots
+    ]
+    return replace(plan, slots=tuple(slots), origin=identity(plan))
+
+
 def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     """Slots for these pairs, under the caps of the plan."""
     slots = _Slots(plan.hosts, _Caps(plan.group, plan.per_uplink, plan.per_hypervisor))
@@ -234,4 +258,14 @@ def budget(plan: MeshPlan) -> Budget:
     tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
     one = 2 * plan.seconds * plan.rate / 8
     total = sum(map(len, plan.slots)) * one
-    return Budget(len(plan.slots) * plan.slot_seconds, total, max(tests.values(), default=0) * one)
+    longest = plan.slot_seconds
+    # A slot begins a guard interval after the last client of the one before has reported.
+    usual = longest - plan.guard - SETTLE + USUAL_SETTLE
+    slots = len(plan.slots)
+    return Budget(slots * usual, slots * longest, total, max(tests.values(), default=0) * one)
+
+
+def duration_words(plan: MeshPlan) -> str:
+    """How long the slots take, in words."""
+    cost = budget(plan)
+    return f"about {cost.usual / 60:.1f} min, at most {cost.seconds / 60:.1f} min"

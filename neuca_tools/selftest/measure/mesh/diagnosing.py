@@ -17,8 +17,8 @@ from neuca_tools.selftest.measure.mesh.pair import await_server
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_TEXT, MeshPlan, Row
 
-# The latency, the path MTU and TCP in both directions, of which both ends are sampled.
-PLAN = PLANS["quick"]
+# The latency, the path MTU and TCP from the sender of the finding, of which both ends are sampled.
+PLAN = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
 
 
 def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
@@ -32,7 +32,8 @@ def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
         found = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
     except (NeucaError, OSError) as error:
         return replace(row, error="failed", text=str(error)[:MOST_TEXT])
-    return replace(row, diagnosis=tuple(_texts(found))[:MOST_DIAGNOSIS])
+    rate = next((phase.steady or phase.rate for phase in found.phases), None)
+    return replace(row, rate_out=rate, diagnosis=tuple(_texts(found))[:MOST_DIAGNOSIS])
 
 
 def _texts(found: Diagnosis) -> Iterator[str]:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from statistics import mean
 from typing import NamedTuple, Optional
 
 from neuca_tools.errors import NeucaError, SelftestError, UsageError
@@ -33,7 +35,7 @@ from neuca_tools.selftest.mesh.model import MOST_MACS, MOST_TEXT, MeshPlan, Row
 # attempts: its clock may be behind, and its host busy.
 APPEARING, AGAIN = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
-TRIPS, TRIPS_WITHIN = 5, 1.0
+TRIPS, TRIPS_WITHIN = 20 + roundtrip.WARM, 2.0
 
 
 class Route(NamedTuple):
@@ -55,8 +57,23 @@ def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     except SelftestError as error:
         return _failed(row, "wrong-interface", error)
     except OSError as error:
-        return _failed(row, "unreachable", error)
-    row = replace(row, macs=_answering(route))
+        word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
+        return _failed(row, word, error)
+    name, mtu = route.device.name, route.device.mtu
+    before = _carrier_changes(name)
+    row = _tested(replace(row, macs=_answering(route), nic_mtu=mtu), plan, route, secret)
+    return replace(row, flaps=_carrier_changes(name) - before)
+
+
+def _carrier_changes(name: str) -> int:
+    """How often the link of a device went down or up; 0 if that is not counted."""
+    try:
+        return kernel.counters().get(name, {}).get("carrier_changes", 0)
+    except OSError:
+        return 0
+
+
+def _tested(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
     try:
         helper = _connected(route, plan, secret)
     except AbsentError as error:
@@ -124,25 +141,33 @@ def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
 def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     peer, source, port = route.peer, route.source, plan.port + 1
     trips = roundtrip.datagrams(peer, port, helper.token, source)
-    rtt = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN).p50
-    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt or 0.0)
-    row = replace(row, rtt=rtt, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    times = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN)
+    rtt = times.p50 or 0.0
+    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt)
+    row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    if times.p99 is not None:
+        row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     out = _transfer(test, helper)
-    row = replace(row, rate_out=out.rate, disturbed=out.disturbed)
+    row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
     if out.error is not None:
         return replace(row, error="failed", text=out.error[:MOST_TEXT])
     back = _transfer(test._replace(direction="reverse"), helper)
-    row = replace(row, rate_back=back.rate, disturbed=out.disturbed or back.disturbed)
+    is_disturbed = out.disturbed or back.disturbed
+    row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
     if back.error is not None:
         return replace(row, error="failed", text=back.error[:MOST_TEXT])
     return row
 
 
 class _Transfer(NamedTuple):
-    """The rate of one transfer in bit/s, or why there is none, and whether a host was busy."""
+    """The rate of one transfer, at which data arrived, in bit/s, or why there is none.
+
+    `loss` is the share of bytes that were sent again. `disturbed`: a host was busy.
+    """
 
     rate: Optional[float]
+    loss: Optional[float]
     error: Optional[str]
     disturbed: bool
 
@@ -151,7 +176,11 @@ def _transfer(test: Test, helper: Helper) -> _Transfer:
     (phase,) = conduct("tcp", test, helper)
     evidence = replace(Evidence(), phases=(phase,))
     (result,) = phase_results(evidence)
-    return _Transfer(result.steady or result.rate, result.error, look(evidence, phase).is_disturbed)
+    looked = look(evidence, phase)
+    # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
+    acked = looked.throughput.acked
+    rate = mean(acked) if acked else result.steady or result.rate
+    return _Transfer(rate, looked.loss, result.error, looked.is_disturbed)
 
 
 def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
