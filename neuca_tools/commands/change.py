@@ -20,16 +20,16 @@ from neuca_tools.agent.release import (
 )
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.common import LISTED, log_level, require_root, show
+from neuca_tools.commands.common import log_level, require_root, show
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import confirmed, last_good
 from neuca_tools.status import render, render_json
-from neuca_tools.status.judge import find_link
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,17 +44,13 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
     with host(config, intake) as handles:
         survey = handles.survey()
-    observed = {key: link.name or "" for key, link in survey.have.links.items()}
-    names = {**observed, **survey.resolution.names}
-    key = find_link(arguments.link, survey.resolution, names)
-    if key is None or key.rank:
-        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC', LISTED)
+    mac = find_nic("release", arguments.link, survey)
+    name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
-        return _undo_release(arguments, config, key.mac)
+        return _undo_release(arguments, config, mac)
     if arguments.dry_run:
-        return show_planned(arguments, what_release_does(config, intake, key.mac))
-    result = release(config, intake, key.mac)
-    name = names.get(key, key.mac)
+        return show_planned(arguments, what_release_does(config, intake, mac))
+    result = release(config, intake, mac)
     lines = [f"{name} is released and ignored; neuca release --undo reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]

@@ -14,17 +14,17 @@ from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends.linkwatch import Watch
-from neuca_tools.commands.common import LISTED, show, uses_color
+from neuca_tools.commands.common import LISTED, columns, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_PENDING, ArgumentsError, NeucaError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render
-from neuca_tools.status.judge import Status, find_link
+from neuca_tools.status.judge import Status
 
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
@@ -53,7 +53,8 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
 
         _metrics(arguments.prometheus, prometheus(status.data))
         return status.exit_code
-    show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
+    text = partial(render.status, color=uses_color(arguments), width=columns())
+    show(status.data, arguments.json, text)
     return status.exit_code
 
 
@@ -116,16 +117,11 @@ def _explain(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.status.render_json import explanation
 
     intake, survey = _survey(arguments, config)
-    key = find_link(arguments.link, survey.resolution, link_names(survey))
+    key = find_link(arguments.link, survey)
     if key is None:
-        reason = "no interface of this host or the document has this name or MAC"
+        reason = "no NIC of this host and no link of the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
-    data = explanation(key, survey.resolution, survey.have, survey.record)
-    show(data, arguments.json, render.explain)
+    resolution, have, record = survey.resolution, survey.have, survey.record
+    data = explanation(key, resolution, have, record, survey.world)
+    show(data, arguments.json, partial(render.explain, width=columns()))
     return report_faults(intake, config)
-
-
-def link_names(survey: Decision) -> dict[LinkKey, str]:
-    """The current name of each link, or the requested one."""
-    current = {key: link.name or "" for key, link in survey.have.links.items()}
-    return {**survey.resolution.names, **current}
