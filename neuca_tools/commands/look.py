@@ -7,9 +7,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
@@ -18,13 +20,14 @@ from neuca_tools.commands.common import LISTED, columns, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, ArgumentsError, NeucaError, UsageError
-from neuca_tools.files import write_files
+from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
+from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
+from neuca_tools.status.report import read_report
 
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
@@ -38,16 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.json and arguments.prometheus:
         raise ArgumentsError("status: --json and --prometheus cannot be combined")
-    status = _current_status(config)
-    deadline = time.monotonic() + arguments.timeout
-    while arguments.wait and status.exit_code == EXIT_PENDING:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            break
-        with Watch() as watch:
-            # For a change of links or addresses.
-            watch.wait(min(left, 1.0))
-        status = _current_status(config)
+    status = _settled_status(config, arguments.timeout if arguments.wait else 0.0)
     if arguments.prometheus:
         from neuca_tools.status.prometheus import prometheus
 
@@ -56,6 +50,32 @@ def _status(arguments: argparse.Namespace, config: Config) -> int:
     text = partial(render.status, color=uses_color(arguments), width=columns())
     show(status.data, arguments.json, text)
     return status.exit_code
+
+
+def _settled_status(config: Config, timeout: float) -> Status:
+    """The status once no pass runs and it is no longer pending, or after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        is_running = timeout > 0 and _pass_is_running(config)
+        status = _current_status(config)
+        left = deadline - time.monotonic()
+        if left <= 0 or not (is_running or status.exit_code == EXIT_PENDING):
+            return status
+        with Watch() as watch:
+            # For a change of links or addresses.
+            watch.wait(min(left, 1.0))
+
+
+def _pass_is_running(config: Config) -> bool:
+    """Whether a pass runs, or a daemon is about to make its first one; only root can see it."""
+    locks = ["lock"]
+    if read_report(config.run_directory) is None:
+        locks.append("neucad.lock")
+    with suppress(ApplyError):
+        held = any(lock_holder(config.run_directory / name) for name in locks)
+        # A trial has made its pass, and waits.
+        return held and not trial_file.is_running(trial_file.found(config))
+    return False
 
 
 def _metrics(name: str, text: str) -> None:
