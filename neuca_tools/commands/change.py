@@ -47,11 +47,11 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     mac = find_nic("release", arguments.link, survey)
     name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
-        return _undo_release(arguments, config, mac)
+        return _undo_release(arguments, config, mac, name)
     if arguments.dry_run:
         return show_planned(arguments, what_release_does(config, intake, mac))
     result = release(config, intake, mac)
-    lines = [f"{name} is released and ignored; neuca release --undo reverses this"]
+    lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]
     elif "networkmanager" in survey.world.managers:
@@ -60,16 +60,16 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     return show_changed(arguments, result, "\n".join(lines))
 
 
-def _undo_release(arguments: argparse.Namespace, config: Config, mac: str) -> int:
+def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name: str) -> int:
     if arguments.dry_run:
-        text = f"{mac} would no longer be ignored"
+        text = f"{name} would no longer be ignored, and a pass would be made"
         show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
     undo_release(config, mac)
     read = partial(confirmed, config.state, config.run_directory)
     with document_in_force(config, read, own=False, anew=True) as intake:
-        report, status = run_pass(config, intake, start=False)
-    text = f"{mac} is no longer ignored"
+        report, status = run_pass(config, intake, start=True)
+    text = f"{name} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)
     return EXIT_OK
 

@@ -36,7 +36,7 @@ def test_release_takes_away_what_is_ours_on_one_nic(running):
     done = running.neuca("release", "dp1")
     assert (done.code, done.out) == (
         0,
-        "dp1 is released and ignored; neuca release --undo reverses this\n",
+        "dp1 is released and ignored; neuca release --undo dp1 reverses this\n",
     )
     assert running.addresses("dp1") == {"172.16.9.1/24"}
     assert (running.routes("10.20.0.0/16"), running.addresses("dp2")) == ([], {"172.16.2.1/24"})
@@ -53,10 +53,29 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
         running.once(DOCUMENT.replace("172.16.1.1/24", "172.16.1.2/24"))
         assert monitor.lines() == []
     done = running.neuca("release", "--undo", "dp1")
-    assert (done.code, done.out) == (0, f"{mac(1)} is no longer ignored\n")
+    assert (done.code, done.out) == (0, "dp1 is no longer ignored\n")
     assert running.once().code == 0
     assert running.addresses("dp1") == {"172.16.1.2/24", "fd00:16::1/64"}
     assert running.link("dp1")["mtu"] == 9000
+
+
+def test_taking_a_nic_back_leaves_nothing_to_do(running):
+    assert running.neuca("release", "dp1").code == 0
+    assert running.neuca("release", "--undo", "dp1").code == 0
+    code, data = running.status()
+    assert (code, data["document"]["stale"], data["document"]["reason"]) == (0, False, None), data[
+        "problems"
+    ]
+
+
+def test_a_dry_run_of_a_release_prints_all_that_a_release_does(running):
+    """The files and the udev rule, too."""
+    planned = running.neuca("release", "dp1", "--dry-run").out.splitlines()
+    done = running.neuca("release", "dp1", "--json").json
+    assert planned == [operation["text"] for operation in done["operations"]]
+    assert f'remove "{running.folder}/udev/{RULES[1]}"' in planned
+    undone = running.neuca("release", "--undo", "dp2")
+    assert undone.err == f'neuca: release --undo "{mac(2)}": it was not released\n'
 
 
 def test_release_of_what_is_no_nic_says_so(running):
