@@ -88,12 +88,10 @@ def to_json(events: Sequence[Event]) -> dict[str, Any]:
 
 def render(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca analyze`: a line for each event, in order."""
-    events = data["events"]
-    if not events:
-        return "the journal of this boot has no messages of the agent"
     rows = [["AT", "TOOK", "UNIT", "EVENT"]]
     rows += [
-        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]] for one in events
+        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]]
+        for one in data["events"]
     ]
     return "\n".join(table(rows, width))
 
