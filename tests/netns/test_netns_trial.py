@@ -274,3 +274,15 @@ def test_a_trial_that_deletes_a_link_on_a_nic_that_nothing_else_is_asked_of_is_t
     assert trial.end() == (1, ["not confirmed: rolled back to the previous configuration"])
     assert host.addresses("vx0") == {"10.42.0.2/16"}
     assert host.once().code == 0  # it records the index of the new link
+
+
+def test_a_trial_of_what_is_in_force_already_ends_at_once(host):
+    """The same document, and everything as it requests; drift is tried."""
+    done = host.neuca("apply", "--try", 60)
+    assert (done.code, done.out) == (0, "ok: nothing to do\n")
+    assert not (host.folder / "state/trial.json").exists()
+    host.ip("link set eth2 mtu 1280")
+    trial = Trial(host, 60, source="")
+    assert host.neuca("confirm").code == 0
+    assert trial.end()[0] == 0
+    assert host.link("eth2")["mtu"] == 1400
