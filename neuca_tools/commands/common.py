@@ -127,14 +127,16 @@ def require_root(command: str) -> None:
         raise NeucaError(f"{command}: only root may do this", "run it as root, or with sudo")
 
 
-def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:
+def show(
+    data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str], *, wraps: bool = True
+) -> None:
     """Print data as JSON, or as the text that `text` makes of it.
 
-    On a terminal, or with COLUMNS, lines are wrapped; a program that reads them gets each whole.
+    On a terminal, or with COLUMNS, lines are wrapped, unless they have to be whole (`wraps`).
     """
     if as_json:
         print(json.dumps(data, indent=1))
-    elif sys.stdout.isatty() or os.environ.get("COLUMNS"):
+    elif wraps and (sys.stdout.isatty() or os.environ.get("COLUMNS")):
         print("\n".join(_wrapped(line, columns()) for line in text(data).split("\n")))
     else:
         print(text(data))

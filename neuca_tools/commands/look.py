@@ -7,9 +7,11 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Optional
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.status import expected, status_now
@@ -24,6 +26,8 @@ from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaEr
 from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render
 from neuca_tools.status.judge import Status
@@ -109,13 +113,30 @@ def plan(arguments: argparse.Namespace, config: Config) -> int:
     operations, after = survey.plan(), expected(config, intake, survey)
     problems = untold(after.problems, intake, config)
     text = render.plan(operations, problems, after.names, color=uses_color(arguments))
+    if arguments.verbose:
+        text = "\n".join([text, *_file_changes(operations, survey.have.files)])
     data = {}
     if arguments.json:
         from neuca_tools.status.render_json import plan_json
 
         data = plan_json(operations, after)
-    show(data, arguments.json, lambda _: text)
+    show(data, arguments.json, lambda _: text, wraps=not arguments.verbose)
     return report_faults(intake, config) or after.exit_code
+
+
+def _file_changes(
+    operations: Iterable[Operation], files: Mapping[str, Optional[bytes]]
+) -> Iterator[str]:
+    """The changes of files as a unified diff, which patch(1) and editors read."""
+    import difflib
+
+    for operation in operations:
+        if isinstance(operation, WriteFile):
+            contents = (files.get(operation.path), operation.content)
+            old, new = ((content or b"").decode(errors="replace") for content in contents)
+            names = ["/dev/null" if content is None else operation.path for content in contents]
+            lines = (old.splitlines(), new.splitlines())
+            yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:

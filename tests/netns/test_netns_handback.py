@@ -107,3 +107,17 @@ def test_after_revert_and_a_new_start_the_originals_are_known_again(running):
     running.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n")
     assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (1500, 1000)
     assert running.sysctl("net/core/somaxconn") == running.before
+
+
+def test_a_verbose_plan_shows_what_changes_in_files(running):
+    """As a unified diff, after the operations."""
+    (running.folder / "udev" / RULES[1]).write_text("# mine\n")
+    lines = running.neuca("plan", "-v").out.splitlines()
+    path = f"{running.folder}/udev/{RULES[1]}"
+    at = lines.index(f"--- {path}")
+    assert lines[0] == f'write "{path}"'
+    assert lines[at + 1] == f"+++ {path}"
+    assert "-# mine" in lines[at:]
+    assert any(line.startswith("+SUBSYSTEM==") for line in lines[at:])
+    assert not [line for line in running.neuca("plan").out.splitlines() if "# mine" in line]
+    assert running.neuca("apply").code == 0
