@@ -137,7 +137,7 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
         assert (library / place).is_file()
     assert (root / prefix[1:] / "share/man/man8/neucad.8.gz").is_file()
     completions = root / prefix[1:] / "share/bash-completion/completions"
-    assert {path.name for path in completions.iterdir()} == {"neuca", "neuca-selftest"}
+    assert {path.name for path in completions.iterdir()} == {"neuca", "neucad", "neuca-selftest"}
     assert (root / prefix[1:] / "share/zsh/site-functions/_neuca").is_file()
     assert (root / "etc/neuca/config").is_file()
 

@@ -216,11 +216,11 @@ class Terminal(io.StringIO):
 COMPLETION = Path(__file__).parents[2] / "packaging" / "completion" / "neuca"
 
 
-def completed(*words):
+def completed(*words, program="neuca"):
     """What bash offers for the last of these words."""
     script = (
-        f". {COMPLETION}; COMP_WORDS=(neuca {' '.join(map(shlex.quote, words))});"
-        f' COMP_CWORD={len(words)}; _neuca; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        f". {COMPLETION.with_name(program)}; COMP_WORDS=({program} {' '.join(map(shlex.quote, words))});"
+        f' COMP_CWORD={len(words)}; _{program}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     )
     done = subprocess.run(
         ["bash", "-c", script],
@@ -250,6 +250,18 @@ def test_completion_offers_values():
     assert completed("show", "") == {"document", "desired", "observed"}
     assert completed("status", "--color", "a") == {"auto", "always"}
     assert completed("image", "") == {"capture"}
+    assert completed("tune", "") == {"audit", "plan", "apply", "revert"}
+    assert completed("tune", "apply", "") == set()
+    assert "lo" not in completed("explain", "")
+
+
+def test_completion_offers_the_options_of_the_daemon(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        agent.main(["--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert completed("--", program="neucad") == {*options, "--help"}
+    (tmp_path / "config").touch()
+    assert completed("--config", f"{tmp_path}/", program="neucad") == {f"{tmp_path}/config"}
 
 
 def test_completion_offers_the_sources_and_the_path_of_a_file(tmp_path):
