@@ -28,7 +28,8 @@ class Parser(argparse.ArgumentParser):
     """A parser whose messages look like all others of the program."""
 
     def __init__(self, **keywords: Any) -> None:  # noqa: ANN401 - as the library has it
-        super().__init__(**{"formatter_class": Formatter, **keywords})
+        # A script that abbreviates an option would break with the next option like it.
+        super().__init__(**{"formatter_class": Formatter, "allow_abbrev": False, **keywords})
 
     def parse_known_args(  # type: ignore[override]
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.commands import agent
+from neuca_tools.commands import agent, selftest
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
 from neuca_tools.sources import _KINDS
@@ -115,11 +115,33 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             ["apply", "--try", "0"],
             'argument --try: "0" is not a number of seconds from 1 to 3600',
         ),
+        (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
         (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
     ],
 )
 def test_a_wrong_word_is_named_with_what_is_right(capsys, words, message):
     assert refused(capsys, *words)[-1] == f"neuca: {message}"
+
+
+def test_a_file_for_a_source_is_a_file_source(tmp_path, capsys):
+    path = tmp_path / "user-data.ini"
+    path.touch()
+    assert main(["plan", "--source", str(path)]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f'neuca: invalid source "{path}": ')
+    assert hint == f'       did you mean "file:{path}"?'
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (agent.main, ["--vers"]),
+        (selftest.main, ["run", "--fam", "4", "peer"]),
+        (selftest.main, ["mesh", "report", "--js", "results"]),
+    ],
+)
+def test_no_program_accepts_an_abbreviated_option(capsys, program, words):
+    assert ": unrecognized arguments: --" in refused(capsys, *words, program=program)[-1]
 
 
 @pytest.mark.parametrize("words", [["--once", "--names"], ["--guest", "--once"]])
