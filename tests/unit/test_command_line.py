@@ -42,7 +42,7 @@ def refused(capsys, *words, program=main):
             "usage: neuca explain [-h]",
             "the following arguments are required: MAC-or-name",
         ),
-        (["--no-such"], "usage: neuca [-h]", "unrecognized arguments: --no-such"),
+        (["--no-such"], "usage: neuca COMM", "unrecognized arguments: --no-such"),
         (
             ["plan", "--source"],
             "usage: neuca plan [-h]",
@@ -187,6 +187,19 @@ def test_help_describes_a_command_as_its_option_does(capsys, words):
     with pytest.raises(SystemExit):
         main([*words[1:], "--help"])
     assert told == capsys.readouterr().out
+
+
+def test_help_has_every_command_in_a_group_an_example_and_the_manual(capsys):
+    assert main(["help"]) == 0
+    text = capsys.readouterr().out
+    listed = re.findall(r"^  ([a-z][a-z-]*)(?: |$)", text, re.MULTILINE)
+    assert sorted(listed) == sorted([*(command.name for command in COMMANDS), "selftest"])
+    titles = [line for line in text.splitlines() if re.fullmatch(r"[a-z].*:", line)]
+    assert len(titles) == 7
+    assert "positional arguments" not in text
+    assert "Example: neuca plan --source file:" in " ".join(text.split())
+    assert "neuca(1)" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_quiet_prints_errors_only(tmp_path, capsys):

@@ -195,7 +195,8 @@ def test_every_command_is_documented():
 
 def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    rows = dict(re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._whole().format_help(), re.MULTILINE))
+    rows = dict(re.findall(r"^ {2}(\w\S*)\s+(\S.*)$", neuca._whole().format_help(), re.MULTILINE))
+    assert rows.pop("selftest") == neuca.SELFTEST
     sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
     assert sentences == {
         name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()
