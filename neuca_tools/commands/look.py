@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.status import expected, status_now
@@ -33,6 +34,7 @@ from neuca_tools.status import render
 from neuca_tools.status.judge import Status
 from neuca_tools.status.report import read_report
 
+EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
 
@@ -150,8 +152,33 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
         data = render_json.desired_json(survey.resolution)
         if arguments.stage == "observed":
             data = render_json.observed_json(survey.world)
-    show(data, arguments.json, render.tree)
+    show(data, arguments.json, as_yaml, wraps=False)
     return report_faults(intake, config)
+
+
+def as_yaml(data: object) -> str:
+    """JSON data as YAML, without what is null or empty; a text of several lines as a block."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    shown = _without_empty(data)
+    output = yaml.dump(shown, Dumper=Dumper, sort_keys=False, width=math.inf, allow_unicode=True)
+    return str(output).rstrip("\n")
+
+
+def _without_empty(data: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(data, Mapping):
+        return {key: _without_empty(one) for key, one in data.items() if one not in EMPTY}
+    if isinstance(data, (list, tuple)):
+        return [_without_empty(one) for one in data]
+    return data
 
 
 def _explain(arguments: argparse.Namespace, config: Config) -> int:

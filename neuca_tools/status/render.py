@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 from neuca_tools.model import OWN, LinkKey, Problem
 from neuca_tools.model.clouds import CLOUDS
@@ -24,7 +24,6 @@ INTERFACE_HEAD = (
 NOT_OURS = "--"  # the mark of a NIC of which nothing is requested
 WIDTH = 80  # of a terminal, in characters
 NARROWEST = 6  # characters of a column
-EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
 PLATFORMS = {
     **{cloud.kind: f"{cloud.label}, as the firmware (DMI) says" for cloud in CLOUDS},
     "unknown": "not named by the firmware (DMI), so no well-known address is queried",
@@ -254,24 +253,6 @@ def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
     yield f"source: {value['source']}"
     if value["reason"]:
         yield effect_text(value["effect"], value["reason"])
-
-
-def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:
-    """JSON data as an indented outline, without values that are null or empty."""
-    pad = " " * indent
-    if not isinstance(data, Mapping):
-        return "\n".join(_branch(f"{pad}-", value, indent) for value in data)
-    shown = {key: value for key, value in data.items() if value not in EMPTY}
-    return "\n".join(_branch(f"{pad}{key}:", value, indent) for key, value in shown.items())
-
-
-def _branch(head: str, value: object, indent: int) -> str:
-    if isinstance(value, (Mapping, list)):
-        return f"{head}\n{tree(value, indent + 2)}"
-    if "\n" not in str(value):
-        return f"{head} {value}"
-    pad = " " * (indent + 4)
-    return "\n".join([head, *(f"{pad}{line}" for line in str(value).split("\n"))])
 
 
 def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:

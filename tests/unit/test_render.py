@@ -9,8 +9,10 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+import yaml
 from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
+from neuca_tools.commands.look import as_yaml
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Device, Document, Original, Problem, Record, World
 from neuca_tools.model.rows import Storage
@@ -166,7 +168,7 @@ def test_every_stage_can_be_written_as_json():
         ),
     ):
         assert json.loads(json.dumps(data)) == data
-        assert render.tree(data)
+        assert yaml.safe_load(as_yaml(data))["version"] == 1
 
 
 def test_what_is_observed():
@@ -507,13 +509,16 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     ("value", "text"),
     [
         ({"a": 1, "b": None, "c": [], "d": {"e": "x"}}, "a: 1\nd:\n  e: x"),
-        ({"a": ["x", "y"]}, "a:\n  - x\n  - y"),
-        ({"a": "x\ny"}, "a:\n    x\n    y"),
-        ({"a": False, "b": 0}, "a: False\nb: 0"),
+        ({"a": ["x", "y"]}, "a:\n- x\n- y"),
+        ({"a": "x\ny\n"}, "a: |\n  x\n  y"),
+        ({"a": False, "b": 0, "c": "0", "d": "no"}, "a: false\nb: 0\nc: '0'\nd: 'no'"),
+        ({"rule": "0: from all lookup 255"}, "rule: '0: from all lookup 255'"),
     ],
 )
-def test_data_as_an_outline(value, text):
-    assert render.tree(value) == text
+def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
+    assert as_yaml(value) == text
+    read = yaml.safe_load(f"{text}\n")
+    assert read == {key: one for key, one in value.items() if one not in (None, [])}
 
 
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
