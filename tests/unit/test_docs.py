@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import email
 import re
 import shutil
 import subprocess
@@ -32,7 +33,7 @@ from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
-from neuca_tools.documents import parse
+from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca import automatic_keys, routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
@@ -353,6 +354,16 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
+
+
+def test_the_message_for_both_agents_has_a_document_for_this_one():
+    """Beside a cloud-config, which the other one reads."""
+    (message,) = re.findall(r"^```mime\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    document = parse(find_document(message.encode()))
+    assert [str(link.key) for link in document.links] == ["fe:16:3e:00:6d:af"]
+    assert document.faults == ()
+    kinds = {part.get_content_type() for part in email.message_from_string(message).walk()}
+    assert kinds == {"multipart/mixed", "text/cloud-config", "text/x-neuca-userdata"}
 
 
 def test_the_route_marks_that_the_pages_name_are_those_in_use():
