@@ -158,7 +158,10 @@ def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operati
     """The operations of `release`, without doing them. Raises NeucaError."""
     with host(config, intake) as handles:
         _, purpose, decision = _releasing(handles, mac)
-    return purpose.operations(decision)
+        operations = purpose.operations(decision)
+        after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
+    files = (one for one in Files().operations(after) if one not in operations)
+    return (*operations, *files)
 
 
 def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
@@ -185,7 +188,7 @@ def undo_release(config: Config, mac: str) -> None:
         demand_room(config.state)
         record = records.load_record(config.state)
         if not record.nics.get(mac, NicRecord()).released:
-            raise NeucaError(f'take back "{mac}": it was not released')
+            raise NeucaError(f'release --undo "{mac}": it was not released')
         nics = {known: nic for known, nic in record.nics.items() if known != mac}
         records.save_record(config.state, record._replace(nics=nics))
 

@@ -59,7 +59,7 @@ def status_of(
         have,
         left,
         unapplied=decision.unapplied(),
-        managers=decision.world.managers,
+        world=decision.world,
         notes=_notes(config, intake, decision, report),
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),

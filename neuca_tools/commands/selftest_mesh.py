@@ -175,7 +175,7 @@ def mesh_parser() -> argparse.ArgumentParser:
 
 def parser_for(command: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
-    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}")
+    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}", allow_abbrev=False)
     _fill(parser, command)
     return parser
 

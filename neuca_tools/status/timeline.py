@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
 from neuca_tools.model.messages import PASS
-from neuca_tools.status.render import table
+from neuca_tools.status.render import WIDTH, table
 
 UNITS = (
     "neuca-names.service",
@@ -86,16 +86,14 @@ def to_json(events: Sequence[Event]) -> dict[str, Any]:
     return {"version": 1, "events": [event.to_json() for event in events]}
 
 
-def render(data: Mapping[str, Any]) -> str:
+def render(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca analyze`: a line for each event, in order."""
-    events = data["events"]
-    if not events:
-        return "the journal of this boot has no messages of the agent"
     rows = [["AT", "TOOK", "UNIT", "EVENT"]]
     rows += [
-        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]] for one in events
+        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]]
+        for one in data["events"]
     ]
-    return "\n".join(table(rows))
+    return "\n".join(table(rows, width))
 
 
 def _seconds(number: Optional[float]) -> str:

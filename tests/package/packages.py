@@ -38,6 +38,7 @@ exec chroot . /bin/bash -eu /tmp/script
 SHARED = {
     "/usr/lib/systemd/catalog/neuca.catalog",
     "/usr/share/bash-completion/completions/neuca",
+    "/usr/share/bash-completion/completions/neucad",
     "/usr/share/bash-completion/completions/neuca-selftest",
     "/usr/share/neuca-guest-tools/schema/analyze-1.json",
     "/usr/share/neuca-guest-tools/schema/changes-1.json",

@@ -21,6 +21,7 @@ from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
 from neuca_tools.backends import hostid, kinds, udev
+from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
 from neuca_tools.desired.names import boot_names
@@ -31,7 +32,6 @@ from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
 from neuca_tools.model import LinkKey, NicRecord, Record
 from neuca_tools.model.machine import Machine, Origin, foreign
-from neuca_tools.status.judge import find_link
 
 CONDITIONS = f'DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="*:{GUID}", ENV{{DEVTYPE}}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
@@ -247,8 +247,7 @@ def test_a_mode_is_encoded_as_the_kernel_knows_it(mode):
 def test_commands_find_a_port_by_name_guid_and_short_form(text):
     one = agent(f"[interface {GUID}]\nname = fabric0\n", port(2))
     done(one)
-    resolution = one.survey().resolution
-    assert find_link(text, resolution, resolution.names) == LinkKey(GUID)
+    assert find_link(text, one.survey()) == LinkKey(GUID)
 
 
 @pytest.mark.parametrize(("policy", "configured", "void"), [

@@ -498,7 +498,9 @@ def test_explain_has_the_gateway_and_the_table():
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
     one.run()
     decision = one.survey()
-    data = render_json.explanation(key(3), decision.resolution, decision.have, decision.record)
+    data = render_json.explanation(
+        key(3), decision.resolution, decision.have, decision.record, decision.world
+    )
     rows = {row["setting"]: (row["asked"], row["found"], row["from"]) for row in data["settings"]}
     assert rows["gateway"] == ("10.1.0.1", None, f"line 3, [interface {mac(3)}]")
     assert rows["table"] == ("31001", 31001, "")

@@ -54,7 +54,7 @@ PEER --skip udp,rdma
 --json PEER
 --nagios PEER
 --html PATH --prometheus PATH PEER
---exp=5G --par 4 PEER
+--expect=5G --parallel 4 PEER
 -- PEER"""
 FORMER_SERVICES = """\
 --serve
