@@ -16,13 +16,12 @@ from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import OWN, Document, Host, LinkKey, LinkRequest, Record, World
-from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import TuningInputs
 
-ANY_LINK = Nic("")
+ANY_LINK = LinkKey("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
 
 

@@ -62,7 +62,7 @@ def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, s
     unique per link only (RFC 4291, 2.5.6), and do not count.
     """
     asked: dict[Host, list[LinkKey]] = {}
-    for key in sorted(requests, key=lambda key: (key.mac, key.vlan_id or 0)):
+    for key in sorted(requests):
         if roles.role_of(key) == "dataplane" and requests[key].state != "user":
             for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
                 asked.setdefault(ip, []).append(key)
@@ -117,7 +117,7 @@ def digests(
     the addresses that another NIC requests too: none of them has it any more.
     """
     parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
-    for key in sorted(requests, key=lambda key: key.position):
+    for key in sorted(requests):
         request = requests[key]
         parts[key.mac].append(request.substance())
         parts[key.mac] += [f"not {one}" for one in request.addresses if one.ip in refused]

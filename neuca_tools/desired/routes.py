@@ -286,7 +286,7 @@ class Networks:
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
         found: dict[Network, LinkKey] = {}
-        for key in sorted(self._addresses, key=lambda key: key.position, reverse=True):
+        for key in sorted(self._addresses, reverse=True):
             found.update((address.network, key) for address in self._addresses[key])
         return found
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from neuca_tools.model import LinkRequest
-from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
+from neuca_tools.model.links import LinkKey, Virtual
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
@@ -31,7 +31,7 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
         if not request.vrf:
             continue
         every[request.key] = replace(request, vrf="")
-        key = VirtualLink("vrf", request.vrf)
+        key = LinkKey(f"vrf {request.vrf}")
         vrf = every.get(key, LinkRequest(key, state="up"))
         virtual = vrf.virtual or Virtual()
         members = tuple(dict.fromkeys((*virtual.members, request.key)))

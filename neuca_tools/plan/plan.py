@@ -221,7 +221,7 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
-    for key in sorted(sides.have.links, key=lambda key: key.position):
+    for key in sorted(sides.have.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
@@ -244,7 +244,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this). So
     are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
     """
-    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+    for key in sorted(sides.have.links.keys() - sides.gone):
         have, want = sides.found(key), sides.wanted(key)
         for address in unrouted(have, want):
             if address.version == 4:
@@ -263,7 +263,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
 
 
 def _unmarked_links(sides: Sides) -> Iterator[Operation]:
-    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+    for key in sorted(sides.have.links.keys() - sides.gone):
         if sides.have.links[key].unmarked:
             yield MarkLink(sides.target(key))
 
