@@ -16,7 +16,7 @@ from neuca_tools.apply.transaction import Purpose
 from neuca_tools.config import Config
 from neuca_tools.files import locked
 from neuca_tools.model import LinkKey, Record
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteSysctl
 from neuca_tools.state import records, updates

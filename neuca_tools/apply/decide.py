@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
-from neuca_tools.desired import default_routes, dhcp_requests, manager_files, router_advertisements
+from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
@@ -145,7 +145,7 @@ def decide(
         world.silent_managers,
     )
     have = found(resolution, world, record)
-    bypasses = default_routes.problems(resolution.roles, world, have)
+    bypasses = coverage.bypasses(resolution.roles, world, have)
     problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.

@@ -11,8 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import forwarding
 from neuca_tools.desired.common_settings import OF_EACH_LINK
+from neuca_tools.desired.router_advertisements import forwarding
 from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
 from neuca_tools.documents.platform import BY_NAME
 from neuca_tools.model import OWN, Document, Host, LinkKey, LinkRequest, Record, World
@@ -128,7 +128,7 @@ def interest(
     router = document.router if document else "user"
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.requested(router)}),
+        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding(router)}),
         templates={key: frozenset(filter(_is_own, paths)) for key, paths in templates.items()},
         groups={key: frozenset(names) for key, names in groups.items() if names},
         queued=frozenset(one.key for one in requests if one.txqueuelen is not None),

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from neuca_tools.model import LinkKey
-from neuca_tools.plan.client_operations import ClientOperation
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.link_operations import CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, joined
-from neuca_tools.plan.operations import Activate, Unmanage, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import Activate, ClientOperation, Unmanage, WriteFile, WriteSysctl
 from neuca_tools.plan.route_operations import AddRule, DeleteRule, ReplaceRoute, RestoreRoute
 from neuca_tools.state.store import NO_ROOM
 

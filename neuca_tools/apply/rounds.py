@@ -18,8 +18,7 @@ from neuca_tools.apply.result import Result
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
 from neuca_tools.model import ACCEPT_RA, OWN, Link, Virtual, World
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import DeleteLink, SetMaster
+from neuca_tools.plan.link_operations import DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import (
     AddAddress,

@@ -31,7 +31,7 @@ from neuca_tools.model import (
     Route,
     World,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
 
 SETTING = "dhcp"

@@ -8,16 +8,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.common_settings import CommonSettings, Places
 from neuca_tools.desired.dhcp_files import MANAGERS
-from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
-from neuca_tools.desired.remaining import remaining
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
-from neuca_tools.desired.virtual_links import Stacks, deletable, own_mac, subject, vlan_reason
+from neuca_tools.desired.virtual_links import (
+    Stacks,
+    deletable,
+    own_mac,
+    remaining,
+    subject,
+    vlan_reason,
+)
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,

@@ -27,7 +27,7 @@ from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     MAIN_TABLE,

@@ -24,7 +24,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import (
     MAIN_TABLE,
     NOWHERE,

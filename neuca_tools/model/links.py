@@ -7,6 +7,7 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, Optional
 
@@ -179,3 +180,23 @@ class Automatic(NamedTuple):
     dhcp6_overrides: tuple[tuple[str, str], ...] = ()
     optional: Optional[bool] = None
     critical: Optional[bool] = None
+
+
+class OwnClients(NamedTuple):
+    """The DHCP clients that the agent starts where no network manager serves a link, one process
+    for each link and protocol.
+
+    `program` is the path of dhcpcd, empty if it may not be used or is not installed;
+    `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
+    manager is enabled that may still start. `requests` has what each client was started with, by
+    its label (`dhcp_files.client_labels`); those that are `alive` run. `helper` is the program
+    that they tell of leases. `refused`: interface indices, with why something leased is not used.
+    """
+
+    program: str = ""
+    helper: str = ""
+    forced: bool = False
+    expected: bool = False
+    requests: Mapping[str, str] = {}
+    alive: frozenset[str] = frozenset()
+    refused: tuple[tuple[int, str], ...] = ()

@@ -19,9 +19,7 @@ from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
-from neuca_tools.plan.client_operations import StartClient, StopClient
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     Activate,
@@ -31,14 +29,15 @@ from neuca_tools.plan.operations import (
     SetMtu,
     SetState,
     SetTxQueueLen,
+    StartClient,
+    StopClient,
     Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, renamed, unrouted
-from neuca_tools.plan.sysctl_values import same
+from neuca_tools.plan.sides import Sides, renamed, same, unrouted
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.

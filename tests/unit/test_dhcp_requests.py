@@ -15,7 +15,7 @@ from neuca_tools.apply.observation import Observation
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.requests import combine
+from neuca_tools.desired.merge import combine
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Record
