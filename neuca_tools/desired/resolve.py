@@ -122,7 +122,7 @@ def resolve(
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
-        shown=tuple(work.shown(links)),
+        shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
         digests=digests(requests, layers.addresses, layers.routes, forwards, refused),
         lacks_ipv6=bool(work.common.lacking),

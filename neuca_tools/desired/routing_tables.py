@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_network
-from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired.roles import Scene
@@ -37,6 +36,7 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
+from neuca_tools.model.topology import own_hosts
 
 VRF = "vrf"
 EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -184,7 +184,7 @@ def default_routes(
     inside = _members_with_addresses(links)
     if not inside:
         return (), ()
-    present = {address.ip for address in chain.from_iterable(scene.world.addresses.values())}
+    present = own_hosts(scene.world)
     for link in inside:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:
