@@ -56,10 +56,6 @@ class CreateLink(LinkOperation):
         return self.fate
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.on.name
-
-    @property
     def text(self) -> str:
         key, own, parent, mtu = self.on.key, "", "", ""
         if self.virtual.options:
@@ -91,8 +87,8 @@ class MarkLink(Operation):
     on: Target
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.on.name
+    def value(self) -> Value:
+        return self.on.name
 
     @property
     def text(self) -> str:
@@ -107,16 +103,13 @@ class DeleteLink(LinkOperation):
     """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
 
     kind = "delete-link"
+    is_removal = True
     lower: tuple[LinkKey, ...] = ()
     phase_of: Phase = Phase.SHRINK
 
     @property
     def fate(self) -> frozenset[str]:
         return super().fate | {lower.mac for lower in self.lower}
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.on.name, None
 
     @property
     def text(self) -> str:

@@ -117,8 +117,8 @@ class AddAddress(LinkOperation):
     seen: float = 0.0
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, str(self.address)
+    def value(self) -> Value:
+        return str(self.address)
 
     @property
     def text(self) -> str:
@@ -135,12 +135,13 @@ class AddAddress(LinkOperation):
 @dataclass(frozen=True)
 class DeleteAddress(LinkOperation):
     kind = "delete-address"
+    is_removal = True
     address: Address
     phase_of: Phase = Phase.RETIRE
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return str(self.address), None
+    def value(self) -> Value:
+        return str(self.address)
 
     @property
     def text(self) -> str:
@@ -266,10 +267,6 @@ class Tell(Operation):
         return self.manager
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, None
-
-    @property
     def text(self) -> str:
         return f"make {self.manager} reload its configuration"
 
@@ -287,8 +284,8 @@ class Activate(LinkOperation):
     profile: str
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.profile
+    def value(self) -> Value:
+        return self.profile
 
     @property
     def text(self) -> str:
@@ -313,10 +310,15 @@ class ClientOperation(Operation):
 
     key: LinkKey
     label: str
+    request: str
 
     @property
     def target(self) -> str:
         return str(self.key)
+
+    @property
+    def value(self) -> Value:
+        return self.request
 
     @property
     def protocol(self) -> str:
@@ -334,7 +336,6 @@ class StartClient(ClientOperation):
 
     kind = "start-dhcp"
     phase = Phase.CLIENT
-    request: str
     name: str
 
     @property
@@ -344,10 +345,6 @@ class StartClient(ClientOperation):
     @property
     def fate(self) -> frozenset[str]:
         return frozenset({self.key.mac})
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.request
 
     @property
     def text(self) -> str:
@@ -362,12 +359,8 @@ class StopClient(ClientOperation):
     """End the client, and remove what its lease has set."""
 
     kind = "stop-dhcp"
+    is_removal = True
     phase = Phase.MARK
-    request: str
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.request, None
 
     @property
     def text(self) -> str:

@@ -39,34 +39,21 @@ class Sides:
 
     def found(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
-        link = self.have.links.get(key)
-        if link is None or key in self.gone:
-            return _no_link(key)
-        return link
+        return self.have.links[key] if self.is_present(key) else _no_link(key)
 
     def wanted(self, key: LinkKey) -> Link:
         """The link as it is wanted; one without any settings if nothing is wanted of it."""
         return self.want.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
-        if key not in self._targets:
-            self._targets[key] = Target(key, self.names.get(key, ""), self.found(key).index)
-        return self._targets[key]
+        return Target(key, self.names.get(key, ""), self.found(key).index)
 
     @cached_property
-    def _targets(self) -> dict[LinkKey, Target]:
-        """Those that were asked for: several operations have the same."""
-        return {}
-
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         """Key, `found` and wanted link, lower devices first, once links are in their places.
 
         Absent NICs are left out, and those that are as they are wanted.
         """
-        return self._pairs
-
-    @cached_property
-    def _pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         return tuple(self._paired())
 
     def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
@@ -116,8 +103,6 @@ class Sides:
 
     def _kinds_around(self, key: LinkKey) -> set[str]:
         """The kinds of what the link is taken out of, and put into."""
-        if key not in self._members:
-            return set()
         return {master.kind for master in (self.leaves(key), self.joins(key)) if master}
 
     @cached_property
@@ -204,9 +189,8 @@ class Sides:
 
     def is_interrupted(self, key: LinkKey) -> bool:
         """Whether the link goes away or down, and comes back to the same place."""
-        if self.joins(key) or self.leaves(key):
-            return key in self.gone
-        return key in self.gone or self.goes_down(key)
+        stays = not (self.joins(key) or self.leaves(key))
+        return key in self.gone or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
         states = (side.links[key].state for side in (self.want, self.have) if key in side.links)
@@ -308,7 +292,6 @@ def renamed(
 
 # In decimal, hexadecimal or octal notation (proc_get_long, kernel/sysctl.c).
 _NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I)
-_MILLISECONDS = re.compile("_ms$")
 # In hundredths of a second (NEIGH_SYSCTL_USERHZ_JIFFIES_ENTRY).
 _HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
 
@@ -334,7 +317,7 @@ def same(path: str, found: Optional[str], wanted: str) -> bool:
 
 def _rounding(path: str) -> range:
     """The differences that the kernel's rounding makes: milliseconds upwards, others downwards."""
-    if _MILLISECONDS.search(path):
+    if path.endswith("_ms"):
         return range(10)
     return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
 

@@ -31,7 +31,6 @@ from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTION
 from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
-from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import automatic_keys, routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
@@ -39,6 +38,7 @@ from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
+from neuca_tools.model.routing import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.plan import link_operations, operations, route_operations
 from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
