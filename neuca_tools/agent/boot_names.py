@@ -21,6 +21,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import rule_mac
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -31,7 +32,6 @@ from neuca_tools.desired.names import (
     rename_steps,
 )
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in

@@ -23,10 +23,9 @@ from neuca_tools.errors import NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
-from neuca_tools.plan.client_operations import StopClient
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, WriteFile, WriteSysctl
+from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.store import demand_room

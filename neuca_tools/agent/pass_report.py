@@ -16,9 +16,8 @@ from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.plan.client_operations import StartClient
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import Tell
+from neuca_tools.plan.operations import StartClient, Tell
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report

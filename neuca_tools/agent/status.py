@@ -21,7 +21,7 @@ from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Device, Document, World
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import Intake

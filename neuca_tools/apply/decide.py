@@ -14,13 +14,7 @@ from functools import cached_property
 from typing import NamedTuple, Optional
 
 from neuca_tools.apply.observe import found
-from neuca_tools.desired import (
-    default_routes,
-    dhcp_requests,
-    forwarding,
-    manager_files,
-    router_advertisements,
-)
+from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
 from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
@@ -39,7 +33,6 @@ from neuca_tools.model import (
     Record,
     World,
 )
-from neuca_tools.model.links import Nic
 from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
 from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
@@ -49,7 +42,7 @@ from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.layer import TuningInputs, layer
 
-ANY_LINK = Nic("")
+ANY_LINK = LinkKey("")
 """The key of requests for NICs by a name pattern, which may be about any NIC."""
 
 
@@ -154,9 +147,12 @@ def interest(
         if key.rank:  # a new virtual link takes its own from these
             host_sysctls.update(path.replace(OWN, "default") for path in templates[key])
     router = document.router if document else "user"
+    forwarded = router_advertisements.forwarding(router)
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset({*host_sysctls, *record.original_sysctls, *forwarding.requested(router)}),
+        sysctls=frozenset(
+            {*host_sysctls, *record.original_sysctls, *router_advertisements.forwarding(router)}
+        ),
         templates={
             key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
         },
@@ -318,7 +314,7 @@ def decide(
         world.silent_managers,
     )
     have = found(resolution, world, record)
-    bypasses = default_routes.problems(resolution.roles, world, have)
+    bypasses = coverage.bypasses(resolution.roles, world, have)
     problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.

@@ -26,8 +26,7 @@ from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
-from neuca_tools.plan.device_operation import DECLINES, SetDevice
-from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer, joined
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM

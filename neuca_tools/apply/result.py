@@ -18,13 +18,12 @@ from typing import NamedTuple, Optional
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
 from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, Virtual, World
-from neuca_tools.plan.client_operations import ClientOperation
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
+    ClientOperation,
     DeleteAddress,
     Tell,
     Unmanage,

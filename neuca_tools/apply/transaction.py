@@ -25,7 +25,7 @@ from neuca_tools.apply.result import (
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.operations import (
     Activate,

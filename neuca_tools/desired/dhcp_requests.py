@@ -22,7 +22,7 @@ from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.model import Automatic, Device, LinkKey, OwnClients, Record, World
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 
 SETTING = "dhcp"
 # What only a network manager does: the overrides of netplan, and what they request.

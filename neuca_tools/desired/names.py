@@ -140,7 +140,7 @@ def _grant(
     None if no NIC that can be renamed has it. A recorded name takes precedence over a name that is
     asked for another NIC.
     """
-    order = sorted(wishes, key=lambda key: (key in asked, key.position))
+    order = sorted(wishes, key=lambda key: (key in asked, key))
     refused: dict[LinkKey, Problem] = {}
     while True:
         stays = {current[key]: key for key in current if key not in wishes or key in refused}

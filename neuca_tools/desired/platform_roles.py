@@ -12,7 +12,7 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import subject
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import above, identity, is_nic
 
 LEFT = "DHCP on it is left to other programs"

@@ -27,11 +27,10 @@ from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     MAIN_TABLE,
-    NOWHERE,
     ROUTE_PROTOCOL,
     Choice,
     NicRouting,
@@ -39,6 +38,7 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
+from neuca_tools.model.topology import foreign_routes, own_hosts
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -240,20 +240,15 @@ class _Work:
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
         self.foreign = _Sources(world)
-        self.foreign_routes = {
-            Hop(one.to, NOWHERE, metric=one.metric, traits=one.traits).identity
-            for one in world.tables
-            if one.protocol != ROUTE_PROTOCOL
-        }
+        self.foreign_routes = foreign_routes(world)
         ignored = sorted(roles.protected - roles.management)
         self.ignored = {one.ip for index in ignored for one in world.addresses.get(index, ())}
         self.led = {route.to for route in world.routes}
         management = (world.addresses.get(index, ()) for index in sorted(roles.management))
         self.management = list(chain.from_iterable(management))
         self.own = {address.ip for address in self.management}
-        present = chain.from_iterable(world.addresses.values())
         asked = chain.from_iterable(link.addresses for link in links.values())
-        self.ours = {address.ip for address in chain(present, asked)}
+        self.ours = {*own_hosts(world), *(address.ip for address in asked)}
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def usable(self, routed: Gateways) -> dict[LinkKey, Link]:

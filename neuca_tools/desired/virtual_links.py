@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Networks
+from neuca_tools.desired.routing_tables import VRF, Taken, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
-from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
 from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
@@ -43,7 +44,7 @@ class Stacks:
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
-        self.tables = vrfs.Taken(scene)
+        self.tables = Taken(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
@@ -139,8 +140,8 @@ class Stacks:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link has the network of its local or remote address: set its parent"
-        if key.kind == vrfs.KIND:
-            wrong = self.tables.reason(key, vrfs.number(virtual))
+        if key.kind == VRF:
+            wrong = self.tables.reason(key, vrf_table(virtual))
             if wrong:
                 return wrong
         reasons = (self._forbidden(key, lower) for lower in virtual.lower)
@@ -177,7 +178,7 @@ class Stacks:
         """Why the link may not be its member, or below it, because of another virtual link."""
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
-        if lower not in request_members(self.requests[key]) or key.kind == vrfs.KIND:
+        if lower not in request_members(self.requests[key]) or key.kind == VRF:
             return None
         macvlan = self._macvlan_on(lower)
         if not macvlan:
@@ -323,3 +324,48 @@ def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[
         ),
         None,
     )
+
+
+# --- Removal --------------------------------------------------------------------------------------
+
+
+def remaining(scene: Scene) -> Scene:
+    """The scene as others find it once a pass has removed what is ours and not requested any more.
+
+    What stands in the way of a request can be removed in the same pass: removal comes first.
+    """
+    world, gone, removed = scene.world, _deleted(scene), _removed(scene)
+    if not removed and not gone:
+        return scene
+    tables = set(map(_table, gone.values()))
+    after = replace(
+        world,
+        devices={index: one for index, one in world.devices.items() if index not in gone},
+        addresses={
+            index: tuple(address for address in present if (index, address) not in removed)
+            for index, present in world.addresses.items()
+            if index not in gone
+        },
+        tables=tuple(route for route in world.tables if route.traits.table not in tables),
+    )
+    return scene._replace(world=after)
+
+
+def _deleted(scene: Scene) -> dict[int, Device]:
+    """The devices of our links that are no longer requested and may go."""
+    old = scene.record.owned.vlans - scene.requests.keys()
+    old -= held(scene, old).keys() if old else set()
+    return {scene.found[key].index: scene.found[key] for key in old & scene.found.keys()}
+
+
+def _removed(scene: Scene) -> set[tuple[int, Address]]:
+    """Our addresses that are no longer requested, each with the index of its device."""
+    requests = scene.requests
+    asked = {(key, address) for key in requests for address in requests[key].addresses}
+    stale = scene.record.owned.addresses - asked
+    return {(scene.found[key].index, address) for key, address in stale if key in scene.found}
+
+
+def _table(device: Device) -> int:
+    """The table of a VRF, which loses the routes of its members with it; 0 for another link."""
+    return vrf_table(Virtual(options=device.options)) if device.kind == VRF else 0

@@ -12,7 +12,7 @@ from neuca_tools.documents.neuca import automatic_keys
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
 from neuca_tools.documents.neuca.values import IPV6_MINIMUM_MTU
 from neuca_tools.model import LinkRequest, Origin
-from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
+from neuca_tools.model.links import LinkKey, Virtual
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
@@ -35,7 +35,7 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
         if not request.vrf:
             continue
         every[request.key] = replace(request, vrf="")
-        key = VirtualLink("vrf", request.vrf)
+        key = LinkKey(f"vrf {request.vrf}")
         vrf = every.get(key, LinkRequest(key, state="up"))
         virtual = vrf.virtual or Virtual()
         members = tuple(dict.fromkeys((*virtual.members, request.key)))
@@ -89,7 +89,7 @@ def above(unusable: Collection[LinkKey], requests: Iterable[LinkRequest]) -> dic
         key = request.key
         below = [*lower_of(request), *((key.nic,) if key.vlan_id else ())]
         if request.vrf:
-            below.append(VirtualLink("vrf", request.vrf))
+            below.append(LinkKey(f"vrf {request.vrf}"))
         for lower in below:
             if key not in unusable and (lower in unusable or lower in found):
                 found[key] = found.get(lower, lower)

@@ -19,11 +19,11 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import DeviceNetworks, device_networks
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
-from neuca_tools.model.clients import OwnClients as OwnClients
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
+from neuca_tools.model.links import OwnClients as OwnClients
 from neuca_tools.model.links import Owned as Owned
 from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.links import Written as Written

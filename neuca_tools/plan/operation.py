@@ -130,6 +130,7 @@ class Operation:
 
     kind: ClassVar[str]
     phase: ClassVar[Phase]
+    is_removal: ClassVar[bool] = False
 
     @property
     def link(self) -> Optional[Target]:
@@ -186,7 +187,12 @@ class Operation:
     @property
     def change(self) -> tuple[Value, Value]:
         """The value before, and after."""
-        raise NotImplementedError
+        return (self.value, None) if self.is_removal else (None, self.value)
+
+    @property
+    def value(self) -> Value:
+        """What it adds, or removes; None if a value is changed, or none can be said."""
+        return None
 
     @property
     def text(self) -> str:
@@ -221,3 +227,7 @@ class LinkOperation(Operation):
     @property
     def link(self) -> Target:
         return self.on
+
+    @property
+    def value(self) -> Value:
+        return self.on.name

@@ -25,7 +25,7 @@ from neuca_tools.errors import (
 )
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import (
     Answer,
     Session,

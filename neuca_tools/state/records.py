@@ -31,8 +31,8 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.tuning.choice import Choice

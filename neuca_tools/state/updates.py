@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
-from neuca_tools.desired import forwarding, policy_routing
+from neuca_tools.desired import policy_routing
 from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.desired.router_advertisements import forwarding
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
@@ -226,7 +227,7 @@ def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str
 
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
     """The original sysctls of the whole host that are requested, or that are not in force."""
-    asked = set(resolution.tuning.sysctls) | set(forwarding.requested(resolution.router))
+    asked = set(resolution.tuning.sysctls) | set(forwarding(resolution.router))
     for request in resolution.requests.values():
         asked |= {template for template, _ in request.sysctls if OWN not in template}
     return {

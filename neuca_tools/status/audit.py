@@ -78,7 +78,7 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
     for value in resolution.tuning.values:
         if value.link in tuned:
             tuned[value.link].append(value)
-    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key.position)):
+    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
         found += _link_scalars(key, resolution, have, tuned[key])
         found += _link_sysctls(key, resolution, have)
     return found

@@ -27,8 +27,7 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.model.rows import Storage
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted

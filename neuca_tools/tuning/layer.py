@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey, Problem, Record, Written
-from neuca_tools.model.effects import Effect
+from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment

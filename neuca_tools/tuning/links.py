@@ -17,7 +17,7 @@ from neuca_tools.model import (
     Record,
     Written,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.tuning.layer import Asked, Layer, Value
 
 

@@ -22,7 +22,7 @@ from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, LinkKey, OwnClients, Record
-from neuca_tools.plan.client_operations import StartClient, StopClient
+from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
 PLAIN = {"managers": {}, "unmanaged": True, "age": 10.0}

@@ -32,7 +32,6 @@ from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTION
 from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
-from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.neuca import automatic_keys, routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
@@ -40,8 +39,9 @@ from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
-from neuca_tools.plan import client_operations, link_operations, operations, route_operations
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.model.routing import ROUTE_PROTOCOL as PROTOCOL
+from neuca_tools.plan import link_operations, operations, route_operations
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.selftest.codes import ExitCode
@@ -252,7 +252,6 @@ def test_every_kind_of_operation_is_documented():
         one.kind
         for one in [
             *vars(operations).values(),
-            *vars(client_operations).values(),
             *vars(link_operations).values(),
             *vars(route_operations).values(),
             SetDevice,

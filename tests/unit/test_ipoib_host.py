@@ -24,9 +24,9 @@ from neuca_tools.backends import hostid, kinds, udev
 from neuca_tools.commands.links import find_link
 from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import assign
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values

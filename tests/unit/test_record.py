@@ -26,7 +26,7 @@ from neuca_tools.model import (
     Record,
     Written,
 )
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import (
     load_document,
     load_journal,

@@ -15,8 +15,7 @@ from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 from neuca_tools.commands.look import as_yaml
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Device, Document, Original, Problem, Record, World
-from neuca_tools.model.rows import Storage
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.status import audit, render, render_json
 
 NIC_MAC = "fe:16:3e:00:6d:af"

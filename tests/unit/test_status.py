@@ -17,7 +17,7 @@ from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
 from neuca_tools.model import Device, NetworkState, Owned, Problem
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
 from neuca_tools.status.judge import DocumentStatus, Report, judge

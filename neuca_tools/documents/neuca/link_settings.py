@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model.rates import rate_text, rate_value
+from neuca_tools.model.device_settings import rate_text, rate_value
 
 # CONFIG_NR_CPUS of the largest distribution kernels.
 MOST_CPUS = 8192

@@ -15,7 +15,7 @@ from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
 from neuca_tools.documents.stacking import SINGLE, above, hands_off, without, without_small_mtu
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
-from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
+from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.routing import UNROUTED, NicRouting
 from neuca_tools.model.rows import UnknownWord
 
@@ -119,7 +119,7 @@ def section_key(section: str) -> LinkKey:
     _, _, name = section.partition(" ")
     kind = link_kind(section)
     if kind == "interface":
-        return Nic(values.nic(name))
+        return LinkKey(values.nic(name))
     if kind != "vlan":
         return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
@@ -128,7 +128,7 @@ def section_key(section: str) -> LinkKey:
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
         return link_kinds.vlan(link_kinds.link_key(kind_below, name_below), vlan)
-    return Vlan(Nic(values.nic(below)), values.vlan_id(vlan))
+    return LinkKey(values.nic(below), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
