@@ -150,9 +150,7 @@ def interest(
     forwarded = router_advertisements.forwarding(router)
     return Interest(
         hosts=(*hosts, *METADATA_HOSTS),
-        sysctls=frozenset(
-            {*host_sysctls, *record.original_sysctls, *router_advertisements.forwarding(router)}
-        ),
+        sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
         templates={
             key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
         },
