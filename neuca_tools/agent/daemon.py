@@ -257,7 +257,7 @@ class Daemon:
         if outcome.ran:
             self._held = outcome.held
         if outcome.passed:
-            self._links.routed = outcome.routed
+            self._links.watch_routes(outcome.routed)
 
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass for what failed, at growing intervals.

@@ -15,9 +15,7 @@ from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import (
     Pass,
     indexes_of,
-    log_pass,
-    removed,
-    report_of,
+    report_pass,
     restarted,
     tried_parts,
 )
@@ -91,9 +89,8 @@ def _one_pass(
     scope = None if is_whole else decision.changed() - waiting
     outcome = Transaction(handles, Pass(scope), decision).run()
     catch_up(config.state)
-    gone = removed(decision, outcome.decision)
-    log_pass(outcome, gone)
-    report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
+    seconds = time.monotonic() - began
+    report = report_pass(config, decision, outcome, seconds, earlier=earlier, waiting=waiting)
     tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}

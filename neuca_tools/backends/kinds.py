@@ -74,6 +74,15 @@ PORT: Mapping[str, _Attribute] = {
     "path-cost": _Attribute("cost", 3),
     "port-priority": _Attribute("priority", 2),
 }
+PRIMARY = "bond-primary"
+# Why a device lacks a setting.
+_NO_PORT, NO_MEMBER = "it is in no bridge", "it is in no bond"
+_GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
+_REASONS = {
+    "mac": "its driver reports no permanent MAC address, by which the NIC is known",
+    IPOIB_MODE: "it is not an InfiniBand port",
+    PRIMARY: NO_MEMBER,
+}
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 
@@ -136,41 +145,20 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
     return str(number)
 
 
-PRIMARY = "bond-primary"
-_NO_PORT = "it is in no bridge"
-NO_MEMBER = "it is in no bond"
-_NO_PORT_OF_IPOIB = "it is not an InfiniBand port"
-_GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
-_NO_MAC = "its driver reports no permanent MAC address, by which the NIC is known"
-
-
 def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
     """The value of each group, or the reason why the device has none."""
-    return joined(_read(world, index, group) for group in groups)
+    return joined(_read(world, world.devices[index], group) for group in groups)
 
 
-def _read_mac(device: Device) -> DeviceSettings:
+def _read(world: World, device: Device, group: str) -> DeviceSettings:
+    values, master = dict(device.port), world.devices.get(device.master)
     if device.infiniband:
-        return lacking(["mac"], _GUID)
-    if len(device.permanent_mac) == MAC_LENGTH:
-        return DeviceSettings({"mac": device.mac})
-    return lacking(["mac"], _NO_MAC)
-
-
-def _read(world: World, index: int, group: str) -> DeviceSettings:
-    device = world.devices[index]
-    if group == "mac":
-        return _read_mac(device)
-    if group == IPOIB_MODE:
-        if device.infiniband and device.mode and not device.kind:
-            return DeviceSettings({group: device.mode})
-        return lacking([group], _NO_PORT_OF_IPOIB)
-    if group == PRIMARY:
-        master = world.devices.get(device.master)
-        if master is None or master.kind != "bond":
-            return lacking([group], NO_MEMBER)
-        return DeviceSettings({group: "yes" if master.primary == index else "no"})
-    value = dict(device.port).get(group)
-    if value is None:
-        return lacking([group], _NO_PORT)
-    return DeviceSettings({group: value})
+        values[IPOIB_MODE] = "" if device.kind else device.mode
+    elif len(device.permanent_mac) == MAC_LENGTH:
+        values["mac"] = device.mac
+    if master and master.kind == "bond":
+        values[PRIMARY] = "yes" if master.primary == device.index else "no"
+    if values.get(group):
+        return DeviceSettings({group: values[group]})
+    is_port = device.infiniband and group == "mac"
+    return lacking([group], _GUID if is_port else _REASONS.get(group, _NO_PORT))

@@ -137,8 +137,8 @@ class Watch(AbstractContextManager["Watch"]):
 class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
-    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
-    `routed` is set, so does any change of a link, an address or a rule, the loss of a route of
+    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. While
+    routes are watched, so does any change of a link, an address or a rule, the loss of a route of
     ours, any change of a route from DHCP, and a new default route of another program.
     """
 
@@ -153,12 +153,7 @@ class LinkWatch(Watch):
         gone, self._gone = tuple(self._gone), set()
         return gone
 
-    @property
-    def routed(self) -> bool:
-        return self._routed
-
-    @routed.setter
-    def routed(self, routed: bool) -> None:
+    def watch_routes(self, routed: bool) -> None:
         """Receive messages on routes and rules only while they matter: there may be many."""
         if routed != self._routed:
             self._routed = routed
