@@ -172,22 +172,17 @@ def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
     removed = {
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
     }
-    clients = {have.links[key].index for key in roles.clients if key in have.links}
-    metrics = _management_metrics(roles, world)
+    clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    on_management = (route for route in world.routes if route.index in roles.guard.management)
+    metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
     for route in world.routes:
         metric = metrics.get(route.to.version)
         if route.to.prefixlen or metric is None or route.metric >= metric:
             continue
-        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.protected:
+        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.guard.devices:
             continue
         if (route.to, route.index, route.metric) not in removed:
             yield from _problem(route, metric, world)
-
-
-def _management_metrics(roles: Roles, world: World) -> dict[int, int]:
-    """The lowest metric of a default route through a management NIC, by its family."""
-    own = best_default_routes(route for route in world.routes if route.index in roles.management)
-    return {route.to.version: route.metric for route in own}
 
 
 def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:

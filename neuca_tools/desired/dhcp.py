@@ -32,7 +32,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, own_hosts
+from neuca_tools.model.topology import foreign_routes, hosts_of
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -54,8 +54,8 @@ def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
     found = find_links(world, roles)
     return {
         key: found[key]
-        for key in sorted(roles.clients)
-        if key in found and found[key].index not in roles.protected
+        for key in sorted(roles.dhcp.clients)
+        if key in found and found[key].index not in roles.guard.devices
     }
 
 
@@ -82,7 +82,7 @@ class Learned:
         self, roles: Roles, world: World, limits: Fence, taken: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken, self.own = {*taken, *foreign_routes(world)}, own_hosts(world)
+        self.taken, self.own = {*taken, *foreign_routes(world)}, hosts_of(world, world.addresses)
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []

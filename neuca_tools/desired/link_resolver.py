@@ -89,7 +89,7 @@ class LinkResolver:
 
     def _link(self, key: LinkKey) -> Optional[Link]:
         """One wanted link, or None."""
-        is_made = bool(key.made) and key.mac not in self.roles.carriers
+        is_made = bool(key.made) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
@@ -102,9 +102,9 @@ class LinkResolver:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
             return key.nic in self.wanted
-        found = self.roles.stacked.get(key.mac)
+        found = self.roles.made.devices.get(key.mac)
         if found and self.requests[key].state == "user":
-            return found.index not in self.roles.protected
+            return found.index not in self.roles.guard.devices
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
@@ -131,7 +131,7 @@ class LinkResolver:
         device = self.found_keys.get(link.key, Device(0, ""))
         present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
         kept = tuple(address for address in present if (link.key, address) in owned)
-        holders = {found.index: mac for mac, found in self.roles.stacked.items()}
+        holders = {found.index: mac for mac, found in self.roles.made.devices.items()}
         holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
             if address not in kept:
@@ -159,7 +159,7 @@ class LinkResolver:
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
             code: ProblemCode = "refused"
-            if key.mac in self.roles.doubtful:
+            if key.mac in self.roles.choice.doubtful:
                 code = "contested"
             self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
@@ -174,23 +174,23 @@ class LinkResolver:
         one.
         """
         device = self.roles.device(key.mac)
-        if device is None or key.mac in self.roles.tagged:
+        if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
-        if device.index in self.roles.protected:
+        if device.index in self.roles.guard.devices:
             self.refuse(key, f"{subject(key)} depends on a management or ignored NIC")
             return False
         return True
 
     def _is_only_carrier(self, key: LinkKey) -> bool:
         """Whether nothing is asked of this NIC but to carry a VLAN next to the management VLAN."""
-        carries = key.mac in self.roles.tagged and key.vlan_id is None
+        carries = key.mac in self.roles.guard.vlans and key.vlan_id is None
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
-        if key.mac in self.roles.left:
+        if key.mac in self.roles.dhcp.left:
             return {}
-        client = self.roles.clients.get(key)
+        client = self.roles.dhcp.clients.get(key)
         if client in MANAGERS:
             return {**UNMANAGED, client: "managed"}
         return UNMANAGED
@@ -330,7 +330,7 @@ class LinkResolver:
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device = self.found_keys.get(key)
-            if device is None or device.index in self.roles.protected:
+            if device is None or device.index in self.roles.guard.devices:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue

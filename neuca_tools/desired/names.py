@@ -53,14 +53,14 @@ def nic_names(
 
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
-    managed = roles.handed(MANAGERS)
+    managed = roles.dhcp.handed(MANAGERS)
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     movable = {
         key
         for key in current.keys() - managed
         if roles.role(key.mac) == "dataplane"
-        and roles.nics[key.mac].index not in roles.protected
-        and key.mac not in roles.left
+        and roles.nics[key.mac].index not in roles.guard.devices
+        and key.mac not in roles.dhcp.left
     }
     wishes = _wishes(movable, requests, record, roles)
     keys = {roles.nics[key.mac].index: key for key in movable}

@@ -79,7 +79,7 @@ def outlets(
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
     of `without`.
     """
-    known = _Known(policy, record, roles.belief)
+    known = _Known(policy, record, roles.choice.belief)
     candidates = []
     for device in world.devices.values():
         macs = _usable(world, roles, device)
@@ -151,7 +151,7 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     nics = _nics(world, device)
     lowers = below(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
-    ours = {one.index for one in roles.stacked.values()} & lowers
+    ours = {one.index for one in roles.made.devices.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
     if ours or refused or roles.held & nics or device.master or not device.up:
         return frozenset()

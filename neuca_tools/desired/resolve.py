@@ -94,7 +94,7 @@ class Resolution(NamedTuple):
         A link that lacks IPv6 may also get it at any time.
         """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.clients) or default or self.lacks_ipv6
+        return bool(self.want.rules or self.roles.dhcp.clients) or default or self.lacks_ipv6
 
 
 def resolve(
