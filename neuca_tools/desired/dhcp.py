@@ -124,7 +124,7 @@ class Learned:
                 near.add(route.to)
                 continue
             reason = self._reason(route, near)
-            if reason is None and self._is_full():
+            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
                 reason = f"there are more than {MOST_ROUTES} routes"
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
@@ -158,9 +158,6 @@ class Learned:
         if route.to.is_link_local:
             return "link-local addresses are not routed"
         return self._next_hop_reason(route.via, near)
-
-    def _is_full(self) -> bool:
-        return len(self.hops) >= MOST_ROUTES * len(self.addresses)
 
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""

@@ -17,8 +17,6 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import (
     Stacks,
-    deletable,
-    own_mac,
     remaining,
     subject,
     vlan_reason,
@@ -32,6 +30,7 @@ from neuca_tools.model import (
     LinkRequest,
     Problem,
     ProblemCode,
+    Virtual,
 )
 from neuca_tools.tuning import allowed_sysctls
 
@@ -286,7 +285,7 @@ class LinkResolver:
 
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
-        mac = own_mac(request)
+        mac = (request.virtual or Virtual()).option("mac")
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
         self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
@@ -338,13 +337,6 @@ class LinkResolver:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._reverted(link, device)
         return left
-
-    def deletable(self, complete: bool) -> frozenset[LinkKey]:
-        """The links that we created and may delete; see `virtual_links.deletable`."""
-        stacks = self.stacks if complete else None
-        free, problems = deletable(self.scene, stacks)
-        self.problems += problems
-        return free
 
     def shown(self) -> Iterable[Link]:
         """Every NIC, whatever its role, then all other links that are requested or have a problem.

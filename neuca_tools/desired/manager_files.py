@@ -141,7 +141,8 @@ class _Files:
             name = self._pinned_name(mac)
             if name in used:
                 name = ""
-            if self._has_rule(mac, name):
+            is_of_use = bool(name) or mac in self.dataplane
+            if is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane):
                 used.add(name)
                 rules.update(self._rule(mac, name))
         return {**rules, **dict.fromkeys(self._stale(known, rules))}
@@ -164,10 +165,6 @@ class _Files:
             if directory == str(self.places.udev)
         }
         return {path: mac for path, mac in found.items() if mac}
-
-    def _has_rule(self, mac: str, name: str) -> bool:
-        is_of_use = bool(name) or mac in self.dataplane
-        return is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane)
 
     def _rule(self, mac: str, name: str) -> dict[str, bytes]:
         places, is_dataplane = self.places, mac in self.dataplane

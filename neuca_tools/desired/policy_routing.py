@@ -324,14 +324,10 @@ class _Work:
             yield _hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield _hop(network, key, table, gateway)
-        for host in self._platform_hosts(gateway.version):
-            yield _hop(ip_network(host), key, table, gateway)
+        for host in map(ip_network, PLATFORM_HOSTS):
+            if host.version == gateway.version and host in self.led:  # by a route of the main table
+                yield _hop(host, key, table, gateway)
         yield _hop(EVERYTHING[gateway.version], key, table, gateway)
-
-    def _platform_hosts(self, version: int) -> list[Host]:
-        """The platform's addresses to which the main table has a route of its own."""
-        hosts = [host for host in PLATFORM_HOSTS if host.version == version]
-        return [host for host in hosts if ip_network(host) in self.led]
 
     def _networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""

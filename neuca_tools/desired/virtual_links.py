@@ -65,7 +65,7 @@ class Stacks:
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
-            self.barred.update(dict.fromkeys(request_members(request), key))
+            self.barred.update(dict.fromkeys((request.virtual or Virtual()).members, key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -178,7 +178,7 @@ class Stacks:
         """Why the link may not be its member, or below it, because of another virtual link."""
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
-        if lower not in request_members(self.requests[key]) or key.kind == VRF:
+        if lower not in (self.requests[key].virtual or Virtual()).members or key.kind == VRF:
             return None
         macvlan = self._macvlan_on(lower)
         if not macvlan:
@@ -223,14 +223,8 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
         bond = parent.master.given_name
         return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
     made_of = {key.mac} | carriers((key.mac,), scene.requests)
-    return mac_reason(own_mac(request), made_of, scene.world, scene.roles)
-
-
-def own_mac(request: LinkRequest) -> str:
-    """The MAC that is requested, empty if none is."""
-    if request.virtual is None:
-        return ""
-    return request.virtual.option("mac")
+    own_mac = (request.virtual or Virtual()).option("mac")
+    return mac_reason(own_mac, made_of, scene.world, scene.roles)
 
 
 def subject(key: LinkKey) -> str:
@@ -238,12 +232,6 @@ def subject(key: LinkKey) -> str:
     if key.vlan_id is None:
         return "it"
     return f"VLAN {key.vlan_id}"
-
-
-def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
-    if request.virtual is None:
-        return ()
-    return request.virtual.members
 
 
 def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
