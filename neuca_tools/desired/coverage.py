@@ -2,7 +2,8 @@
 
 The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
 to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
-limit is on the union of all routes and connected networks that a document requests.
+limit is on the union of all routes and connected networks that a document requests. A default route
+of another program that takes its place is reported.
 """
 
 # SPDX-License-Identifier: MIT
