@@ -275,7 +275,7 @@ class Decision(NamedTuple):
         scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
-        scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
+        scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
         kept = {hop.identity for hop in self.want.hops}
         hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
         gone = {(hop.ours and not hop.to.prefixlen, f"{ROUTES_OF}{hop.to}") for hop in hops}
@@ -302,7 +302,7 @@ def decide(
     )
     notes = (*resolution.notes, *dhcp_requests.notes(resolution))
     resolution = resolution._replace(want=want, notes=notes)
-    managed = resolution.roles.handed(MANAGERS)
+    managed = resolution.roles.dhcp.handed(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
     record = leftovers.leave(
         leftovers.stay(record, leased),

@@ -130,10 +130,9 @@ class Host:
     def writer(self, decision: Decision) -> GuardedWriter:
         """A writer for the unprotected links of this decision, and for no others."""
         links, roles = decision.have.links, decision.resolution.roles
-        allowed = {link.index for link in links.values()} - roles.protected
-        carriers = {
-            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
-        }
+        allowed = {link.index for link in links.values()} - roles.guard.devices
+        lowers = links.keys() & {key.nic for key in links if key.mac in roles.guard.vlans}
+        carriers = {links[key].index for key in lowers}
         return GuardedWriter(self._netlink, self._managers(), allowed, carriers, self.patience)
 
     def watch(self) -> AbstractContextManager[Watch]:

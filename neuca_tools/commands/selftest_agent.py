@@ -75,8 +75,8 @@ def _is_host_wide_sysctl(operation: Operation) -> bool:
 
 def _reserved(decision: Decision) -> dict[int, str]:
     roles = decision.resolution.roles
-    ignored = dict.fromkeys(roles.protected, "an ignored NIC")
-    return {**ignored, **dict.fromkeys(roles.management, "the management NIC")}
+    ignored = dict.fromkeys(roles.guard.devices, "an ignored NIC")
+    return {**ignored, **dict.fromkeys(roles.guard.management, "the management NIC")}
 
 
 def _networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:

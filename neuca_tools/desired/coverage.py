@@ -2,7 +2,8 @@
 
 The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
 to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
-limit is on the union of all routes and connected networks that a document requests.
+limit is on the union of all routes and connected networks that a document requests. A default route
+of another program that takes its place is reported.
 """
 
 # SPDX-License-Identifier: MIT
@@ -172,22 +173,17 @@ def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem
     removed = {
         (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
     }
-    clients = {have.links[key].index for key in roles.clients if key in have.links}
-    metrics = _management_metrics(roles, world)
+    clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    on_management = (route for route in world.routes if route.index in roles.guard.management)
+    metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
     for route in world.routes:
         metric = metrics.get(route.to.version)
         if route.to.prefixlen or metric is None or route.metric >= metric:
             continue
-        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.protected:
+        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.guard.devices:
             continue
         if (route.to, route.index, route.metric) not in removed:
             yield from _problem(route, metric, world)
-
-
-def _management_metrics(roles: Roles, world: World) -> dict[int, int]:
-    """The lowest metric of a default route through a management NIC, by its family."""
-    own = best_default_routes(route for route in world.routes if route.index in roles.management)
-    return {route.to.version: route.metric for route in own}
 
 
 def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:

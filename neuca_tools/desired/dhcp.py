@@ -32,7 +32,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
-from neuca_tools.model.topology import foreign_routes, own_hosts
+from neuca_tools.model.topology import foreign_routes, hosts_of
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -54,8 +54,8 @@ def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
     found = find_links(world, roles)
     return {
         key: found[key]
-        for key in sorted(roles.clients)
-        if key in found and found[key].index not in roles.protected
+        for key in sorted(roles.dhcp.clients)
+        if key in found and found[key].index not in roles.guard.devices
     }
 
 
@@ -82,7 +82,7 @@ class Learned:
         self, roles: Roles, world: World, limits: Fence, taken: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken, self.own = {*taken, *foreign_routes(world)}, own_hosts(world)
+        self.taken, self.own = {*taken, *foreign_routes(world)}, hosts_of(world, world.addresses)
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -124,7 +124,7 @@ class Learned:
                 near.add(route.to)
                 continue
             reason = self._reason(route, near)
-            if reason is None and self._is_full():
+            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
                 reason = f"there are more than {MOST_ROUTES} routes"
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
@@ -158,9 +158,6 @@ class Learned:
         if route.to.is_link_local:
             return "link-local addresses are not routed"
         return self._next_hop_reason(route.via, near)
-
-    def _is_full(self) -> bool:
-        return len(self.hops) >= MOST_ROUTES * len(self.addresses)
 
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""

@@ -17,8 +17,6 @@ from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
 from neuca_tools.desired.virtual_links import (
     Stacks,
-    deletable,
-    own_mac,
     remaining,
     subject,
     vlan_reason,
@@ -32,6 +30,7 @@ from neuca_tools.model import (
     LinkRequest,
     Problem,
     ProblemCode,
+    Virtual,
 )
 from neuca_tools.tuning import allowed_sysctls
 
@@ -89,7 +88,7 @@ class LinkResolver:
 
     def _link(self, key: LinkKey) -> Optional[Link]:
         """One wanted link, or None."""
-        is_made = bool(key.made) and key.mac not in self.roles.carriers
+        is_made = bool(key.made) and key.mac not in self.roles.guard.carriers
         if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
@@ -102,9 +101,9 @@ class LinkResolver:
             if key.nic not in self.wanted:
                 self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
             return key.nic in self.wanted
-        found = self.roles.stacked.get(key.mac)
+        found = self.roles.made.devices.get(key.mac)
         if found and self.requests[key].state == "user":
-            return found.index not in self.roles.protected
+            return found.index not in self.roles.guard.devices
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
@@ -131,7 +130,7 @@ class LinkResolver:
         device = self.found_keys.get(link.key, Device(0, ""))
         present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
         kept = tuple(address for address in present if (link.key, address) in owned)
-        holders = {found.index: mac for mac, found in self.roles.stacked.items()}
+        holders = {found.index: mac for mac, found in self.roles.made.devices.items()}
         holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
             if address not in kept:
@@ -159,7 +158,7 @@ class LinkResolver:
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
             code: ProblemCode = "refused"
-            if key.mac in self.roles.doubtful:
+            if key.mac in self.roles.choice.doubtful:
                 code = "contested"
             self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
@@ -174,23 +173,23 @@ class LinkResolver:
         one.
         """
         device = self.roles.device(key.mac)
-        if device is None or key.mac in self.roles.tagged:
+        if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
-        if device.index in self.roles.protected:
+        if device.index in self.roles.guard.devices:
             self.refuse(key, f"{subject(key)} depends on a management or ignored NIC")
             return False
         return True
 
     def _is_only_carrier(self, key: LinkKey) -> bool:
         """Whether nothing is asked of this NIC but to carry a VLAN next to the management VLAN."""
-        carries = key.mac in self.roles.tagged and key.vlan_id is None
+        carries = key.mac in self.roles.guard.vlans and key.vlan_id is None
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
-        if key.mac in self.roles.left:
+        if key.mac in self.roles.dhcp.left:
             return {}
-        client = self.roles.clients.get(key)
+        client = self.roles.dhcp.clients.get(key)
         if client in MANAGERS:
             return {**UNMANAGED, client: "managed"}
         return UNMANAGED
@@ -286,7 +285,7 @@ class LinkResolver:
 
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
-        mac = own_mac(request)
+        mac = (request.virtual or Virtual()).option("mac")
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
         self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
@@ -330,7 +329,7 @@ class LinkResolver:
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device = self.found_keys.get(key)
-            if device is None or device.index in self.roles.protected:
+            if device is None or device.index in self.roles.guard.devices:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
@@ -338,13 +337,6 @@ class LinkResolver:
                 link = Link(key, key.kind, "unlisted", device.name, device.index)
                 left[key] = self._reverted(link, device)
         return left
-
-    def deletable(self, complete: bool) -> frozenset[LinkKey]:
-        """The links that we created and may delete; see `virtual_links.deletable`."""
-        stacks = self.stacks if complete else None
-        free, problems = deletable(self.scene, stacks)
-        self.problems += problems
-        return free
 
     def shown(self) -> Iterable[Link]:
         """Every NIC, whatever its role, then all other links that are requested or have a problem.

@@ -113,7 +113,7 @@ class _Side(NamedTuple):
 
 def _held_back(layers: Layers, side: _Side) -> Layers:
     roles = layers.roles
-    held = roles.undecided or _held(roles, side)
+    held = roles.choice.undecided or _held(roles, side)
     if not held:
         return layers
     reason = WAITS if "management" in roles.by_mac.values() else HELD
@@ -133,7 +133,7 @@ def _held_back(layers: Layers, side: _Side) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.undecided or world.age >= MARKED_FOR:
+    if roles.choice.undecided or world.age >= MARKED_FOR:
         return False
     return any(
         roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
@@ -161,8 +161,8 @@ def _held(roles: Roles, side: _Side) -> frozenset[str]:
 def _is_reached(world: World, roles: Roles) -> bool:
     """Whether this host is reached otherwise: by a protected NIC, or a route set by hand."""
     defaults = (route for route in world.routes if route.to.prefixlen == 0)
-    return world.metadata_index in roles.protected or any(
-        route.index in roles.protected or not is_automatic(route, world) for route in defaults
+    return world.metadata_index in roles.guard.devices or any(
+        route.index in roles.guard.devices or not is_automatic(route, world) for route in defaults
     )
 
 
@@ -228,7 +228,7 @@ def stacked(
     for role in stricter:
         on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
         found.update(dict.fromkeys(found.keys() & on_such, role))
-    return replace(roles, stacked_roles=found)
+    return replace(roles, made=replace(roles.made, roles=found))
 
 
 # --- Requests, before the host is looked at -------------------------------------------------------

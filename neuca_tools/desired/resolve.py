@@ -22,6 +22,7 @@ from neuca_tools.desired.routes import Routing, resolve_routes
 from neuca_tools.desired.routing_tables import of_vrfs
 from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
 from neuca_tools.desired.safety import Fence, fence, ground
+from neuca_tools.desired.virtual_links import deletable
 from neuca_tools.model import (
     Document,
     Hop,
@@ -94,7 +95,7 @@ class Resolution(NamedTuple):
         A link that lacks IPv6 may also get it at any time.
         """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.clients) or default or self.lacks_ipv6
+        return bool(self.want.rules or self.roles.dhcp.clients) or default or self.lacks_ipv6
 
 
 def resolve(
@@ -118,7 +119,7 @@ def resolve(
     problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
-        _left_as_they_are(removable, work.deletable(complete), links),
+        _left_as_they_are(removable, work, complete),
         roles,
         tuned.requests,
         names={**names, **work.vlan_names},
@@ -146,15 +147,15 @@ def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple
     return tuned, Scene(tuned.requests, world, layers.roles, record, found)
 
 
-def _left_as_they_are(
-    removable: Owned, deletable: frozenset[LinkKey], links: Collection[LinkKey]
-) -> Owned:
+def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:
     """What may be removed: links that stay although they are not among the wanted ones keep their
     addresses.
     """
-    kept = {key for key in removable.vlans if key not in deletable and key not in links}
+    free, problems = deletable(work.scene, work.stacks if complete else None)
+    work.problems += problems
+    kept = removable.vlans - free - work.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
-    return removable._replace(vlans=deletable, addresses=addresses)
+    return removable._replace(vlans=free, addresses=addresses)
 
 
 def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:

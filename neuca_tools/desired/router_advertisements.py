@@ -68,9 +68,10 @@ def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> froze
 
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
-    asked = {key: requests[key].automatic for key in roles.handed([OWN_CLIENT]) & requests.keys()}
-    own = {key for key, found in asked.items() if found is not None and wants_ipv6(found)}
-    return roles.handed(MANAGERS) | own
+    served = roles.dhcp.handed([OWN_CLIENT]) & requests.keys()
+    asked = {key: requests[key].automatic for key in served}
+    own = {key for key, automatic in asked.items() if automatic and wants_ipv6(automatic)}
+    return roles.dhcp.handed(MANAGERS) | own
 
 
 def is_left_on(request: LinkRequest) -> bool:
@@ -179,7 +180,7 @@ def allowed_forwarding(
         for device in world.devices.values()
         if device.index in world.advertised
         and (
-            device.index in roles.protected
+            device.index in roles.guard.devices
             or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
         )
     )

@@ -26,7 +26,7 @@ from neuca_tools.model import (
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
-from neuca_tools.model.topology import foreign_routes, own_hosts
+from neuca_tools.model.topology import foreign_routes, hosts_of
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -121,7 +121,7 @@ class _Finder:
         self._all = Networks(asked_of)
         self._foreign = foreign_routes(world)
         asked = chain.from_iterable(link.addresses for link in links.values())
-        self._own = {*own_hosts(world), *(address.ip for address in asked)}
+        self._own = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
         self._vrfs = foreign_vrfs(world, scene.roles)
         self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
@@ -248,7 +248,7 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
     return {
         int(dict(device.options).get("table") or 0): device.name
         for device in world.devices.values()
-        if device.kind == "vrf" and device.index not in roles.ours
+        if device.kind == "vrf" and device.index not in roles.made.indexes
     }
 
 

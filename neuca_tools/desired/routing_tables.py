@@ -36,7 +36,7 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
-from neuca_tools.model.topology import own_hosts
+from neuca_tools.model.topology import hosts_of
 
 VRF = "vrf"
 EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
@@ -161,12 +161,12 @@ class Taken:
 
         Once we have created the VRF, the kernel and others may have added routes of the members.
         """
-        device = self._roles.stacked.get(key.mac)
+        device = self._roles.made.devices.get(key.mac)
         is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
         for route in self._routes.get(table, ()):
-            if route.index in self._roles.management:
+            if route.index in self._roles.guard.management:
                 return f"the table {table} has a route of the management NIC, to {route.to}"
-            if route.index in self._roles.protected or not is_ours:
+            if route.index in self._roles.guard.devices or not is_ours:
                 return f"the table {table} has a route of another program, to {route.to}"
         return None
 
@@ -184,7 +184,7 @@ def default_routes(
     inside = _members_with_addresses(links)
     if not inside:
         return (), ()
-    present = own_hosts(scene.world)
+    present = hosts_of(scene.world, scene.world.addresses)
     for link in inside:
         table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
         for gateway in scene.requests[link.key].routing.gateways:

@@ -34,7 +34,7 @@ class Stacks:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.found = scene
         self.taken, requests = frozenset(names.values()), scene.requests
-        ours = {device.index for device in self.roles.stacked.values()}
+        ours = {device.index for device in self.roles.made.devices.values()}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
         for device in self.world.devices.values():
@@ -59,13 +59,13 @@ class Stacks:
         """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
-        if key.mac in self.roles.carriers and not request.origins:
+        if key.mac in self.roles.guard.carriers and not request.origins:
             return
         virtual = request.virtual and self._whole(key, request.virtual)
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
-            self.barred.update(dict.fromkeys(request_members(request), key))
+            self.barred.update(dict.fromkeys((request.virtual or Virtual()).members, key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -108,7 +108,7 @@ class Stacks:
 
         It may not keep that of a management or ignored NIC.
         """
-        device = self.roles.stacked.get(key.mac)
+        device = self.roles.made.devices.get(key.mac)
         if device is None or protected_mac(device.mac, self.world, self.roles):
             return ""
         return device.mac
@@ -122,7 +122,7 @@ class Stacks:
         if reason:
             return Problem("refused", reason, key)
         # A present one goes on without members.
-        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.stacked)
+        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.made.devices)
         if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
@@ -149,7 +149,7 @@ class Stacks:
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
         """Why it cannot have its name."""
-        holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
+        holder, ours = self.holders.get(key.given_name), self.roles.made.devices.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
             if holder.kind == key.kind and holder.name == key.given_name:
                 return f'"{key.given_name}" exists and was not made by this agent: it is left alone'
@@ -178,7 +178,7 @@ class Stacks:
         """Why the link may not be its member, or below it, because of another virtual link."""
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
-        if lower not in request_members(self.requests[key]) or key.kind == VRF:
+        if lower not in (self.requests[key].virtual or Virtual()).members or key.kind == VRF:
             return None
         macvlan = self._macvlan_on(lower)
         if not macvlan:
@@ -195,7 +195,7 @@ class Stacks:
             return f"{lower} is ignored"
         if role != "dataplane":
             return f"{lower} is not a dataplane NIC"
-        if device is not None and device.index in self.roles.protected:
+        if device is not None and device.index in self.roles.guard.devices:
             return f"{lower} depends on a management or ignored NIC"
         return None
 
@@ -223,14 +223,8 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
         bond = parent.master.given_name
         return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
     made_of = {key.mac} | carriers((key.mac,), scene.requests)
-    return mac_reason(own_mac(request), made_of, scene.world, scene.roles)
-
-
-def own_mac(request: LinkRequest) -> str:
-    """The MAC that is requested, empty if none is."""
-    if request.virtual is None:
-        return ""
-    return request.virtual.option("mac")
+    own_mac = (request.virtual or Virtual()).option("mac")
+    return mac_reason(own_mac, made_of, scene.world, scene.roles)
 
 
 def subject(key: LinkKey) -> str:
@@ -238,12 +232,6 @@ def subject(key: LinkKey) -> str:
     if key.vlan_id is None:
         return "it"
     return f"VLAN {key.vlan_id}"
-
-
-def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
-    if request.virtual is None:
-        return ()
-    return request.virtual.members
 
 
 def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
@@ -309,7 +297,7 @@ def _copies(scene: Scene) -> frozenset[LinkKey]:
     return frozenset(
         key
         for key, device in present
-        if device.index not in scene.roles.protected
+        if device.index not in scene.roles.guard.devices
         and protected_mac(device.mac, scene.world, scene.roles)
     )
 

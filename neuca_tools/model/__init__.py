@@ -346,7 +346,7 @@ class NicRecord(NamedTuple):
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
     VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
     all that it configured is removed. `unheard`: a manager gave no response and has to be told
-    about the NIC. `doubtful`: see `desired.roles`.
+    about the NIC. `doubtful`: see `desired.management`.
     """
 
     name: str = ""

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 from itertools import chain
 
-from neuca_tools.model import Device, Host, LinkKey, Route, World
+from neuca_tools.model import Address, Device, Host, LinkKey, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
 from neuca_tools.model.provenance import is_automatic
@@ -70,9 +70,13 @@ def foreign_routes(world: World) -> frozenset[RouteIdentity]:
     return frozenset(route.identity for route in every if route.protocol != ROUTE_PROTOCOL)
 
 
-def own_hosts(world: World) -> frozenset[Host]:
-    """Every address of this host."""
-    return frozenset(address.ip for address in chain.from_iterable(world.addresses.values()))
+def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
+    """The addresses of these devices."""
+    return chain.from_iterable(world.addresses.get(index, ()) for index in indexes)
+
+
+def hosts_of(world: World, indexes: Iterable[int]) -> frozenset[Host]:
+    return frozenset(address.ip for address in addresses_of(world, indexes))
 
 
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:

@@ -46,12 +46,12 @@ class _RouteOperation(Operation):
         return frozenset(target.key for target in self.on)
 
     @property
-    def domains(self) -> frozenset[str]:
+    def fate(self) -> frozenset[str]:
         return frozenset(target.key.mac for target in self.on)
 
     @property
-    def fate(self) -> frozenset[str]:
-        return self.domains
+    def domains(self) -> frozenset[str]:
+        return self.fate
 
     @property
     def handles(self) -> frozenset[str]:
@@ -87,10 +87,6 @@ class ReplaceRoute(_RouteOperation):
     def domains(self) -> frozenset[str]:
         left = {self.leaves.key.mac} if self.leaves and self.leaves.key != NOWHERE else set()
         return super().domains | left
-
-    @property
-    def fate(self) -> frozenset[str]:
-        return frozenset(target.key.mac for target in self.on)
 
     @property
     def change(self) -> tuple[Value, Value]:

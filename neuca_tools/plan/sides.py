@@ -94,16 +94,13 @@ class Sides:
             return True
         return bool(key.made) and key.nic in self.want.links
 
-    def moves(self, nic: LinkKey) -> bool:
-        """Whether this NIC joins or leaves a bond.
+    def _moves(self, key: LinkKey, kind: str) -> bool:
+        """Whether this link joins or leaves a bond or VRF.
 
-        The kernel takes it down for that, and restores its MTU.
+        The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
+        (vrf.c).
         """
-        return "bond" in self._kinds_around(nic)
-
-    def _kinds_around(self, key: LinkKey) -> set[str]:
-        """The kinds of what the link is taken out of, and put into."""
-        return {master.kind for master in (self.leaves(key), self.joins(key)) if master}
+        return kind in {master.kind for master in (self.leaves(key), self.joins(key)) if master}
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
@@ -139,19 +136,15 @@ class Sides:
             return None
         return after
 
-    def cycles(self, nic: LinkKey) -> bool:
-        """Whether this link joins or leaves a VRF: the kernel takes it down and up (vrf.c)."""
-        return "vrf" in self._kinds_around(nic)
-
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return key.mac in self.bounced or self.moves(key.nic)
+        return key.mac in self.bounced or self._moves(key.nic, "bond")
 
     def comes_up(self, nic: LinkKey) -> bool:
         """Whether the plan sets the NIC up."""
         if self.wanted(nic).state != "up":
             return False
-        return self.found(nic).state != "up" or self.bounces(nic) or self.cycles(nic)
+        return self.found(nic).state != "up" or self.bounces(nic) or self._moves(nic, "vrf")
 
     def carrier(self, key: LinkKey) -> LinkKey:
         """The link that the kernel takes up and down together with this one, or else itself.
@@ -182,7 +175,7 @@ class Sides:
         """
         carrier = self.carrier(key)
         for one in {key, carrier}:
-            if self.bounces(one) or self.is_taken_down(one) or self.cycles(one):
+            if self.bounces(one) or self.is_taken_down(one) or self._moves(one, "vrf"):
                 return True
         follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
@@ -264,10 +257,6 @@ def _names(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def _is_in(key: LinkKey, scope: Optional[Collection[str]]) -> bool:
-    return scope is None or key.mac in scope or str(key) in scope
-
-
 def renamed(
     have: NetworkState,
     want: NetworkState,
@@ -279,7 +268,8 @@ def renamed(
     gone = _gone(have, want, owned)
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {key: name for key, name in asked.items() if key in current and _is_in(key, scope)}
+    movable = {key for key in current if scope is None or {key.mac, str(key)} & {*scope}}
+    wanted = {key: name for key, name in asked.items() if key in movable}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()

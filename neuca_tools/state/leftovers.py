@@ -66,7 +66,7 @@ def removable(
     Addresses that the only default route of their family depends on stay, so that the host remains
     reachable.
     """
-    kept = lifelines(world, roles.management)
+    kept = lifelines(world, roles.guard.management)
     leased = {
         (key, address)
         for key, address in _leased(record, have, world)
@@ -148,7 +148,7 @@ def _held(record: Record, have: NetworkState, world: World) -> set[str]:
 
 def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
-    lines = lifelines(world, roles.management)
+    lines = lifelines(world, roles.guard.management)
     for key, link in have.links.items():
         holder = TITLES.get(_leaving(key, record))
         for family in (4, 6):

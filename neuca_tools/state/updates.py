@@ -43,7 +43,7 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
             continue
         nic = nics.get(mac, UNRECORDED)
         name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
-        doubtful = resolution.roles.doubtful.get(mac, ())
+        doubtful = resolution.roles.choice.doubtful.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
     return record._replace(nics=nics, ground=resolution.ground or record.ground)
@@ -67,8 +67,8 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
     """The recorded NICs, and the virtual links that are present or that the document requests."""
     roles = resolution.roles
-    virtual = {mac for mac, role in roles.stacked_roles.items() if role == "dataplane"}
-    virtual |= roles.stacked.keys()
+    virtual = {mac for mac, role in roles.made.roles.items() if role == "dataplane"}
+    virtual |= roles.made.devices.keys()
     nics = {mac: record.nics.get(mac, UNRECORDED) for mac in virtual}
     nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).made)
     return nics
@@ -91,9 +91,9 @@ def _lasting_role(
     So does that of the NICs which were not chosen then: the next boot may show more.
     """
     roles = resolution.roles
-    if mac in roles.rivals and roles.declared:
+    if mac in roles.choice.rivals and roles.choice.declared:
         return ""
-    if roles.by_mac[mac] == "management" and mac not in roles.declared:
+    if roles.by_mac[mac] == "management" and mac not in roles.choice.declared:
         return "management"
     if mac in dataplane:
         return "dataplane"

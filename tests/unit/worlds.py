@@ -154,9 +154,11 @@ class Agent:
 
     def writer(self, decision):
         links, roles = decision.have.links, decision.resolution.roles
-        self.kernel.allowed = {link.index for link in links.values()} - roles.protected
+        self.kernel.allowed = {link.index for link in links.values()} - roles.guard.devices
         self.kernel.carriers = {
-            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
+            link.index
+            for key, link in links.items()
+            if key == key.nic and key.mac in roles.guard.vlans
         }
         return self.kernel
 
