@@ -8,8 +8,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import INFO, MEDIUM, ORDERED, Hit
-from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.printed_path import given_rate
+from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look

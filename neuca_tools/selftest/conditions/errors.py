@@ -1,4 +1,4 @@
-"""D34 to D36, D38: what iperf said when it could not test."""
+"""D34 to D36, D38: what iperf was asked for and said, when it could not test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,9 +7,11 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.evidence import Reach
+from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import printed
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
@@ -23,6 +25,29 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
+
+
+def buffers_not_applied(look: Look) -> Optional[Hit]:
+    """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
+    run = look.phase.run
+    if run is None or not run.buffer:
+        return None
+    buffers = (
+        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
+    )
+    for name, got, setting, end in buffers:
+        # The kernel doubles what is asked for (SO_SNDBUF in socket(7)).
+        if got is None or got >= 2 * run.buffer:
+            continue
+        return Hit(
+            0.5,
+            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
+            (fact("-w", run.buffer), fact(name, got)),
+            end=end,
+            sysctls={setting: str(int(run.buffer))},
+        )
+    return None
 
 
 def is_refused(session: Session) -> bool:

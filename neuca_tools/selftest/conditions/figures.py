@@ -224,3 +224,7 @@ def is_paced(one: Printed) -> bool:
 def tcp_printed(look: Look) -> Optional[Printed]:
     """The figures of a TCP run; None as for `printed`."""
     return printed(look) if look.protocol == "tcp" else None
+
+
+def udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None
