@@ -45,7 +45,7 @@ NOTHING_TO_SEND = "the sending application had nothing to send"
 FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
-def whole_blocks(look: Look) -> Optional[Hit]:
+def _whole_blocks(look: Look) -> Optional[Hit]:
     """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
     one = tcp_printed(look)
     if _is_one_block(look):
@@ -253,9 +253,11 @@ def _smaller_window(windows: Windows) -> float:
 
 
 def application(look: Look) -> Optional[Hit]:
-    """The sending application has nothing to send."""
+    """The sending application has nothing to send, or iperf3 sends whole blocks (-b)."""
     idle = look.windows.idle_share
-    if look.protocol != "tcp" or idle is None or look.sender_load.has_full_cpu or not look.rate:
+    if idle is None:
+        return _whole_blocks(look)
+    if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
         return None
     # It is information if the rate is what the test was limited to.
     severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None

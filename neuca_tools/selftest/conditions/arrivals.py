@@ -10,9 +10,8 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.capacity import ARRIVED, STEADY_REST
 from neuca_tools.selftest.conditions.datagrams import MORE_THAN_CHANCE, is_chance, may_be_limited
-from neuca_tools.selftest.conditions.figures import STEADY, udp_printed
+from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY, udp_printed
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
@@ -35,10 +34,16 @@ FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+STEADY_REST = 5  # intervals
 SMALL = 512  # bytes of a datagram
 
 
-def constant_arrival(look: Look) -> Optional[Hit]:
+def limited_arrival(look: Look) -> Optional[Hit]:
+    """Datagrams arrive at a rate that the path gives, whatever is sent."""
+    return _constant_arrival(look) or _slow_path(look)
+
+
+def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
     one = udp_printed(look)
     if one is None or look.known_loss < LOST or not is_losing(look):
@@ -88,7 +93,7 @@ def _is_level(rates: Sequence[float]) -> bool:
     return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
 
 
-def slow_path(look: Look) -> Optional[Hit]:
+def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
     one = udp_printed(look)
     loss, size = look.known_loss, payload(look)

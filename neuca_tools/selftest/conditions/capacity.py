@@ -10,10 +10,12 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.application import is_unbounded
+from neuca_tools.selftest.conditions.arrivals import limited_arrival
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
 from neuca_tools.selftest.conditions.figures import (
     APART,
+    ARRIVED,
     FAST_LINE,
     HEAVY,
     LOSSY,
@@ -31,6 +33,7 @@ from neuca_tools.selftest.conditions.figures import (
     link_filled,
     tcp_printed,
 )
+from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflow
 from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
 from neuca_tools.selftest.conditions.session import first, links_of, smallest_mtu
 from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
@@ -44,7 +47,6 @@ STEADY = 0.03  # coefficient of variation of the rate (D18)
 SLOWEST_LINK = 10e6  # bit/s
 MEAN = 0.015  # of what TCP carries over a link
 BURST = 3  # times the rate after it
-ARRIVED, STEADY_REST = 1.5, 5  # the same of what arrived; intervals (D18 of datagrams)
 AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
 USUAL = 1.5  # seconds: means of longer intervals vary less
 NEAR_LINE = 0.75  # of the speed of Ethernet
@@ -54,6 +56,13 @@ IN_PIECES = 0.10
 SAWTOOTH = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
+
+
+def capacity(look: Look) -> Optional[Hit]:
+    """The path gives this rate, by the queue before it, by BBR, or by iperf's figures."""
+    if look.protocol == "udp":
+        return limited_arrival(look)
+    return path_capacity(look) or overflow(look) or measured_by_bbr(look) or given_rate(look)
 
 
 def queue_in_subnet(one: Printed) -> Optional[Hit]:

@@ -23,6 +23,7 @@ from neuca_tools.selftest.conditions.figures import (
 from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.streams import is_mostly_idle
 from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
+from neuca_tools.selftest.conditions.udp import receiver_too_slow
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import STEAL, Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
@@ -60,7 +61,20 @@ RELIEVE = {
 }
 
 
-def busy_process(look: Look) -> Optional[Hit]:
+def cpu(look: Look) -> Optional[Hit]:
+    """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
+    if look.phase.sender or look.phase.receiver:
+        return _full_cpu(look) or receiver_too_slow(look)
+    return (
+        receiver_too_slow(look)
+        or _small_writes(look)
+        or _busy_process(look)
+        or _slow_sender(look)
+        or _fast_core(look)
+    )
+
+
+def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
     one = printed(look)
     if one is None or as_asked(look):
@@ -100,7 +114,7 @@ def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     return (sender if is_varied else 0.0), "sender"
 
 
-def slow_sender(look: Look) -> Optional[Hit]:
+def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
     one = tcp_printed(look)
     if one is None or not _has_idle_window(look, one):
@@ -187,12 +201,10 @@ def is_of_a_host(one: Printed) -> bool:
 
 def explained_by_a_host(look: Look) -> bool:
     """Whether a CPU explains the rate better than a window or the path does."""
-    return any(
-        rule(look) is not None for rule in (busy_process, slow_sender, fast_core, small_writes)
-    )
+    return cpu(look) is not None
 
 
-def fast_core(look: Look) -> Optional[Hit]:
+def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
     if one is not None and _is_one_thread(one) and not is_given(look, one):
@@ -241,7 +253,7 @@ def _is_fast_and_uneven(one: Printed) -> bool:
     return one.spread is not None and one.spread >= UNEVEN
 
 
-def small_writes(look: Look) -> Optional[Hit]:
+def _small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
     one = tcp_printed(look)
     if one is None or not one.run.datagram or (is_given(look, one) and not one.is_loopback):
@@ -260,7 +272,7 @@ def small_writes(look: Look) -> Optional[Hit]:
     )
 
 
-def cpu(look: Look) -> Optional[Hit]:
+def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
     end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))

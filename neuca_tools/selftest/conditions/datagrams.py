@@ -23,6 +23,7 @@ from neuca_tools.selftest.conditions.udp import (
     is_losing,
     is_one_of_several,
     lost,
+    lost_while_not_listening,
     offered,
     received,
 )
@@ -60,7 +61,12 @@ SPREAD = 2 / 3  # of the intervals that loss at random would be in
 SEEN = 0.3
 
 
-def scattered(look: Look) -> Optional[Hit]:
+def lost_by_chance(look: Look) -> Optional[Hit]:
+    """In one test: between its datagrams, or before and after the receiver counted."""
+    return lost_while_not_listening(look) or _scattered(look)
+
+
+def _scattered(look: Look) -> Optional[Hit]:
     """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
     one, flow = udp_printed(look), look.flow
     if one is None or flow is None or one.is_loopback or is_one_of_several(look):

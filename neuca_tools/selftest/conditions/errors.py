@@ -9,7 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Session
+from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import printed
@@ -27,7 +27,7 @@ OTHER_PROGRAM = re.compile(
 )
 
 
-def buffers_not_applied(look: Look) -> Optional[Hit]:
+def _buffers_not_applied(look: Look) -> Optional[Hit]:
     """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
     run = look.phase.run
     if run is None or not run.buffer:
@@ -135,10 +135,10 @@ def no_such_congestion(session: Session) -> Optional[Hit]:
 
 
 def refused_buffers(session: Session) -> Optional[Hit]:
-    """iperf3 ended because it did not get the buffers that were requested."""
+    """The kernel gave less than the buffers that were requested, or iperf3 ended because of it."""
     said = errors(session)
     if not NO_BUFFERS.search(said):
-        return None
+        return first(map(_buffers_not_applied, session.looks))
     return Hit(
         0.9,
         "a host did not grant the requested socket buffers (-w)",

@@ -45,6 +45,7 @@ HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and c
 LOSSY = 0.001
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO = 1.22
+ARRIVED = 1.5  # times what arrived later: what a bucket held
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
 EVEN, BY_CHANCE = 0.03, 0.2

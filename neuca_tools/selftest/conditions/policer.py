@@ -28,7 +28,7 @@ from neuca_tools.selftest.conditions.figures import (
     loss_explains,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.overflow import overflows
+from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
 from neuca_tools.selftest.conditions.predict import round_rate
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import (
@@ -52,7 +52,12 @@ SEVERAL = "tcp-parallel"
 PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
-def dropped_together(look: Look) -> Optional[Hit]:
+def dropped_in_bursts(look: Look) -> Optional[Hit]:
+    """In one test: BBR's first loss, or losses that iperf's figures show to be together."""
+    return policed_by_bbr(look) or _dropped_together(look)
+
+
+def _dropped_together(look: Look) -> Optional[Hit]:
     """So much is lost that it must be lost together: the window would be smaller otherwise."""
     one = tcp_printed(look)
     if one is None or one.is_loopback or not _is_in_bursts(one):

@@ -22,7 +22,12 @@ DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (
 THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
-def stalled(look: Look) -> Optional[Hit]:
+def stopped(look: Look) -> Optional[Hit]:
+    """In one test, by iperf's figures alone."""
+    return _stalled(look) or _nothing_arrives(look)
+
+
+def _stalled(look: Look) -> Optional[Hit]:
     """The first window went out, and nothing after it."""
     flow = _flow_printed(look)
     if flow is None:
@@ -72,7 +77,7 @@ def _is_timed_out(known: Sequence[Interval]) -> bool:
     return window is None or window <= ETHERNET or tries >= BACKED_OFF
 
 
-def nothing_arrives(look: Look) -> Optional[Hit]:
+def _nothing_arrives(look: Look) -> Optional[Hit]:
     """UDP: datagrams were sent, and the receiver counted none at all."""
     flow = look.flow
     if look.protocol != "udp" or look.phase.receiver or flow is None:

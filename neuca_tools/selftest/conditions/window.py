@@ -52,6 +52,19 @@ UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffer
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
 
 
+def window(look: Look) -> Optional[Hit]:
+    """What is in flight is a window, by the kernel's clocks or, without them, by iperf's figures.
+
+    A stated size says more than one that is derived, and a round trip more than none.
+    """
+    return (
+        _receiver_window(look)
+        or stated_window(look)
+        or _window_by_round_trip(look)
+        or _flat_window(look)
+    )
+
+
 def stated_window(look: Look) -> Optional[Hit]:
     """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
     one = tcp_printed(look)
@@ -94,7 +107,7 @@ def _is_stated_at_any_trip(one: Printed, asked: float) -> bool:
     return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
 
 
-def window_by_round_trip(look: Look) -> Optional[Hit]:
+def _window_by_round_trip(look: Look) -> Optional[Hit]:
     """The same amount is in flight in every round trip, whatever the congestion window allows."""
     one = tcp_printed(look)
     if one is None or as_asked(look) or not (_has_constant_flight(one) or _is_usual(one)):
@@ -160,7 +173,7 @@ def is_window(one: Printed) -> bool:
     return one.is_unused or _has_constant_flight(one)
 
 
-def receiver_window(look: Look) -> Optional[Hit]:
+def _receiver_window(look: Look) -> Optional[Hit]:
     """The sender has as much in flight as the receiver's window allows."""
     limited = look.windows.rwnd_limited
     if look.protocol != "tcp" or limited is None or not look.rate or slow_reader(look) is not None:
@@ -196,7 +209,7 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     return in_flight >= PACED * room and (windows.cwnd or 0.0) >= LARGER * room
 
 
-def flat_window(look: Look) -> Optional[Hit]:
+def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
     if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
