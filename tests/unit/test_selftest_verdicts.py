@@ -401,6 +401,13 @@ def test_two_tests_that_lose_the_same_share_do_not_pass(losses, share):
     assert found.failures == (f"{share} of the datagrams to the peer were lost",)
 
 
+@pytest.mark.parametrize("losses", [(16221, 10, 1582, 10), (135795, 84, 1582, 10)])
+def test_what_another_rate_contradicts_is_no_capacity(losses):
+    """As much is lost at a tenth of the rate, or more arrived in the other test."""
+    found = diagnose(evidence_of(TWO_TESTS.format(*losses).encode()))
+    assert (found.exit_code, found.findings) == (ExitCode.BELOW, ())
+
+
 def test_a_loss_below_the_threshold_passes():
     found = diagnose(evidence_of(TWO_TESTS.format(1622, 1, 15, 0.1).encode()))
     assert (found.exit_code, found.failures) == (ExitCode.PASS, ())

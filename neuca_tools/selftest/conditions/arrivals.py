@@ -10,7 +10,12 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.datagrams import MORE_THAN_CHANCE, is_chance, may_be_limited
+from neuca_tools.selftest.conditions.datagrams import (
+    MORE_THAN_CHANCE,
+    is_chance,
+    is_same_way,
+    may_be_limited,
+)
 from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY, udp_printed
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.conditions.udp import (
@@ -21,6 +26,7 @@ from neuca_tools.selftest.conditions.udp import (
     is_one_of_several,
     payload,
 )
+from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import Printed
 from neuca_tools.selftest.evidence.run import Interval, known_rates
@@ -34,13 +40,26 @@ FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+MORE = 1.1  # times the rate of another test
 STEADY_REST = 5  # intervals
 SMALL = 512  # bytes of a datagram
 
 
 def limited_arrival(look: Look) -> Optional[Hit]:
     """Datagrams arrive at a rate that the path gives, whatever is sent."""
+    if any(_contradicts(look, phase) for phase in look.evidence.phases):
+        return None
     return _constant_arrival(look) or _slow_path(look)
+
+
+def _contradicts(look: Look, phase: Phase) -> bool:
+    """Whether more arrived in another test, or less did, of which datagrams were lost as well."""
+    other = derive.look(look.evidence, phase)
+    if phase is look.phase or not is_same_way(other, look) or not other.rate:
+        return False
+    return other.rate > MORE * (look.rate or 0.0) or (
+        other.known_loss >= LOST and other.rate < (look.rate or 0.0) / MORE
+    )
 
 
 def _constant_arrival(look: Look) -> Optional[Hit]:
