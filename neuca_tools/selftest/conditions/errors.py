@@ -9,6 +9,7 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.host import congestion
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.evidence import Reach
 from neuca_tools.selftest.evidence.look import Look
@@ -120,10 +121,11 @@ def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
     )
 
 
-def no_such_congestion(session: Session) -> Optional[Hit]:
+def no_congestion_control(session: Session) -> Optional[Hit]:
+    """Of tuning, or the one that was requested (-C)."""
     said = errors(session)
     if not NO_CONGESTION.search(said):
-        return None
+        return congestion(session)
     return Hit(
         0.9,
         "a host does not have the requested congestion control (-C)",

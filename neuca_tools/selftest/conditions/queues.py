@@ -141,6 +141,12 @@ def backlog(look: Look) -> Optional[Hit]:
     return None
 
 
+def queue(look: Look) -> Optional[Hit]:
+    """A queue drops packets, or delays them: what costs more."""
+    hits = list(filter(None, (qdisc(look), bloat(look))))
+    return max(hits, key=lambda hit: (hit.severity != INFO, hit.share), default=None)
+
+
 def qdisc(look: Look) -> Optional[Hit]:
     """Packets dropped by a queue of the sender itself."""
     found = _grown(look.phase.sender, QDISC_DROPS)
