@@ -10,7 +10,7 @@ from typing import Optional
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.errors import is_refused
-from neuca_tools.selftest.conditions.session import Session, smallest_mtu
+from neuca_tools.selftest.conditions.session import Session, first, smallest_mtu
 from neuca_tools.selftest.conditions.udp import WHOLE, payload
 from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import ETHERNET
@@ -22,7 +22,7 @@ DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (
 THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 
 
-def stopped(look: Look) -> Optional[Hit]:
+def _stopped(look: Look) -> Optional[Hit]:
     """In one test, by iperf's figures alone."""
     return _stalled(look) or _nothing_arrives(look)
 
@@ -106,7 +106,7 @@ def black_hole(session: Session) -> Optional[Hit]:
     suspects = session.tcp if probed is None or is_less(session) else ()
     stuck = next(filter(_is_stuck, suspects), None)
     if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
-        return None
+        return first(map(_stopped, session.looks))
     above = f" above {probed} bytes" if probed else ""
     return Hit(
         1.0,

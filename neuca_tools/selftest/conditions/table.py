@@ -1,8 +1,8 @@
-"""One row for each condition, D01 to D47: the signs of the cause, and where they come from.
+"""One row for each condition, D01 to D47: the rule of the cause, and where it comes from.
 
-To add one, write a sign in the module where it belongs, a row here, a line in the manual page, and
-a test. A sign that only a host's samples show asks for them; one for the texts of others asks
-`evidence.printed` for what iperf alone counted.
+To add one, write a rule in the module where it belongs, a row here, a line in the manual page, and
+a test. What only the samples of a host show asks for them; without these, `evidence.printed` has
+what iperf alone counted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -159,8 +159,7 @@ CAUSES: tuple[Cause, ...] = (
         ("path MTU black hole",),
         FAULT,
         "RFC 2923; RFC 4821; RFC 6298",
-        stops.stopped,
-        stops.black_hole,
+        of_session=stops.black_hole,
     ),
     Cause("D22", ("smaller path MTU",), INFO, "RFC 1191", of_session=path.smaller_path),
     Cause(
