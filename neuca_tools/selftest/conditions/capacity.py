@@ -248,7 +248,7 @@ def _share_of_steadiness(one: Printed) -> float:
         return 0.0
     if one.is_received and one.known_spread >= VERY_STEADY:
         return 0.0  # what arrives varies less behind a limiter, and more over a radio
-    enough = 3 if one.retransmits or one.is_queued else 4
+    enough = 3 if one.retransmits else 4
     if is_constant(one, VERY_STEADY) and len(one.rates) >= enough:
         return 0.75
     return 0.7 if _is_steady_enough(one) else 0.0

@@ -276,7 +276,7 @@ def _full_cpu(look: Look) -> Optional[Hit]:
     """A CPU of either host is full, and nothing else limits the flow."""
     receiver, sender = ends(look)
     end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
-    if _got_nothing(look) or _is_unknown(look, load):
+    if _is_unknown(look, load):
         return None
     if load.has_full_cpu and load.is_of_others:
         return _waiting(look, end, load) or _other_load(end, load)
@@ -349,14 +349,7 @@ def _is_unknown(look: Look, load: Load) -> bool:
     return bool(look.phase.run and look.phase.run.error) and load.own is None
 
 
-def _got_nothing(look: Look) -> bool:
-    """A run that failed at once tells nothing about limits, whatever the host did meanwhile."""
-    return bool(look.phase.run and look.phase.run.error and not look.rate)
-
-
 def steal(look: Look) -> Optional[Hit]:
-    if _got_nothing(look):
-        return None
     for end, _, load in reversed(ends(look)):
         stolen = load.steal or 0
         if stolen <= STEAL:

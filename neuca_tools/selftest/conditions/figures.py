@@ -10,8 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.moves import send_buffer
-from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.printed import Printed, printed, send_buffer
 from neuca_tools.selftest.evidence.run import known_rates
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
@@ -91,13 +90,6 @@ def _may_be_jumbo(one: Printed) -> bool:
     return one.is_local_network if mss is None else mss > JUMBO
 
 
-def burst(one: Printed, rate: float) -> float:
-    """Bytes of the first interval in excess of this rate."""
-    if not one.every or one.every[0].start > 0 or one.every[0].bytes is None:
-        return 0.0
-    return one.every[0].bytes - rate * one.every[0].seconds / 8
-
-
 def buffers(one: Printed) -> float:
     """Bytes that the hosts and a relay between them hold: no path carried these yet."""
     return 2 * (send_buffer(one.run) + one.streams * RECEIVE_BUFFER)
@@ -175,7 +167,7 @@ def _is_answered(one: Printed) -> bool:
         return True
     if one.spread is None or is_constant(one):
         return False
-    return one.follows_loss and not one.is_queued
+    return one.follows_loss
 
 
 def is_constant(one: Printed, limit: float = STEADY) -> bool:
