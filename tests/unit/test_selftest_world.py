@@ -440,7 +440,7 @@ def test_a_deep_queue_costs_no_rate():
     deep = flow([5, 4.9] * 5, direction="reverse", rtt=137_000, min_rtt=20_000)
     there = flow([96, 95] * 5, rtt=21_000, min_rtt=20_000)
     both = diagnose(replace(there, phases=(*there.phases, *deep.phases)))
-    assert [one.id for one in both.findings if one.severity != "info"][:2] == ["D27", "D14"]
+    assert [one.id for one in both.findings if one.severity != "info"][:2] == ["D18", "D14"]
 
 
 # --- One direction and the other, one stream and several -----------------------------------------------------------------

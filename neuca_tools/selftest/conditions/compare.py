@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import INFO, MEDIUM, ORDERED, Hit
-from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.printed_path import given_rate
+from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit
+from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
@@ -20,7 +19,6 @@ ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27
 AS_A_WHOLE = 1.15  # the same with slow start, which takes as long at any rate
 # The same where both send at once: it is partly chance which of them gets more.
 ASYMMETRY_TOGETHER = 1.5
-SHAPED = ": a shaper or a slower link in that direction, before which packets wait (D18)"
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -51,26 +49,18 @@ def asymmetric(session: Session) -> Optional[Hit]:
     there, back = rates
     fast, slow = max(rates), min(rates)
     direction = "forward" if there < back else "reverse"
-    shaped = _is_shaped(session, direction)
     if fast <= ratio * slow or _is_limited_itself(session, direction):
         return None
     if not _differ_as_a_whole(session):
         return None
     return Hit(
         1 - slow / fast,
-        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}"
-        f"{SHAPED if shaped else ''}",
+        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
-        ORDERED if shaped else "compare ip route get, ethtool -k and sysctls of both hosts",
+        "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
         severity=INFO if _is_slow_by_chance(session, direction) else None,
     )
-
-
-def _is_shaped(session: Session, direction: str) -> bool:
-    """Whether a queue on the path is never empty in the slower direction."""
-    slow = session.named("tcp", direction)
-    return slow is not None and path_capacity(slow) is not None
 
 
 def _differ_as_a_whole(session: Session) -> bool:
@@ -84,9 +74,9 @@ def _differ_as_a_whole(session: Session) -> bool:
 
 
 def _is_limited_itself(session: Session, direction: str) -> bool:
-    """Whether the slower direction has a limiter of its own, as far as iperf's figures tell."""
+    """Whether the path limits the slower direction, which is then the finding (D18)."""
     slow = session.named("tcp", direction)
-    return slow is not None and given_rate(slow) is not None
+    return slow is not None and bool(path_capacity(slow) or given_rate(slow))
 
 
 def _is_slow_by_chance(session: Session, direction: str) -> bool:

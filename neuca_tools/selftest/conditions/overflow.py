@@ -11,6 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import (
+    SOMEWHAT,
+    application,
+    is_lossy,
+    is_unbounded,
+    sender_buffer,
+    slow_reader,
+)
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.streams import (
     DEFAULT_MSS,
@@ -24,15 +32,7 @@ from neuca_tools.selftest.conditions.thresholds import (
     carries_expected,
     passed,
 )
-from neuca_tools.selftest.conditions.window import (
-    SOMEWHAT,
-    application,
-    is_lossy,
-    is_unbounded,
-    receiver_window,
-    sender_buffer,
-    slow_reader,
-)
+from neuca_tools.selftest.conditions.window import window
 from neuca_tools.selftest.evidence.derive import grown
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 from neuca_tools.selftest.evidence.printed import printed
@@ -271,7 +271,7 @@ def _is_held_back(look: Look) -> bool:
         return True
     if max(receiver, sender) >= SOMEWHAT:
         return True
-    rules = (receiver_window, sender_buffer, slow_reader, application)
+    rules = (window, sender_buffer, slow_reader, application)
     return any(rule(look) is not None for rule in rules)
 
 

@@ -1,4 +1,4 @@
-"""D18, D19: datagrams that a path drops, where iperf's own figures are all that is known."""
+"""D18: datagrams that a path drops, where iperf's own figures are all that is known."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,10 +10,14 @@ from typing import Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.datagrams import is_chance, may_be_limited
+from neuca_tools.selftest.conditions.datagrams import (
+    MORE_THAN_CHANCE,
+    is_chance,
+    is_same_way,
+    may_be_limited,
+)
+from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY, udp_printed
 from neuca_tools.selftest.conditions.predict import SPEEDS
-from neuca_tools.selftest.conditions.printed import STEADY
-from neuca_tools.selftest.conditions.printed_path import ARRIVED, STEADY_REST
 from neuca_tools.selftest.conditions.udp import (
     VERY_FEW,
     WHOLE,
@@ -22,8 +26,9 @@ from neuca_tools.selftest.conditions.udp import (
     is_one_of_several,
     payload,
 )
+from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.printed import Printed
 from neuca_tools.selftest.evidence.run import Interval, known_rates
 
 OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
@@ -34,14 +39,32 @@ EVEN_ARRIVAL = 0.1  # coefficient of variation of what arrives after a burst
 FEW = 100_000  # datagrams in a second: fewer than any host receives
 # Of few datagrams: more is lost than by chance, and less than if nothing got through.
 MUCH, MOST = 0.05, 0.9
-NOTABLE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+MORE = 1.1  # times the rate of another test
+STEADY_REST = 5  # intervals
 SMALL = 512  # bytes of a datagram
 
 
-def constant_arrival(look: Look) -> Optional[Hit]:
+def limited_arrival(look: Look) -> Optional[Hit]:
+    """Datagrams arrive at a rate that the path gives, whatever is sent."""
+    if any(_contradicts(look, phase) for phase in look.evidence.phases):
+        return None
+    return _constant_arrival(look) or _slow_path(look)
+
+
+def _contradicts(look: Look, phase: Phase) -> bool:
+    """Whether more arrived in another test, or less did, of which datagrams were lost as well."""
+    other = derive.look(look.evidence, phase)
+    if phase is look.phase or not is_same_way(other, look) or not other.rate:
+        return False
+    return other.rate > MORE * (look.rate or 0.0) or (
+        other.known_loss >= LOST and other.rate < (look.rate or 0.0) / MORE
+    )
+
+
+def _constant_arrival(look: Look) -> Optional[Hit]:
     """UDP: the same rate arrives all the time, however much is lost."""
-    one = _udp_printed(look)
+    one = udp_printed(look)
     if one is None or look.known_loss < LOST or not is_losing(look):
         return None
     late = _after_burst(one)
@@ -85,21 +108,17 @@ def _is_losing_much(one: Interval) -> bool:
     return (one.lost or 0) >= LOST * (one.datagrams or 0)
 
 
-def _udp_printed(look: Look) -> Optional[Printed]:
-    return printed(look) if look.protocol == "udp" else None
-
-
 def _is_level(rates: Sequence[float]) -> bool:
     return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
 
 
-def slow_path(look: Look) -> Optional[Hit]:
+def _slow_path(look: Look) -> Optional[Hit]:
     """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
-    one = _udp_printed(look)
+    one = udp_printed(look)
     loss, size = look.known_loss, payload(look)
     if one is None or not 0 < size <= WHOLE or one.is_loopback:
         return None
-    if not (MUCH <= loss <= MOST or (NOTABLE <= loss < MUCH and may_be_limited(look))):
+    if not (MUCH <= loss <= MOST or (MORE_THAN_CHANCE <= loss < MUCH and may_be_limited(look))):
         return None
     if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
         return None
@@ -112,23 +131,6 @@ def slow_path(look: Look) -> Optional[Hit]:
         "it is loss at any rate (cable, radio)",
         confidence=MEDIUM,
         severity=FAULT,  # even if as much arrived as is enough of what was offered
-    )
-
-
-def scattered(look: Look) -> Optional[Hit]:
-    """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
-    one, flow = _udp_printed(look), look.flow
-    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
-        return None
-    if not look.known_loss >= NOTABLE or not is_gentle(look) or not is_chance(look):
-        return None
-    return Hit(
-        0.8,
-        f"{amounts.percent(look.known_loss)} of the datagrams are lost, in every interval about as "
-        "many as by chance: the path loses at random, which slows TCP down more",
-        (fact("lost / datagrams", look.loss),),
-        "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
-        confidence=MEDIUM,
     )
 
 

@@ -10,8 +10,7 @@ from typing import Optional
 
 from neuca_tools.selftest.conditions.predict import SPEEDS
 from neuca_tools.selftest.evidence.look import Look
-from neuca_tools.selftest.evidence.moves import send_buffer
-from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.printed import Printed, printed, send_buffer
 from neuca_tools.selftest.evidence.run import known_rates
 
 # Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
@@ -45,6 +44,7 @@ HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and c
 LOSSY = 0.001
 # sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
 RENO = 1.22
+ARRIVED = 1.5  # times what arrived later: what a bucket held
 # Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
 # by chance in each interval leaves of it; of more losses the square root.
 EVEN, BY_CHANCE = 0.03, 0.2
@@ -88,13 +88,6 @@ def _may_be_jumbo(one: Printed) -> bool:
     """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
     mss = one.run.mss
     return one.is_local_network if mss is None else mss > JUMBO
-
-
-def burst(one: Printed, rate: float) -> float:
-    """Bytes of the first interval in excess of this rate."""
-    if not one.every or one.every[0].start > 0 or one.every[0].bytes is None:
-        return 0.0
-    return one.every[0].bytes - rate * one.every[0].seconds / 8
 
 
 def buffers(one: Printed) -> float:
@@ -174,7 +167,7 @@ def _is_answered(one: Printed) -> bool:
         return True
     if one.spread is None or is_constant(one):
         return False
-    return one.follows_loss and not one.is_queued
+    return one.follows_loss
 
 
 def is_constant(one: Printed, limit: float = STEADY) -> bool:
@@ -224,3 +217,7 @@ def is_paced(one: Printed) -> bool:
 def tcp_printed(look: Look) -> Optional[Printed]:
     """The figures of a TCP run; None as for `printed`."""
     return printed(look) if look.protocol == "tcp" else None
+
+
+def udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None

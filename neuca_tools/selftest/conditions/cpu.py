@@ -1,8 +1,4 @@
-"""D09: CPUs and hosts, where iperf's own figures are all that is known.
-
-Each rule excludes the others by physics: a full link is no window, and a window that has room is
-not what limits.
-"""
+"""D09, D10: CPUs and hosts that are as fast as they can, by samples or by iperf's figures."""
 
 # SPDX-License-Identifier: MIT
 
@@ -11,8 +7,9 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.printed import (
+from neuca_tools.selftest.conditions.application import is_unbounded
+from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.figures import (
     FAST,
     PACED,
     STEADY,
@@ -23,8 +20,12 @@ from neuca_tools.selftest.conditions.printed import (
     loss_explains,
     tcp_printed,
 )
-from neuca_tools.selftest.conditions.thresholds import TOGETHER
-from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.conditions.session import ends
+from neuca_tools.selftest.conditions.streams import is_mostly_idle
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed
+from neuca_tools.selftest.conditions.udp import receiver_too_slow
+from neuca_tools.selftest.evidence.load import Load
+from neuca_tools.selftest.evidence.look import STEAL, Look
 from neuca_tools.selftest.evidence.printed import THREADED, Printed, printed
 from neuca_tools.selftest.evidence.run import EMBEDDED, known_rates, version_of
 
@@ -51,9 +52,29 @@ ROOM = 0.85  # of the congestion window in flight: it is not what limits
 CALLS = 250_000
 # bit/s: in a local network nothing is shaped, and a slow host is as steady; but none is this slow.
 SLOWEST_HOST = 30e6
+# What to do about a full CPU, by what it spends most of its time on (D09).
+RELIEVE = {
+    "softirq": "spread the packets over CPUs: more queues of the NIC (ethtool -L), or rps_cpus; "
+    "jumbo frames; offloads (ethtool -k)",
+    "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 or later",
+    "user": "more streams (-P) with iperf3 3.16 or later, which has a thread for each",
+}
 
 
-def busy_process(look: Look) -> Optional[Hit]:
+def cpu(look: Look) -> Optional[Hit]:
+    """A CPU limits, by the samples of both hosts or, without them, by what iperf printed."""
+    if look.phase.sender or look.phase.receiver:
+        return _full_cpu(look) or receiver_too_slow(look)
+    return (
+        receiver_too_slow(look)
+        or _small_writes(look)
+        or _busy_process(look)
+        or _slow_sender(look)
+        or _fast_core(look)
+    )
+
+
+def _busy_process(look: Look) -> Optional[Hit]:
     """An iperf process used all of a CPU, as far as softirqs left it some."""
     one = printed(look)
     if one is None or as_asked(look):
@@ -93,7 +114,7 @@ def _busiest(look: Look, one: Printed) -> tuple[float, str]:
     return (sender if is_varied else 0.0), "sender"
 
 
-def slow_sender(look: Look) -> Optional[Hit]:
+def _slow_sender(look: Look) -> Optional[Hit]:
     """The sender does not fill its window, nothing is lost, and the link has room."""
     one = tcp_printed(look)
     if one is None or not _has_idle_window(look, one):
@@ -180,12 +201,10 @@ def is_of_a_host(one: Printed) -> bool:
 
 def explained_by_a_host(look: Look) -> bool:
     """Whether a CPU explains the rate better than a window or the path does."""
-    return any(
-        rule(look) is not None for rule in (busy_process, slow_sender, fast_core, small_writes)
-    )
+    return cpu(look) is not None
 
 
-def fast_core(look: Look) -> Optional[Hit]:
+def _fast_core(look: Look) -> Optional[Hit]:
     """Faster than most paths, uneven, and unimpressed by loss."""
     one = tcp_printed(look)
     if one is not None and _is_one_thread(one) and not is_given(look, one):
@@ -234,7 +253,7 @@ def _is_fast_and_uneven(one: Printed) -> bool:
     return one.spread is not None and one.spread >= UNEVEN
 
 
-def small_writes(look: Look) -> Optional[Hit]:
+def _small_writes(look: Look) -> Optional[Hit]:
     """So many system calls that they take all of a CPU (-l)."""
     one = tcp_printed(look)
     if one is None or not one.run.datagram or (is_given(look, one) and not one.is_loopback):
@@ -250,4 +269,112 @@ def small_writes(look: Look) -> Optional[Hit]:
         "larger blocks: iperf3 -l 128K is the default for TCP",
         "sender",
         confidence=MEDIUM,
+    )
+
+
+def _full_cpu(look: Look) -> Optional[Hit]:
+    """A CPU of either host is full, and nothing else limits the flow."""
+    receiver, sender = ends(look)
+    end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
+    if _is_unknown(look, load):
+        return None
+    if load.has_full_cpu and load.is_of_others:
+        return _waiting(look, end, load) or _other_load(end, load)
+    if not load.is_full or not is_unbounded(look):
+        return None
+    full, suspect, confidence = load.full or 0, "", HIGH
+    if load.what == "user":
+        # iperf3 itself hardly computes.
+        suspect, confidence = "; another program may be running there", MEDIUM
+    return Hit(
+        full * look.left,
+        f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
+        f"{load.what}{suspect}",
+        (
+            fact(f"CPU {load.cpu} busy", load.busy),
+            fact(f"CPU {load.cpu} user", load.user),
+            fact(f"CPU {load.cpu} system", load.system),
+            fact(f"CPU {load.cpu} softirq", load.softirq),
+        ),
+        RELIEVE[load.what],
+        end,
+        confidence=confidence,
+    )
+
+
+def _fullness(load: Load) -> tuple[bool, float, float]:
+    return load.is_full, load.full or 0.0, load.busy or 0.0
+
+
+def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
+    """The sender has little in flight: it waits for a CPU that others fill.
+
+    By fair scheduling it would get half of it; a program of higher priority leaves it less.
+    """
+    if look.protocol != "tcp" or passed(look) is not False or not is_mostly_idle(look):
+        return None
+    if not is_unbounded(look):
+        return None
+    return Hit(
+        look.left,
+        f"other programs kept CPU {load.cpu} of the {end} busy, and left iperf "
+        f"{amounts.percent(load.own or 0)} of it: much less was in flight than the windows had "
+        "room for",
+        (
+            fact(f"CPU {load.cpu} busy", load.busy),
+            fact("CPU of iperf", load.own),
+            fact("in flight, bytes", look.windows.in_flight),
+        ),
+        "stop them, give them a lower priority (renice), or test on another CPU",
+        end,
+        confidence=MEDIUM,
+    )
+
+
+def _other_load(end: str, load: Load) -> Hit:
+    """A note: the test did not need that CPU, but what it measured may have waited for it."""
+    return Hit(
+        0.0,
+        f"other programs kept CPU {load.cpu} of the {end} busy; iperf used "
+        f"{amounts.percent(load.own or 0)} of one: test again without them to be sure",
+        (fact(f"CPU {load.cpu} busy", load.busy), fact("CPU of iperf", load.own)),
+        end=end,
+        confidence=LOW,
+        severity=INFO,
+    )
+
+
+def _is_unknown(look: Look, load: Load) -> bool:
+    """Whether a run failed without saying how much of the CPU was its own."""
+    return bool(look.phase.run and look.phase.run.error) and load.own is None
+
+
+def steal(look: Look) -> Optional[Hit]:
+    for end, _, load in reversed(ends(look)):
+        stolen = load.steal or 0
+        if stolen <= STEAL:
+            continue
+        if not load.is_short_of_stolen:
+            return _stolen_from_others(end, load, stolen)
+        return Hit(
+            min(1.0, stolen * 2),
+            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
+            "not reliable",
+            (fact("steal", stolen),),
+            "ask for dedicated CPUs, or test when the hypervisor is idle",
+            end,
+        )
+    return None
+
+
+def _stolen_from_others(end: str, load: Load, stolen: float) -> Hit:
+    """A note: the test used so little of a CPU that it was not short of what was taken."""
+    return Hit(
+        0.0,
+        f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}, of which iperf used "
+        f"{amounts.percent(load.own or 0)}: round trips may be longer than those of the path",
+        (fact("steal", stolen), fact("CPU of iperf", load.own)),
+        end=end,
+        confidence=LOW,
+        severity=INFO,
     )
