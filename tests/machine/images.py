@@ -240,6 +240,23 @@ def package() -> Path:
     return deb
 
 
+def earlier_package(commit: str) -> Path:
+    """The package of this commit. Raises CalledProcessError if this checkout has no such history."""
+    folder = CACHE / f"earlier-{commit}"
+    with _alone(folder.name):
+        if not folder.exists():
+            with _making(folder) as making:
+                tree = making / "tree"
+                clone = ("clone", "--quiet", "--no-checkout", ROOT, tree)
+                for words in (clone, ("-C", tree, "checkout", "--quiet", commit)):
+                    subprocess.run(["git", *words], check=True, capture_output=True, text=True)
+                _run(tree / "packaging" / "build-deb", making, timeout=IMAGE_PATIENCE, cwd=tree)
+                shutil.rmtree(tree)
+        os.utime(folder)
+    (deb,) = folder.glob("neuca-guest-tools_*.deb")
+    return deb
+
+
 def newer(deb: Path, folder: Path) -> Path:
     """The same package again with a higher version, for an upgrade."""
     tree = folder / "newer"
