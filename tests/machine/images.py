@@ -181,13 +181,16 @@ class Image:
         return self.folder / "initrd"
 
 
-def image(name: str, packaged: bool = True) -> Image:
-    """The image of this recipe, built if the cache has none; `packaged` False: without our package."""
+def image(name: str, packaged: bool = True, earlier: Path | None = None) -> Image:
+    """The image of this recipe, built if the cache has none; `packaged` False: without our package.
+
+    `earlier`: with this package of an earlier version in the place of the present one.
+    """
     recipe = RECIPES[name]
     with _alone(recipe.base_digest()):
         base = _base(recipe)
         with _alone("package"):
-            deb = package() if packaged else None
+            deb = earlier or (package() if packaged else None)
         key = hashlib.sha256(
             f"{base.name} {deb.parent.name if deb else ''} {_INSTALL}{MONITOR_UNIT}".encode()
         ).hexdigest()[:16]
