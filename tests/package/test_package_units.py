@@ -190,7 +190,9 @@ def test_names_are_given_before_anybody_configures_a_nic():
         "a passive target: who is to be before it pulls it in"
     )
     assert unit["DefaultDependencies"] == ["no"]
-    assert int(unit["Nice"][0]) < 0, "the network waits for it, and nothing else that starts now does"
+    assert int(unit["Nice"][0]) < 0, (
+        "the network waits for it, and nothing else that starts now does"
+    )
 
 
 def test_names_are_given_once_in_a_boot_and_never_stop_it():
