@@ -23,7 +23,7 @@ from neuca_tools.documents.finding import (
     line_with,
     suggested,
 )
-from neuca_tools.documents.neuca import link_kinds, links
+from neuca_tools.documents.neuca import filesystems, link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
@@ -120,6 +120,7 @@ def _neuca(data: bytes) -> Iterator[Finding]:
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _globals(document)
+    yield from _file_systems(document)
     yield from _incomplete(document, text)
     yield from _clashes(document, text)
 
@@ -149,6 +150,18 @@ def _globals(document: Document) -> Iterator[Finding]:
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect'
             yield Finding(item.line, "error", suggested(text, meant), meant)
+
+
+def _file_systems(document: Document) -> Iterator[Finding]:
+    """File systems that mkfs is not asked for."""
+    lines = {item.key: item.line for item in document.items if item.section == "storage"}
+    for device in document.storage:
+        try:
+            if device.format:
+                filesystems.options(device.fs_type, device.fs_options)
+        except UnusableError as reason:
+            text = f'[storage] "{device.device}": {reason}'
+            yield Finding(lines.get(device.device, 0), "error", text)
 
 
 def _clashes(document: Document, text: str) -> Iterator[Finding]:

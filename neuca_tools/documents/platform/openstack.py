@@ -82,7 +82,10 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
     if draft is None:
         return
     name = link.text("id") or link.path
-    drafts[link.path if name in drafts else name] = draft
+    if name in drafts:
+        link.fault("id", name, "an earlier link has this id, so no network is on this one")
+        name = link.path
+    drafts[name] = draft
 
 
 def _physical(link: Part) -> Optional[Draft]:
