@@ -63,6 +63,14 @@ def by_name(pattern: str) -> LinkKey:
     return LinkKey(f"{BY_NAME}{pattern}")
 
 
+def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN401 - of a Draft
+    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
+    mac = part.read(key, values.nic)
+    if mac is None:
+        return None
+    return Draft(LinkKey(mac), part.about(mac), **more)
+
+
 @dataclass
 class Draft:
     """One link while its document is read.
@@ -309,12 +317,6 @@ class Draft:
             value = link_kinds.shown(self.virtual or Virtual(), name)
             if value:
                 yield Origin(name, value, where)
-
-
-def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    """Add a draft by its name in the document, unless an earlier one has it."""
-    if draft is not None and drafts.setdefault(name, draft) is not draft:
-        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
 
 
 def _is_default(to: str, netmask: Optional[str]) -> bool:

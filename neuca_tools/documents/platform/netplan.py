@@ -17,7 +17,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
@@ -133,9 +133,9 @@ def _version_2(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     uppers = _uppers(top)
     for name, link in _free(top, "ethernets", taken):
-        add(drafts, name, _ethernet(name, link))
+        made.add(drafts, name, _ethernet(name, link))
     for kind, name, link in _virtual_links(top, taken):
-        add(drafts, name, _virtual(kind, name, link))
+        made.add(drafts, name, _virtual(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
     why_not = dict.fromkeys(sorted(described), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
@@ -144,9 +144,9 @@ def _version_2(top: Part) -> PlatformDocument:
         if name in drafts or (name not in taken and not upper.is_master):
             made.name_members(upper.part, upper.key, drafts, why_not)
     for name, link in _free(top, "vlans", taken):
-        add(drafts, name, _vlan(name, link, drafts, why_not))
+        made.add(drafts, name, _vlan(name, link, drafts, why_not))
     for name, link in _free(top, "vrfs", taken):
-        add(drafts, name, _vrf(name, link))
+        made.add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
     left.connect(partial(_connect, drafts))
@@ -326,23 +326,11 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
 def _vlan(
     name: str, link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
 ) -> Optional[Draft]:
-    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
-    below = link.text("link") or ""
-    parent, number = drafts.get(below), link.read("id", values.vlan_id)
-    if parent is None or parent.key.vlan_id is not None:
-        if below in why_not:
-            link.fault("link", below, why_not[below], "warning")
-        elif not below:
-            link.fault("link", None, "a VLAN without its link, ignoring it")
+    draft = made.vlan(link, ("link", "id"), drafts, why_not)
+    if draft is None:
         return None
-    if number is None:
-        if link.text("id") is None:
-            link.fault("id", None, "a VLAN without its ID, ignoring it")
-        return None
-    link = link.about(parent.part.mac)
-    draft = _common(Draft(LinkKey(parent.key.mac, number), link), link)
     draft.name = link.made("", name, values.link_name)
-    return made.with_own_mac(draft, link, parent)
+    return _common(draft, draft.part)
 
 
 def _common(draft: Draft, link: Part) -> Draft:
