@@ -16,20 +16,23 @@ from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
-from neuca_tools.documents.finding import (
-    MOST_SPELLINGS,
-    Finding,
-    Severity,
-    line_with,
-    suggested,
-)
 from neuca_tools.documents.neuca import filesystems, link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
 from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kind
-from neuca_tools.documents.spelling import closest, closest_name, section_meant, spelt
+from neuca_tools.documents.spelling import (
+    MOST_SPELLINGS,
+    Finding,
+    Severity,
+    closest,
+    closest_name,
+    line_with,
+    section_meant,
+    spelt,
+    suggested,
+)
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual

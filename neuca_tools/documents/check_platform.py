@@ -14,7 +14,6 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from neuca_tools.documents import check_network
-from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, line_with, suggested
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import (
     combined,
@@ -24,7 +23,15 @@ from neuca_tools.documents.platform import (
     openstack,
 )
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
-from neuca_tools.documents.spelling import closest, closest_name, spelt
+from neuca_tools.documents.spelling import (
+    MOST_SPELLINGS,
+    Finding,
+    closest,
+    closest_name,
+    line_with,
+    spelt,
+    suggested,
+)
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument
 

@@ -14,7 +14,7 @@ from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
+from neuca_tools.documents.platform.quantities import cidr, destination, is_assumed
 from neuca_tools.documents.stacking import (
     hands_off,
     lower_of,

@@ -10,7 +10,7 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.documents.platform.quantities import cidr, destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 

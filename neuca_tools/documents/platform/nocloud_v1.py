@@ -17,9 +17,8 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
-from neuca_tools.documents.platform.durations import milliseconds, seconds
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import prefix_length
+from neuca_tools.documents.platform.quantities import milliseconds, prefix_length, seconds
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.

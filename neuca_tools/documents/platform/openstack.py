@@ -16,9 +16,8 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish
-from neuca_tools.documents.platform.durations import milliseconds
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import prefix_length
+from neuca_tools.documents.platform.quantities import milliseconds, prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
