@@ -61,6 +61,7 @@ _OPTIONS = {
     },
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
+_OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
 # A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
 _SPANS = {
     "mii-monitor-interval": milliseconds,
@@ -149,8 +150,19 @@ def _version_2(top: Part) -> PlatformDocument:
         made.add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
+    left.add_unusable(_outside(top, taken, drafts))
     left.connect(partial(_connect, drafts))
     return finish(drafts.values(), top, by_hand=True)
+
+
+def _outside(top: Part, taken: Collection[str], drafts: Mapping[str, Draft]) -> Iterator[str]:
+    """The members of unusable VRFs: their addresses must not be in the main table."""
+    for name, vrf in _free(top, "vrfs", taken):
+        for member in vrf.texts("interfaces") if name not in drafts else ():
+            if member in drafts:
+                reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
+                drafts[member].part.fault("", None, reason, "warning")
+                yield member
 
 
 def _uppers(top: Part) -> dict[str, made.Upper]:
@@ -240,10 +252,12 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    holder = link
+    unusable, holder = link.faults.unusable, link
     if kind != "vxlan":
         holder = link.child("parameters")
-    if not made.options(draft, holder, _OPTIONS[kind], _SPANS):
+        holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
+    made.options(draft, holder, _OPTIONS[kind], _SPANS)
+    if link.faults.unusable != unusable:
         return None
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
