@@ -290,8 +290,8 @@ class Checked(NamedTuple):
 def checked(links: Iterable[Asked]) -> Checked:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
-    unusable = [asked.request.key for asked in every if asked.unusable]
-    ignored = above(unusable, [asked.request for asked in every])
+    unusable = {asked.request.key for asked in every if asked.unusable}
+    ignored = above(unusable, [asked.request for asked in every]) if unusable else {}
     usable: list[Asked] = []
     faults: list[Fault] = []
     for asked in every:
