@@ -91,6 +91,7 @@ class Host:
             router=config.guest_router,
             allow_sysctls=config.allow_sysctls,
             policy_routing=config.policy_routing,
+            faults=config.link_faults,
         )
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, document, policies, record)

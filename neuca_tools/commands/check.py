@@ -14,7 +14,7 @@ from typing import Any
 from neuca_tools.commands.common import uses_color
 from neuca_tools.config import check as check_configuration
 from neuca_tools.documents.check import MAX_BYTES, Checked, Kind, check, in_order
-from neuca_tools.documents.finding import Finding
+from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
 

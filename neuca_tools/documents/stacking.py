@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from neuca_tools.documents.neuca import automatic_keys
+from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
 from neuca_tools.documents.neuca.values import IPV6_MINIMUM_MTU
 from neuca_tools.model import LinkRequest, Origin
@@ -121,7 +121,7 @@ def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
         device=tuple({**dict(below.device), **dict(own.device)}.items()),
         virtual=virtual,
         routing=own.routing.over(below.routing),
-        automatic=automatic_keys.over(own.automatic, below.automatic),
+        automatic=routing_keys.over(own.automatic, below.automatic),
         offers=own.offers or below.offers,
         origins=_overlay_origins(below.origins, own.origins),
     )

@@ -60,6 +60,18 @@ def test_a_bridge_with_an_unusable_option_is_neither_made_nor_taken_apart(two):
     assert two.once(BRIDGE).code == 0
 
 
+def test_a_bridge_of_the_configuration_is_kept_while_an_option_of_it_is_unusable(two):
+    two.configure(BRIDGE)
+    assert two.once("[global]\n").code == 0
+    assert master(two, "dp1") == "br7"
+    two.configure(f"{BRIDGE}stp = flase\n")
+    assert two.once("[global]\n").code == 78
+    assert (master(two, "dp1"), two.addresses("br7")) == ("br7", {"10.7.0.1/24"})
+    two.configure("")
+    assert two.once("[global]\n").code == 0
+    assert (master(two, "dp1"), two.link("br7")) == (None, None)
+
+
 def test_a_bridge_is_made_of_two_nics(two):
     assert two.once(BRIDGE).code == 0
     assert (master(two, "dp1"), master(two, "dp2"), is_up(two, "br7")) == ("br7", "br7", True)

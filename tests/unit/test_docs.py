@@ -33,7 +33,7 @@ from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
 from neuca_tools.documents import find_document, parse
-from neuca_tools.documents.neuca import automatic_keys, routing_keys
+from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -276,7 +276,7 @@ def test_every_section_of_user_data_is_documented():
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    keys = {*_READERS, *routing_keys.READERS, *automatic_keys.FIELDS}
+    keys = {*_READERS, *routing_keys.READERS, *routing_keys.AUTOMATIC}
     assert documented == {*keys, "addresses", "sysctl."}
 
 

@@ -434,3 +434,23 @@ def test_what_is_on_a_link_that_is_ignored_is_ignored_too_and_said():
         (17, "it is on vrf red, which is ignored, so it is ignored too"),
         (21, "it is on bridge br0, which is ignored, so it is ignored too"),
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["netplan route", "netplan rule", "netplan bond", "netplan bridge"]
+)
+def test_an_item_of_netplan_with_an_unknown_key_is_dropped_whole(name):
+    item, _, kind = ITEMS[name]
+    document = read(item(form="10.0.0.5"))
+    assert not present(document, kind)
+    assert [text.rpartition(": ")[2] for text in faults(document)] == [
+        "unknown key, ignoring what it is part of"
+    ]
+
+
+def test_what_is_to_be_in_an_unusable_vrf_is_not_configured_outside_it():
+    vrf = {"red": {"table": "x", "interfaces": ["a"]}}
+    vlan = {"v5": {"id": 5, "link": "a", "addresses": ["10.5.0.5/24"]}}
+    document = read(version_2(vrfs=vrf, vlans=vlan))
+    assert list(links(document)) == [OTHER]
+    assert [text.partition(": ")[0] for text in faults(document)] == ["error", "warning", "warning"]

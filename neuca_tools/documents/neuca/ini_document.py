@@ -166,8 +166,7 @@ def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
 def _misspelt(names: Sequence[str]) -> frozenset[str]:
     """Those of the names that are like one of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
-    from neuca_tools.documents.finding import MOST_SPELLINGS
-    from neuca_tools.documents.spelling import section_meant
+    from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
 
     compared = (name for name in names[:MOST_SPELLINGS] if name not in _LEGACY_SECTIONS)
     return frozenset(name for name in compared if section_meant(name))

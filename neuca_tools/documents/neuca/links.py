@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
+from neuca_tools.documents.neuca import link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
@@ -26,7 +26,7 @@ _SYSCTL = "sysctl."
 _LOWER = ("members", "parent", "vrf")
 # Keys whose loss changes nothing of the rest, also where the link is made.
 _APART = frozenset(
-    ("addresses", "name", "dns", "duplicate-address-detection", *SETTINGS, *automatic_keys.FIELDS)
+    ("addresses", "name", "dns", "duplicate-address-detection", *SETTINGS, *routing_keys.AUTOMATIC)
 )
 
 
@@ -202,14 +202,14 @@ def _take_one(draft: Draft, line: Line) -> None:
     own = link_kinds.names(kind)
     if line.key in routed:
         _take_routing(draft, line)
-    elif line.key in automatic_keys.FIELDS:
+    elif line.key in routing_keys.AUTOMATIC:
         _take_automatic(draft, line)
     elif line.key in own or (line.key == "name" and kind in KINDS):
         _take_virtual(draft, line)
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
         _take_setting(draft, line)
     else:
-        known = sorted({"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind})
+        known = sorted({"addresses", *_READERS, *routed, *routing_keys.AUTOMATIC, *own} - {kind})
         reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
         raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
 
@@ -221,8 +221,8 @@ def _take_routing(draft: Draft, line: Line) -> None:
 
 
 def _take_automatic(draft: Draft, line: Line) -> None:
-    wish, shown = automatic_keys.read(draft.key, line.key, line.value)
-    both = automatic_keys.over(wish, draft.get("automatic"))
+    wish, shown = routing_keys.automatic(draft.key, line.key, line.value)
+    both = routing_keys.over(wish, draft.get("automatic"))
     draft.give(line, "automatic", both, setting=line.key, shown=shown)
 
 
@@ -290,8 +290,8 @@ class Checked(NamedTuple):
 def checked(links: Iterable[Asked]) -> Checked:
     """The links without unusable ones, what is on these, and settings that contradict others."""
     every = tuple(links)
-    unusable = [asked.request.key for asked in every if asked.unusable]
-    ignored = above(unusable, [asked.request for asked in every])
+    unusable = {asked.request.key for asked in every if asked.unusable}
+    ignored = above(unusable, [asked.request for asked in every]) if unusable else {}
     usable: list[Asked] = []
     faults: list[Fault] = []
     for asked in every:

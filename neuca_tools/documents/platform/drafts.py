@@ -14,7 +14,7 @@ from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
+from neuca_tools.documents.platform.quantities import cidr, destination, is_assumed
 from neuca_tools.documents.stacking import (
     hands_off,
     lower_of,
@@ -61,6 +61,14 @@ _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 def by_name(pattern: str) -> LinkKey:
     """The key of a NIC that a document identifies only by a name, or by a pattern of names."""
     return LinkKey(f"{BY_NAME}{pattern}")
+
+
+def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN401 - of a Draft
+    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
+    mac = part.read(key, values.nic)
+    if mac is None:
+        return None
+    return Draft(LinkKey(mac), part.about(mac), **more)
 
 
 @dataclass
@@ -309,12 +317,6 @@ class Draft:
             value = link_kinds.shown(self.virtual or Virtual(), name)
             if value:
                 yield Origin(name, value, where)
-
-
-def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    """Add a draft by its name in the document, unless an earlier one has it."""
-    if draft is not None and drafts.setdefault(name, draft) is not draft:
-        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
 
 
 def _is_default(to: str, netmask: Optional[str]) -> bool:

@@ -8,6 +8,8 @@ Sources: the reference of netplan 1.2 (netplan-yaml(5)), the schema of cloud-ini
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from neuca_tools.documents.platform import automatic, openstack
 
 # The keys below these are the names of links.
@@ -29,14 +31,16 @@ VERSION_1 = frozenset(
     " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
     " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
 )
-# What a key of the other version, or of another place, is called below this key of netplan.
-ELSEWHERE = {
-    ("routes", "gateway"): "via",
-    ("routes", "destination"): "to",
-    ("routes", "network"): "to",
-    ("match", "mac_address"): "macaddress",
-}
-NETPLAN = VERSION_1 - set("id address dns_nameservers dns_search scope routes".split()) | frozenset(
+# The keys that mean the same in version 1 and in version 2.
+_SAME = (
+    ("gateway", "via"),
+    ("network", "to"),
+    ("destination", "to"),
+    ("mac_address", "macaddress"),
+    ("address", "addresses"),
+)
+_NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
+NETPLAN = (VERSION_1 - _NOT_IN_2) | frozenset(
     "nameservers dhcp4-overrides dhcp6-overrides advertised-mss access-points"
     " advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy auth"
     " auto-config band bssid ca-cert ca-certificate certificate channel checksums"
@@ -63,3 +67,10 @@ WORDS = {
     ),
     openstack.NAME: _SUBNETS | openstack.PHYSICAL | {"bond", "vlan", "ipv4", "ipv6", "dns"},
 }
+
+
+def elsewhere(parent: str, key: str) -> Iterator[str]:
+    """What a key of the other version, or of another place, may be called below this key."""
+    yield from (one for pair in _SAME if key in pair for one in pair if one != key)
+    if parent == "params":
+        yield from (f"bond-{key}", f"bridge_{key}")

@@ -10,7 +10,7 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.documents.platform.quantities import cidr, destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
@@ -19,6 +19,10 @@ KEYS = frozenset(
 )
 # The other types of netplan-yaml(5).
 _FOREIGN_KINDS = ("anycast", "broadcast", "local", "multicast", "nat", "throw", "xresolve")
+_ROUTE_KEYS = frozenset(
+    "from to via table type scope metric mtu on-link congestion-window advertised-receive-window"
+    " advertised-mss".split()
+)
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
 
@@ -27,12 +31,14 @@ def read(draft: Draft, link: Part) -> None:
     own = 0
     if draft.key.kind == "vrf" and draft.virtual:
         own = int(draft.virtual.option("table") or 0)
-    for route in link.parts("routes"):
-        with draft.whole():
-            _route(draft, route, own)
-    for rule in link.parts("routing-policy"):
-        with draft.whole():
-            _rule(draft, rule, own)
+    for kind, known, add in (
+        ("routes", _ROUTE_KEYS, _route),
+        ("routing-policy", _RULE_READERS.keys(), _rule),
+    ):
+        for item in link.parts(kind):
+            with draft.whole():
+                item.refuse_besides(known)
+                add(draft, item, own)
 
 
 def _route(draft: Draft, route: Part, own: int) -> None:

@@ -111,6 +111,12 @@ class Part:
             if key not in known:
                 self.warn(key, "this key has no effect")
 
+    def refuse_besides(self, known: Collection[str]) -> None:
+        """Record an error about every other key: without what it means, this is another item."""
+        for key in self.tree:
+            if key not in known:
+                self.fault(key, None, "unknown key, ignoring what it is part of")
+
     def _path(self, key: str) -> str:
         if self.path and key:
             return f"{self.path}.{key}"

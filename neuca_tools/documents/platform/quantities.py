@@ -1,18 +1,30 @@
-"""Read addresses and destinations with a netmask, a separate prefix length, or neither."""
+"""Read prefix lengths and netmasks, and the time spans of netplan and cloud-init (`1min 30s`)."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from ipaddress import ip_network
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
+from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import Network
 
 # What cloud-init assumes where a document gives none (net/network_state.py, _normalize_net_keys).
 ASSUMED = {4: "24", 6: "64"}
+# Milliseconds in each unit of systemd.time(7) that these documents have a use for.
+_UNITS: Mapping[str, int] = {
+    **dict.fromkeys("ms msec".split(), 1),
+    **dict.fromkeys("s sec second seconds".split(), 1000),
+    **dict.fromkeys("m min minute minutes".split(), 60000),
+    **dict.fromkeys("h hr hour hours".split(), 3600000),
+}
+_SPAN = re.compile(r"(?:[0-9]{1,9} ?[a-z]+ ?){1,8}")
+_TERM = re.compile(r"([0-9]+) ?([a-z]+)")
 
 
 def cidr(text: str, netmask: Optional[str] = None) -> str:
@@ -55,3 +67,36 @@ def _prefix_length(netmask: str) -> str:
     if "." not in netmask and ":" not in netmask:
         return netmask
     return str(values.netmask_length(values.host(netmask)))
+
+
+def milliseconds(text: str) -> str:
+    """A time span in milliseconds; a number without a unit stands for milliseconds.
+
+    >>> milliseconds("100"), milliseconds("1s"), milliseconds("1s 500ms")
+    ('100', '1000', '1500')
+    """
+    if _SPAN.fullmatch(text.strip()):
+        return str(_total(text))
+    return text
+
+
+def seconds(text: str) -> str:
+    """A time span in seconds; a number without a unit stands for seconds.
+
+    >>> seconds("15"), seconds("2min"), seconds("2000ms")
+    ('15', '120', '2')
+    """
+    if not _SPAN.fullmatch(text.strip()):
+        return text
+    whole, rest = divmod(_total(text), 1000)
+    if rest:
+        raise UnusableError(f'"{clip(text)}" is not a whole number of seconds')
+    return str(whole)
+
+
+def _total(text: str) -> int:
+    terms = _TERM.findall(text)
+    for _, unit in terms:
+        if unit not in _UNITS:
+            raise UnusableError(f'"{clip(text)}" has the unknown unit of time "{clip(unit)}"')
+    return sum(int(number) * _UNITS[unit] for number, unit in terms)
