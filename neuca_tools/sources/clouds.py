@@ -141,15 +141,7 @@ class Hetzner(_Cloud):
         response = self.request("GET", path, self.headers, deadline)
         if response.status not in (200, 204, 404):
             raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return _decoded(response.body) or None
-
-
-def _decoded(body: bytes) -> bytes:
-    """User-data that may be in base64, as cloud-init reads that of Hetzner."""
-    try:
-        return base64.b64decode(b"".join(body.split()), validate=True)
-    except binascii.Error:
-        return body
+        return response.body or None
 
 
 class Vultr(_Cloud):
