@@ -16,13 +16,13 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Optional
 
-from neuca_tools.backends import dhclient_leases, kinds, wire
+from neuca_tools.backends import client_leases, kinds, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Address, Device, Host, Network, Route, World
@@ -81,7 +81,7 @@ def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[
     return World(
         devices,
         seen=seen,
-        endless=frozenset(_endless(devices, of_addresses["addresses"])),
+        endless=frozenset(_endless(devices, of_addresses["addresses"], of_addresses["own"])),
         routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
         boot_id=boot_id(),
         **of_addresses,
@@ -89,13 +89,19 @@ def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[
 
 
 def _endless(
-    devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
+    devices: Mapping[int, Device],
+    addresses: Mapping[int, tuple[Address, ...]],
+    own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
-    """The addresses that dhclient has leased for ever, by the indexes of their devices."""
-    for name, text in dhclient_leases.recorded():
-        for index, device in devices.items():
-            if device.name == name:
-                yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)
+    """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
+    recorded, names = client_leases.recorded(), client_leases.with_udhcpc()
+    clients = names | {name for name, _ in recorded}
+    for index in (index for index, device in devices.items() if device.name in clients):
+        name = devices[index].name
+        for address in addresses.get(index, ()):
+            is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
+            if is_udhcpcs or (name, str(address.ip)) in recorded:
+                yield index, address
 
 
 def device(message: bytes) -> Device:

@@ -1,8 +1,9 @@
-"""The addresses of dhclient's leases, from its lease files (dhclient.leases(5)).
+"""The leases of DHCP clients that the kernel cannot tell from an administrator's settings.
 
-The address of an infinite lease looks like one that an administrator has set: its lifetime in the
-kernel is infinite too, and the script of dhclient adds its routes without a protocol of their own.
-The end in the file does not tell: for such a lease it is a date about 136 years ahead.
+The scripts of dhclient and udhcpc add routes without a protocol of their own. The address of an
+infinite lease of dhclient has no lifetime, and no address of udhcpc has one. The lease files of
+dhclient name their addresses (dhclient.leases(5)); the end in the file does not tell: for such a
+lease it is a date about 136 years ahead. udhcpc leaves a pid file only.
 """
 
 # SPDX-License-Identifier: MIT
@@ -26,8 +27,17 @@ _MOST_FILES, _LONGEST = 256, 1 << 20  # bytes of one file
 _STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 
 
+def with_udhcpc() -> frozenset[str]:
+    """The names of the interfaces on which udhcpc has been started.
+
+    The names of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    """
+    files = Path("/run").glob("udhcpc[.-]*.pid")
+    return frozenset(path.stem[len("udhcpc.") :] for path in files)
+
+
 def recorded() -> frozenset[tuple[str, str]]:
-    """Interface name and IPv4 address of each lease that is recorded.
+    """Interface name and IPv4 address of each lease in the files of dhclient.
 
     A file that cannot be read counts as one without leases.
     """
