@@ -1,4 +1,4 @@
-"""What network managers, dhclient and clients of ours have stored of the leases of a link.
+"""What network managers and DHCP clients have stored of the leases of a link.
 
 The files of managers are not a documented interface, but cloud-init reads networkd's too
 (net/dhcp.py). Whatever cannot be read is left out.
@@ -111,6 +111,15 @@ def _address(text: str) -> str:
     with suppress(ValueError):
         return str(ip_address(text))
     return ""
+
+
+def with_udhcpc() -> frozenset[str]:
+    """The names of the interfaces on which udhcpc has been started; it records no leases.
+
+    Its addresses and routes look like those of an administrator, as those of dhclient do. The names of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    """
+    files = Path("/run").glob("udhcpc[.-]*.pid")
+    return frozenset(path.stem[len("udhcpc.") :] for path in files)
 
 
 def recorded() -> frozenset[tuple[str, str]]:

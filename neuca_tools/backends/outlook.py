@@ -16,7 +16,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
@@ -65,18 +65,24 @@ def look() -> World:
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-    endless = frozenset(_endless(devices, addresses["addresses"]))
+    endless = frozenset(_endless(devices, addresses["addresses"], addresses["own"]))
     return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
 
 
 def _endless(
-    devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
+    devices: Mapping[int, Device],
+    addresses: Mapping[int, tuple[Address, ...]],
+    own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
-    """The addresses that dhclient has leased for ever, by the indexes of their devices."""
-    for name, text in leases.recorded():
-        for index, device in devices.items():
-            if device.name == name:
-                yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)
+    """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
+    recorded, names = leases.recorded(), leases.with_udhcpc()
+    clients = names | {name for name, _ in recorded}
+    for index in (index for index, device in devices.items() if device.name in clients):
+        name = devices[index].name
+        for address in addresses.get(index, ()):
+            is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
+            if is_udhcpcs or (name, str(address.ip)) in recorded:
+                yield index, address
 
 
 def device(message: bytes) -> Device:

@@ -211,8 +211,8 @@ class World:
     """The observed state of the host.
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
-    addresses with a lifetime, each with its device; `endless` are those that a client has recorded
-    as leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
+    addresses with a lifetime, each with its device; `endless` are others that dhclient or udhcpc
+    has leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
     accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
     requested settings by path, without those that cannot be read. `files` are the agent's own
     files, None for one that does not exist. `managers` maps manager and interface to a state;
