@@ -44,8 +44,8 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    widths = [max(map(len, column)) for column in columns]
-    words = [max(len(word) for word in " ".join(column).split()) for column in columns]
+    widths = [max(1, *map(len, column)) for column in columns]
+    words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
     for least in (words, [NARROWEST] * len(columns)):
         excess = sum(widths) + 2 * (len(widths) - 1) - width
         for _ in range(excess):

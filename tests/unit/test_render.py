@@ -523,4 +523,5 @@ def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
 
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
     assert render.table([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
+    assert render.table([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
     assert render.table([], 80) == []
