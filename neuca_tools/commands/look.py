@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -156,21 +155,11 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
     return report_faults(intake, config)
 
 
-def as_yaml(data: object) -> str:
-    """JSON data as YAML, without what is null or empty; a text of several lines as a block."""
-    import yaml
+def as_yaml(data: Any) -> str:  # noqa: ANN401 - JSON
+    """JSON data as YAML, without what is null or empty."""
+    from neuca_tools.documents.platform.tree import to_yaml
 
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
-        pass
-
-    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in value else None
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
-
-    Dumper.add_representer(str, text)
-    shown = _without_empty(data)
-    output = yaml.dump(shown, Dumper=Dumper, sort_keys=False, width=math.inf, allow_unicode=True)
-    return str(output).rstrip("\n")
+    return to_yaml(_without_empty(data)).rstrip("\n")
 
 
 def _without_empty(data: Any) -> Any:  # noqa: ANN401 - JSON

@@ -69,7 +69,7 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
 
 
 def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
+    data = {"version": 2, **audit.to_json(survey.resolution, survey.have, link)}
     text = partial(render.tuning, color=uses_color(arguments), width=columns())
     show(data, arguments.json, text)
 

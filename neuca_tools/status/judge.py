@@ -125,7 +125,7 @@ def judge(
     codes = {problem.code for problem in problems} - INFORMATION
     state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
     data = {
-        "version": 1,
+        "version": 2,
         "neuca": version,
         "state": state,
         "document": _document(document),
@@ -304,7 +304,7 @@ def _interfaces(
         interface = {
             "mac": nic_mac(link),
             "name": name,
-            "wanted_name": _wanted_name(link, resolution, own_names),
+            "desired_name": _desired_name(link, resolution, own_names),
             "kind": link.kind,
             "role": link.role,
             "desired_state": link.state,
@@ -367,7 +367,7 @@ def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:
     return (not link.key.rank and resolution.roles.name(link.key.mac)) or link.name
 
 
-def _wanted_name(
+def _desired_name(
     link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
 ) -> Optional[str]:
     """The requested name of a link, whether or not it can be renamed now."""

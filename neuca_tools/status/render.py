@@ -22,6 +22,7 @@ INTERFACE_HEAD = (
     *("NM", "NETWORKD"),  # the managers in the order of `judge.MANAGERS`
 )
 NOT_OURS = "--"  # the mark of a NIC of which nothing is requested
+NO_NAME = {"current": None, "desired": None}
 WIDTH = 80  # of a terminal, in characters
 NARROWEST = 6  # characters of a column
 PLATFORMS = {
@@ -43,8 +44,8 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    widths = [max(map(len, column)) for column in columns]
-    words = [max(len(word) for word in " ".join(column).split()) for column in columns]
+    widths = [max(1, *map(len, column)) for column in columns]
+    words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
     for least in (words, [NARROWEST] * len(columns)):
         excess = sum(widths) + 2 * (len(widths) - 1) - width
         for _ in range(excess):
@@ -112,8 +113,8 @@ def _with_details(rows: Iterable[str], details: Iterable[Iterable[str]]) -> Iter
 
 def _below(interface: Mapping[str, Any]) -> Iterator[str]:
     """What is shown below the row of an interface; link-local addresses are in the JSON only."""
-    if interface["wanted_name"] not in (None, interface["name"]):
-        yield f"desired name: {interface['wanted_name']}"
+    if interface["desired_name"] not in (None, interface["name"]):
+        yield f"desired name: {interface['desired_name']}"
     addresses = _without_link_local(interface["addresses"])
     if addresses:
         yield f"addresses: {addresses}"
@@ -238,7 +239,7 @@ def tuning(data: Mapping[str, Any], color: bool = False, width: int = WIDTH) -> 
     """`neuca tune audit`: one line for each setting, then the notes."""
     lines = [f"profiles: {', '.join(data['profiles']) or 'none'}"]
     if data["values"]:
-        columns = ("interface", "setting", "current", "wanted", "effect")
+        columns = ("interface", "setting", "desired", "current", "effect")
         rows = [[value[name] or "-" for name in columns] for value in data["values"]]
         head, *rest = table([[name.upper() for name in columns], *rows], width)
         lines += [head, *_with_details(rest, map(_of_tuning, data["values"]))]
@@ -250,18 +251,18 @@ def tuning(data: Mapping[str, Any], color: bool = False, width: int = WIDTH) -> 
 
 
 def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
-    yield f"source: {value['source']}"
+    yield f"origin: {value['origin']}"
     if value["reason"]:
         yield effect_text(value["effect"], value["reason"])
 
 
 def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
-    rows = [["SETTING", "REQUESTED", "CURRENT", "ORIGINAL"]]
-    names = [row["found"] or row["asked"] for row in data["settings"] if row["setting"] == "name"]
-    link = next(iter(names), None) or OWN
+    rows = [["SETTING", "DESIRED", "CURRENT", "ORIGINAL"]]
+    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
+    link = name["current"] or name["desired"] or OWN
     for row in data["settings"]:
-        values = [row[name] for name in ("asked", "found", "original")]
+        values = [row[name] for name in ("desired", "current", "original")]
         if row["setting"] == "addresses":
             values[1] = _without_link_local((values[1] or "").split(", "))
         rows.append([_setting(row["setting"], link), *map(_cell, values)])
@@ -274,10 +275,10 @@ def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:
 
 
 def _origin(row: Mapping[str, Any]) -> Iterator[str]:
-    if row["from"]:
-        yield f"source: {row['from']}"
-    if row["overrode"]:
-        yield f"overrides: {row['overrode']}"
+    if row["origin"]:
+        yield f"origin: {row['origin']}"
+    if row["overridden"]:
+        yield f"overrides: {row['overridden']}"
 
 
 def _cell(value: object) -> str:

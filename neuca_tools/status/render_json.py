@@ -218,9 +218,9 @@ def explanation(
 ) -> dict[str, Any]:
     """`neuca explain --json`: each setting of one link.
 
-    `asked` is the value in the desired state, `found` the current one, `from` the place in a
-    document that requests it, `overrode` the place that this one overrides, and `original` the
-    value from before the agent changed it.
+    `origin` is the place in a document or the configuration that requests the desired value,
+    `overridden` the value and the place that this one overrides, and `original` the value from
+    before the agent changed it.
     """
     role = resolution.roles.role_of(key)
     request = resolution.requests.get(key) or LinkRequest(key)
@@ -228,7 +228,7 @@ def explanation(
     device = find_links(world, resolution.roles).get(key)
     current = _settings(have.links.get(key)) or _device_settings(device, world)
     return {
-        "version": 1,
+        "version": 2,
         "link": str(key),
         "role": role,
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
@@ -262,15 +262,15 @@ def _settings_explained(
         origin = origins.get(setting, NO_ORIGIN)
         row = {
             "setting": setting,
-            "asked": None,
-            "found": found.get(setting),
-            "from": origin.where,
-            "overrode": origin.overrode,
+            "desired": None,
+            "current": found.get(setting),
+            "origin": origin.where,
+            "overridden": origin.overrode,
             "original": original.get(setting),
         }
         # The agent itself wants the name, and sysctls such as accept_ra.
         if setting in origins or setting == "name" or setting.startswith(SYSCTL):
-            row["asked"] = wanted.get(setting)
+            row["desired"] = wanted.get(setting)
         rows.append(row)
     return rows
 

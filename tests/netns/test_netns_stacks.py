@@ -338,8 +338,8 @@ def test_a_released_nic_is_taken_out_of_all_that_is_made_of_it(two):
 def test_explain_status_and_show_say_what_it_is_made_of(two):
     two.once(BRIDGE)
     rows = {row["setting"]: row for row in two.neuca("explain", "br7", "--json").json["settings"]}
-    assert rows["members"]["asked"] == rows["members"]["found"] == f"{mac(1)}, {mac(2)}"
-    assert rows["members"]["from"] == "line 2, [bridge br7]"
+    assert rows["members"]["desired"] == rows["members"]["current"] == f"{mac(1)}, {mac(2)}"
+    assert rows["members"]["origin"] == "line 2, [bridge br7]"
     shown = next(one for one in two.status()[1]["interfaces"] if one["name"] == "br7")
     assert (shown["kind"], shown["members"], shown["ok"]) == ("bridge", [mac(1), mac(2)], True)
     desired = two.neuca("show", "desired", "--json").json["links"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.commands import agent, selftest
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
 from neuca_tools.sources import _KINDS
 
@@ -212,6 +212,26 @@ def test_quiet_prints_errors_only(tmp_path, capsys):
     assert told.out == ""
     assert fault.startswith(f'{path}:2: error: [interface 02:00:00:00:00:01] "mut" = "1": ')
     assert missing == f'neuca: read "{tmp_path}/none": No such file or directory'
+
+
+def test_a_line_is_wrapped_for_a_terminal_and_whole_for_a_program(monkeypatch, capsys):
+    text = (
+        "ok: all is well\n      drift: changed; "
+        + "neuca apply would write it, " * 9
+        + "/a/b-c" * 20
+    )
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show({}, False, lambda _: text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv("COLUMNS", "70")
+    show({}, False, lambda _: text)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert lines[:1] == ["ok: all is well"]
+    assert all(line.startswith(" " * 10) for line in lines[2:])
+    assert [line for line in lines if len(line) > 70] == [f"{' ' * 10}{'/a/b-c' * 20}"]
+    show({}, False, lambda _: text, wraps=False)
+    assert capsys.readouterr().out == f"{text}\n"
 
 
 def test_verbose_and_quiet_exclude_each_other(capsys):

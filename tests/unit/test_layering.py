@@ -63,7 +63,6 @@ PURE_MODULES = {
         "status.render",
         "status.render_json",
         "status.routing_json",
-        "status.timeline",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure

@@ -501,7 +501,9 @@ def test_explain_has_the_gateway_and_the_table():
     data = render_json.explanation(
         key(3), decision.resolution, decision.have, decision.record, decision.world
     )
-    rows = {row["setting"]: (row["asked"], row["found"], row["from"]) for row in data["settings"]}
+    rows = {
+        row["setting"]: (row["desired"], row["current"], row["origin"]) for row in data["settings"]
+    }
     assert rows["gateway"] == ("10.1.0.1", None, f"line 3, [interface {mac(3)}]")
     assert rows["table"] == ("31001", 31001, "")
     shown = render_json.observed_json(decision.world)

@@ -167,7 +167,7 @@ def test_every_stage_can_be_written_as_json():
         ),
     ):
         assert json.loads(json.dumps(data)) == data
-        assert yaml.safe_load(as_yaml(data))["version"] == 1
+        assert yaml.safe_load(as_yaml(data))["version"] == data["version"]
 
 
 def test_what_is_observed():
@@ -276,7 +276,7 @@ STATUS = {
         {
             "mac": mac(2),
             "name": "eth2",
-            "wanted_name": "data",
+            "desired_name": "data",
             "kind": "physical",
             "role": "dataplane",
             "desired_state": "up",
@@ -294,7 +294,7 @@ STATUS = {
         {
             "mac": None,
             "name": "eth2.7",
-            "wanted_name": "eth2.7",
+            "desired_name": "eth2.7",
             "kind": "vlan",
             "role": "dataplane",
             "desired_state": "up",
@@ -359,7 +359,7 @@ def test_a_nic_of_which_nothing_is_requested_is_not_shown_as_correct():
 
 
 def test_a_column_without_values_is_left_out_and_a_wide_terminal_has_no_second_lines():
-    nic_up = {**STATUS["interfaces"][0], "wanted_name": "eth2", "carrier": True}
+    nic_up = {**STATUS["interfaces"][0], "desired_name": "eth2", "carrier": True}
     nic_up["managers"] = {"networkmanager": "absent", "networkd": "absent"}
     lines = render.status({**STATUS, "interfaces": [nic_up]}, color=False).split("\n")
     assert lines[2:4] == [
@@ -441,19 +441,19 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     )
     assert rows["mtu"] == {
         "setting": "mtu",
-        "asked": 9000,
-        "found": 9000,
-        "from": f"line 4, [interface {mac(2)}]",
-        "overrode": "",
+        "desired": 9000,
+        "current": 9000,
+        "origin": f"line 4, [interface {mac(2)}]",
+        "overridden": "",
         "original": 1500,
     }
-    assert rows["addresses"]["overrode"] == "10.0.0.1/24 from line 2, [interfaces]"
+    assert rows["addresses"]["overridden"] == "10.0.0.1/24 from line 2, [interfaces]"
     assert rows["txqueuelen"] == {
         "setting": "txqueuelen",
-        "asked": None,
-        "found": 1000,
-        "from": "",
-        "overrode": "",
+        "desired": None,
+        "current": 1000,
+        "origin": "",
+        "overridden": "",
         "original": None,
     }
 
@@ -470,10 +470,10 @@ def test_explain_for_people_is_a_table():
         )
     ).split("\n")
     assert lines[0] == f"{mac(2)}: dataplane, because a document or the configuration names it"
-    assert lines[1].split() == "SETTING REQUESTED CURRENT ORIGINAL".split()
+    assert lines[1].split() == "SETTING DESIRED CURRENT ORIGINAL".split()
     at = next(at for at, line in enumerate(lines) if line.startswith("mtu"))
     assert lines[at].split() == ["mtu", "9000", "1500", "1400"]
-    assert lines[at + 1] == f"      source: line 2, [interface {mac(2)}]"
+    assert lines[at + 1] == f"      origin: line 2, [interface {mac(2)}]"
 
 
 def test_explain_shows_what_a_nic_has_of_which_nothing_is_requested():
@@ -483,7 +483,7 @@ def test_explain_shows_what_a_nic_has_of_which_nothing_is_requested():
         key(1), survey.resolution, survey.have, survey.record, survey.world
     )
     assert (data["role"], survey.have.links.get(key(1))) == ("management", None)
-    current = {row["setting"]: row["found"] for row in data["settings"]}
+    current = {row["setting"]: row["current"] for row in data["settings"]}
     assert (current["name"], current["state"], current["mtu"]) == ("eth1", "up", 1500)
     assert current["addresses"]
     assert render.explain(data).split("\n")[1].split() == ["SETTING", "CURRENT"]
@@ -522,4 +522,5 @@ def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
 
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
     assert render.table([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
+    assert render.table([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
     assert render.table([], 80) == []

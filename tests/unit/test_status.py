@@ -147,7 +147,7 @@ def names(agent, number):
     """(the name it has, the name it should have, its problems)"""
     found = status(agent)
     (one,) = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
-    return one["name"], one["wanted_name"], own(found, number)
+    return one["name"], one["desired_name"], own(found, number)
 
 
 def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():

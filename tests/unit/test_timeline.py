@@ -12,11 +12,7 @@ import pytest
 from test_status import TWO, small
 
 from neuca_tools.apply.host import log_result
-from neuca_tools.commands.analyze import events_of
-from neuca_tools.commands.neuca import main
-from neuca_tools.errors import ObserveError
-from neuca_tools.model import messages
-from neuca_tools.status.timeline import (
+from neuca_tools.commands.analyze import (
     PASS,
     STARTED,
     STARTING,
@@ -26,6 +22,9 @@ from neuca_tools.status.timeline import (
     timeline,
     to_json,
 )
+from neuca_tools.commands.neuca import main
+from neuca_tools.errors import ObserveError
+from neuca_tools.model import messages
 
 ROOT = Path(__file__).parents[2]
 CATALOG = (ROOT / "packaging" / "neuca.catalog").read_text()
@@ -68,7 +67,7 @@ def test_a_pass_with_strange_fields_is_listed_all_the_same():
 def test_a_journal_without_messages_is_an_error():
     """A script that expects a timeline gets none."""
     with pytest.raises(ObserveError, match="the journal of this boot has no messages of the agent"):
-        events_of([])
+        timeline([])
 
 
 def test_without_a_journal_the_reason_is_one_line(capsys):

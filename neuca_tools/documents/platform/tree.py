@@ -9,6 +9,7 @@ text: in YAML 1.1, an unquoted MAC address with no letters is a number (a sexage
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Optional, Union
@@ -128,6 +129,23 @@ def from_yaml(data: bytes, what: str) -> Tree:
             f"cannot read {what}: it is not YAML: an escape is not a character"
         ) from None
     return _with_repeated(builder.root, builder.repeated)
+
+
+def to_yaml(data: object) -> str:
+    """Data as YAML; a text of several lines is a block."""
+    # As in `from_yaml`.
+    import yaml
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    output = yaml.dump(data, Dumper=Dumper, sort_keys=False, width=math.inf, allow_unicode=True)
+    return str(output)
 
 
 def lines_of(data: bytes) -> dict[str, int]:
