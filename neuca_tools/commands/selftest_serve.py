@@ -21,6 +21,12 @@ from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 
+# What makes a secret, which both hosts need.
+MAKE_SECRET = (
+    "make one: (umask 077; head -c 24 /dev/urandom | base64 >/etc/neuca/selftest.secret),"
+    " copy it to the peer, and add --secret-file /etc/neuca/selftest.secret"
+)
+
 
 def serve(arguments: argparse.Namespace) -> int:
     """Serve tests until the time is over. Raises UsageError and SelftestError."""
@@ -37,7 +43,7 @@ def serve(arguments: argparse.Namespace) -> int:
         key = secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
-            raise UsageError(f"serve: a secret is required: {needed}")
+            raise UsageError(f"serve: a secret is required: {needed}", hint=MAKE_SECRET)
         server = Server(addresses, number, key, _log, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error

@@ -365,7 +365,8 @@ def test_plan_prints_the_plan_and_what_it_costs(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert [host["name"] for host in json.loads(out)["hosts"]] == ["a", "b", "c"]
     assert err == (
-        "neuca-selftest: 3 hosts, 3 tests in 3 slots: at most 1 min before retests, 1.40 GiB in all, 954 MiB of one host\n"
+        "neuca-selftest: 3 hosts, 3 tests in 3 slots: about 0.5 min, at most 1.2 min, and retests of what is found;"
+        " at most 1.40 GiB, 954 MiB of one host\n"
     )
 
 

@@ -13,10 +13,8 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.picture import group_map, heat_map, legend
 from neuca_tools.selftest.mesh.report import MeshResult, evidence, line, shortcomings
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
-from neuca_tools.selftest.report.page import STATES
-from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.page import STATES, html
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 OWN_STYLE = """
 svg.mesh{font:9px ui-monospace,monospace;margin:0 auto}svg.mesh text{fill:var(--quiet)}
 svg.mesh .border{stroke:var(--ink);stroke-width:.8;fill:none}
@@ -30,14 +28,7 @@ TITLE = "Mesh self-test"
 def page(result: MeshResult) -> str:
     """The whole file."""
     inside = "\n".join(_body(result))
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}: {markup(result.words)}</title>\n"
-        f"<style>{STYLE}{OWN_STYLE}</style></head>\n"
-        f"<body><main>\n{inside}\n</main></body></html>\n"
-    )
+    return html(f"{TITLE}: {result.words}", inside, OWN_STYLE, images="; img-src data:")
 
 
 def _body(result: MeshResult) -> Iterator[str]:

@@ -40,19 +40,24 @@ STATES = {
     ExitCode.WORSE: "bad",
     ExitCode.UNREACHABLE: "bad",
 }
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None) -> str:
     """The whole file; `before` adds bars of an earlier test's rates."""
     title = evidence.label or "Dataplane self-test"
     inside = "\n".join(_body(evidence, diagnosis, before, title))
+    return html(f"{title}: {diagnosis.words}", inside)
+
+
+def html(title: str, inside: str, style: str = "", images: str = "") -> str:
+    """A whole file; `images` is what the policy permits for them."""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'{images}"
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: {escape(diagnosis.words)}</title>\n"
-        f"<style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}</title>\n"
+        f"<style>{STYLE}{style}</style></head>\n"
         f"<body><main>\n{inside}\n</main></body></html>\n"
     )
 
