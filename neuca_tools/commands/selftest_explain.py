@@ -16,7 +16,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import LARGEST
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import document as report
-from neuca_tools.selftest.report.subject import subject, subject_line
+from neuca_tools.selftest.report.record import subject, subject_line
 from neuca_tools.selftest.report.text import colored, text
 
 # Imports inside functions: most runs write no report of this kind.

@@ -48,7 +48,6 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
-from neuca_tools.selftest.mesh.hosts import read_hosts
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import (
@@ -58,6 +57,7 @@ from neuca_tools.selftest.mesh.schedule import (
     budget,
     duration_words,
     make_plan,
+    read_hosts,
 )
 from neuca_tools.selftest.mesh.verdict import judge
 from neuca_tools.selftest.report.text import colored

@@ -11,7 +11,7 @@ from typing import Optional
 
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
-from neuca_tools.commands.selftest_options import port, secret
+from neuca_tools.commands.selftest_options import MAKE_SECRET, SECRET_FILE, port, secret
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
@@ -20,12 +20,6 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.measure.helper.serve import Server, serve_pipes
 from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
-
-# What makes a secret, which both hosts need.
-MAKE_SECRET = (
-    "make one: (umask 077; head -c 24 /dev/urandom | base64 >/etc/neuca/selftest.secret),"
-    " copy it to the peer, and add --secret-file /etc/neuca/selftest.secret"
-)
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -43,7 +37,8 @@ def serve(arguments: argparse.Namespace) -> int:
         key = secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
-            raise UsageError(f"serve: a secret is required: {needed}", hint=MAKE_SECRET)
+            hint = MAKE_SECRET.format(name=SECRET_FILE)
+            raise UsageError(f"serve: a secret is required: {needed}", hint)
         server = Server(addresses, number, key, _log, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error

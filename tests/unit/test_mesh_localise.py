@@ -17,7 +17,6 @@ from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
@@ -25,7 +24,13 @@ from neuca_tools.selftest.mesh.observe import references
 from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
 from neuca_tools.selftest.mesh.tally import Observation, Tally
-from neuca_tools.selftest.mesh.verdict import CONFIRMED, NOT_REPEATED, SUSPECTED, judge
+from neuca_tools.selftest.mesh.verdict import (
+    CONFIRMED,
+    NOT_REPEATED,
+    SUSPECTED,
+    judge,
+    with_diagnoses,
+)
 
 SEED = int(os.environ.get("NEUCA_SEED", "1"))
 MESHES = int(os.environ.get("NEUCA_MESHES", "1"))

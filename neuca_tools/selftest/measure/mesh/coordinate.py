@@ -22,7 +22,6 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import is_writable, readable
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS,
@@ -35,6 +34,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import among, duration_words
+from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
 # Seconds for all hosts to start, and for them to end.
 PATIENCE, ENDING = 60.0, 15.0
