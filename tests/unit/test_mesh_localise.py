@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, permutations
+from random import Random
 
 import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
@@ -544,6 +545,19 @@ def test_losses_of_healthy_paths_that_vary_are_no_finding():
     rows = [
         replace(row, loss_out=0.03 if number % 10 == 0 else 0.004, loss_back=0.004)
         for number, row in enumerate(rows_of(plan))
+    ]
+    assert judge(plan, rows).findings == ()
+
+
+def test_times_of_busy_hosts_are_no_finding():
+    """As of namespaces of one machine with a load of 30: they vary from 0.3 to 100 ms, by chance."""
+    chance = Random("busy")
+    plan = mesh_of(16, groups=3, rounds=8)
+    rows = [
+        replace(
+            row, disturbed=True, jitter=0.1 ** chance.uniform(1, 3), rtt=0.1 ** chance.uniform(2, 4)
+        )
+        for row in rows_of(plan)
     ]
     assert judge(plan, rows).findings == ()
 

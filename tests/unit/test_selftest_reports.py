@@ -24,14 +24,13 @@ from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host, Latency, Li
 from neuca_tools.selftest.measure import program
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.entry import entry_of
-from neuca_tools.selftest.report.facts import fact_line
 from neuca_tools.selftest.report.nagios import nagios
 from neuca_tools.selftest.report.page import page
 from neuca_tools.selftest.report.panels import ticks
 from neuca_tools.selftest.report.prometheus import prometheus
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.style import STYLE
-from neuca_tools.selftest.report.text import text
+from neuca_tools.selftest.report.text import fact_line, text
 
 DATA = Path(__file__).parent / "data" / "iperf"
 SMALL = tcp(

@@ -1,4 +1,4 @@
-"""What the steps of a test found, in words."""
+"""What the steps of a test found, in words; and the step "path"."""
 
 # SPDX-License-Identifier: MIT
 

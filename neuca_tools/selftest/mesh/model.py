@@ -120,10 +120,10 @@ class Row:
 
     Rates are those at which data arrived, in bit/s; losses are the share of bytes that TCP sent
     again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
-    `flaps` times meanwhile. `rtt` and `jitter` (how far the slowest round trips exceed the median)
-    in seconds. `macs` are those that answer for the server's address. `disturbed`: other programs
-    or guests kept a processor of either host busy. `error` is one of ERRORS. A value that is not
-    known is None. A full diagnosis has texts, and the rate that arrived.
+    `flaps` times meanwhile. `rtt`, the shortest round trip, and `jitter`, how far the slowest ones
+    exceed the median, in seconds. `macs` are those that answer for the server's address.
+    `disturbed`: other programs or guests kept a processor of either host busy. `error` is one of
+    ERRORS. A value that is not known is None. A full diagnosis has texts, and the rate.
     """
 
     slot: int

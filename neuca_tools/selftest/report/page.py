@@ -15,13 +15,13 @@ from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
-from neuca_tools.selftest.report.facts import fact_line
 from neuca_tools.selftest.report.panels import figure, numbered
 from neuca_tools.selftest.report.style import STYLE
 from neuca_tools.selftest.report.tables import tables
 from neuca_tools.selftest.report.text import (
     WHERE,
     arrow,
+    fact_line,
     phase_words,
     share_words,
     verdict,

@@ -1,4 +1,7 @@
-"""Panels over one time axis, one below the other, as an SVG: the tests are bands behind them."""
+"""Panels over one time axis, one below the other, as an SVG: the tests are bands behind them.
+
+Colours are CSS classes of the page, so that they follow its light or dark scheme.
+"""
 
 # SPDX-License-Identifier: MIT
 

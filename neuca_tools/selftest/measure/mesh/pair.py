@@ -158,24 +158,33 @@ def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     out = _transfer(test, helper)
     row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
+    row = replace(row, rtt=_shortest(row.rtt, out.rtt))
     if out.error is not None:
         return replace(row, error="failed", text=out.error[:MOST_TEXT])
     back = _transfer(test._replace(direction="reverse"), helper)
     is_disturbed = out.disturbed or back.disturbed
     row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
+    row = replace(row, rtt=_shortest(row.rtt, back.rtt))
     if back.error is not None:
         return replace(row, error="failed", text=back.error[:MOST_TEXT])
     return row
 
 
+def _shortest(*times: Optional[float]) -> Optional[float]:
+    """What a path takes, however late busy hosts answer at times."""
+    return min((time for time in times if time is not None), default=None)
+
+
 class _Transfer(NamedTuple):
     """The rate of one transfer, at which data arrived, in bit/s, or why there is none.
 
-    `loss` is the share of bytes that were sent again. `disturbed`: a host was busy.
+    `loss` is the share of bytes that were sent again, `rtt` the shortest round trip in seconds.
+    `disturbed`: a host was busy.
     """
 
     rate: Optional[float]
     loss: Optional[float]
+    rtt: Optional[float]
     error: Optional[str]
     disturbed: bool
 
@@ -188,7 +197,8 @@ def _transfer(test: Test, helper: Helper) -> _Transfer:
     acked = looked.throughput.acked
     rate = mean(acked) if acked else looked.rate
     error = phase.run.error if phase.run else None
-    return _Transfer(rate, looked.loss, error, looked.is_disturbed)
+    shortest = looked.round_trip.shortest
+    return _Transfer(rate, looked.loss, shortest, error, looked.is_disturbed)
 
 
 def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
