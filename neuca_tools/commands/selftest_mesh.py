@@ -10,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
@@ -29,7 +30,7 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, whole
+from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, seconds, whole
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
@@ -47,7 +48,6 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
-from neuca_tools.selftest.mesh.hosts import read_hosts
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import (
@@ -57,6 +57,7 @@ from neuca_tools.selftest.mesh.schedule import (
     budget,
     duration_words,
     make_plan,
+    read_hosts,
 )
 from neuca_tools.selftest.mesh.verdict import judge
 from neuca_tools.selftest.report.text import colored
@@ -74,21 +75,6 @@ PURPOSES = {
     "report": "report the results of a run",
     "stop": "stop a run, or mesh join with a plan",
 }
-
-
-def seconds(low: float, high: float) -> object:
-    """A reader of seconds within these bounds."""
-
-    def read(word: str) -> float:
-        try:
-            found = float(word)
-        except ValueError:
-            found = -1.0
-        if not low <= found <= high:
-            raise argparse.ArgumentTypeError(f'"{word}" is not from {low:g} to {high:g} seconds')
-        return found
-
-    return read
 
 
 PLAN_OPTIONS: Options = {
@@ -116,7 +102,7 @@ PLAN_OPTIONS: Options = {
     ),
     "time": value(
         *("SECONDS", "duration of each transfer (default: %(default)g)"),
-        type=seconds(1, 60),
+        type=seconds(60),
         default=2.0,
     ),
     "guard": value(
@@ -124,7 +110,7 @@ PLAN_OPTIONS: Options = {
             "SECONDS",
             "time between slots, twice the permitted clock difference (default: %(default)g)",
         ),
-        type=seconds(0.5, 60),
+        type=seconds(60, low=0.5),
         default=3.0,
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
@@ -136,7 +122,7 @@ RUN_OPTIONS: Options = {
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
         *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
-        type=seconds(1, 3600),
+        type=seconds(3600),
         default=PATIENCE,
     ),
 }  # fmt: skip
@@ -331,7 +317,7 @@ def _join(arguments: argparse.Namespace) -> int:
     _check_servable(host.address, planned)
     if lines is None:
         results.take_over(Path(arguments.plan))
-    member = Member(plan, host.name, planned, key, _tell, lines)
+    member = Member(plan, host.name, planned, key, partial(print, flush=True), lines)
     if lines is not None:
         member.announce()
         member.run()
@@ -360,10 +346,6 @@ def _check_servable(address: str, planned: Outlook) -> None:
     except UsageError as error:
         # Its hint names an option that a mesh does not have: a management NIC is never used.
         raise UsageError(f"join a mesh: {error.text}") from None
-
-
-def _tell(line: str) -> None:
-    print(line, flush=True)
 
 
 # --- report, stop ----------------------------------------------------------------------------
@@ -400,6 +382,6 @@ def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
 
 def _stop(arguments: argparse.Namespace) -> int:
     if not results.stop(arguments.file):
-        _log(f'no run has locked "{arguments.file}"')
+        _log(f'no run is writing "{arguments.file}"')
         return ExitCode.ERROR
     return ExitCode.PASS

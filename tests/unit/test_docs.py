@@ -471,7 +471,7 @@ def test_every_option_of_a_mesh_is_documented(command):
 
 
 def test_the_kinds_of_findings_of_a_mesh_are_documented():
-    from neuca_tools.selftest.mesh.verdict import KINDS
+    from neuca_tools.selftest.mesh.causes import KINDS
 
     assert sorted(items(parts("neuca-selftest-mesh.1", "Ss")["Report"])) == sorted(KINDS)
 

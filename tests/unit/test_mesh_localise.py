@@ -11,13 +11,13 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, permutations
+from random import Random
 
 import pytest
 from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
@@ -25,7 +25,13 @@ from neuca_tools.selftest.mesh.observe import references
 from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
 from neuca_tools.selftest.mesh.tally import Observation, Tally
-from neuca_tools.selftest.mesh.verdict import CONFIRMED, NOT_REPEATED, SUSPECTED, judge
+from neuca_tools.selftest.mesh.verdict import (
+    CONFIRMED,
+    NOT_REPEATED,
+    SUSPECTED,
+    judge,
+    with_diagnoses,
+)
 
 SEED = int(os.environ.get("NEUCA_SEED", "1"))
 MESHES = int(os.environ.get("NEUCA_MESHES", "1"))
@@ -539,6 +545,19 @@ def test_losses_of_healthy_paths_that_vary_are_no_finding():
     rows = [
         replace(row, loss_out=0.03 if number % 10 == 0 else 0.004, loss_back=0.004)
         for number, row in enumerate(rows_of(plan))
+    ]
+    assert judge(plan, rows).findings == ()
+
+
+def test_times_of_busy_hosts_are_no_finding():
+    """As of namespaces of one machine with a load of 30: they vary from 0.3 to 100 ms, by chance."""
+    chance = Random("busy")
+    plan = mesh_of(16, groups=3, rounds=8)
+    rows = [
+        replace(
+            row, disturbed=True, jitter=0.1 ** chance.uniform(1, 3), rtt=0.1 ** chance.uniform(2, 4)
+        )
+        for row in rows_of(plan)
     ]
     assert judge(plan, rows).findings == ()
 

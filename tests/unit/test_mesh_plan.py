@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neuca_tools.errors import SelftestError, UsageError
-from neuca_tools.selftest.mesh.hosts import read_hosts
 from neuca_tools.selftest.mesh.model import MeshHost, identity, plan_record, read_plan
-from neuca_tools.selftest.mesh.schedule import Wanted, budget, circle, make_plan
+from neuca_tools.selftest.mesh.schedule import Wanted, budget, circle, make_plan, read_hosts
 
 
 def hosts_of(count, groups=1, **labels):

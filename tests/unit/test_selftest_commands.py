@@ -136,6 +136,18 @@ def test_a_peer_for_a_service_is_refused_in_the_former_spelling(capsys, nothing)
     )
 
 
+def test_serve_without_a_secret_prints_the_command_that_makes_one(capsys, nothing, tmp_path):
+    """The command works as printed."""
+    words = ("serve", "--config", nothing, "--interface", "lo")
+    code, out, err = said(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "serve: a secret is required: --secret-file" in err
+    command = re.search(r"(\(umask 077; .* > )/etc/neuca/selftest.secret\)", err)[1]
+    path = tmp_path / "secret"
+    subprocess.run(["sh", "-c", f"{command}{path})"], check=True)
+    assert (path.stat().st_mode & 0o777, len(path.read_bytes()) > 16) == (0o600, True)
+
+
 @pytest.fixture
 def names(monkeypatch):
     """The host names that can be resolved: all other names cannot."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import log
 from typing import NamedTuple
 
-from neuca_tools.selftest.mesh.entities import Entity, Size, count_of
+from neuca_tools.selftest.mesh.entities import HOSTS, PAIR, Entity, Size, count_of
 from neuca_tools.selftest.mesh.model import MeshPlan, Row
 from neuca_tools.selftest.mesh.observe import (
     DELAY,
@@ -47,6 +47,8 @@ NOISIEST = {RATE: 0.2, LOSS: 0.4, DELAY: 0.4, JITTER: 0.4}
 # What scores less than ENOUGH, but more than this, is worth a retest. So is one test in which two
 # hosts answered for an address: few tests may have the right host as their server.
 DOUBTFUL = {symptom: -4.0 if symptom == IDENTITY else 0.0 for symptom in SYMPTOMS}
+# What takes long between groups may be far away: only hosts and pairs are at fault.
+TIMES = frozenset({DELAY, JITTER})
 # The most entities that are named for one symptom.
 MOST = 40
 # Entities explain the same if they share this part of the bad tests, and are about as likely.
@@ -110,10 +112,12 @@ class Found(NamedTuple):
     pairs: tuple[Entity, ...] = ()
 
 
-def _scored(tally: Tally, chance: float, size: Size) -> list[_Scored]:
+def _scored(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
     """Every entity with a bad test and its score, the best first."""
     found = []
     for one in tally.counted():
+        if only_hosts and one.entity.kind not in (*HOSTS, PAIR):
+            continue
         score, hit = max((ratio(one.bad, one.good, hit, chance), hit) for hit in HIT)
         found.append(_Scored(score - log(2 * count_of(one.entity.kind, size)), one, hit))
     return sorted(found, key=lambda one: (-one.score, one.counted.entity))
@@ -130,6 +134,9 @@ def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Found:
         return Found()
     found, noise = _covered(symptom, seen, size, CHANCE[symptom])
     if symptom in NOISIEST and noise > CHANCE[symptom]:
+        if symptom != RATE and noise > NOISIEST[symptom]:
+            # So much varies here that nothing stands out.
+            return Found()
         found, _ = _covered(symptom, seen, size, min(noise, NOISIEST[symptom]))
     return found
 
@@ -140,7 +147,7 @@ def _covered(
     """What was found, and the share of the other tests that are bad."""
     tally, found = Tally(seen), list[Suspect]()
     while len(found) < MOST:
-        scored = _scored(tally, chance, size)
+        scored = _scored(tally, chance, size, symptom in TIMES)
         if not scored or scored[0].score <= DOUBTFUL[symptom]:
             break
         found.append(_suspect(symptom, seen, tally, scored))

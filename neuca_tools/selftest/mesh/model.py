@@ -7,10 +7,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Any, Optional, cast
+from typing import Optional, cast
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence.codec import decode, encode
@@ -43,8 +43,6 @@ BOUNDS = {
     "nic_mtu": 65536.0,
     "flaps": 1e6,
 }
-# Those of BOUNDS that are whole numbers.
-WHOLE = frozenset({"mtu_out", "mtu_back", "nic_mtu", "flaps"})
 # Why a test has no rate, in words that the localiser knows.
 ERRORS = (
     "refused",  # nothing listens there, or another host has the address
@@ -122,10 +120,10 @@ class Row:
 
     Rates are those at which data arrived, in bit/s; losses are the share of bytes that TCP sent
     again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
-    `flaps` times meanwhile. `rtt` and `jitter` (how far the slowest round trips exceed the median)
-    in seconds. `macs` are those that answer for the server's address. `disturbed`: other programs
-    or guests kept a processor of either host busy. `error` is one of ERRORS. A value that is not
-    known is None. A full diagnosis has texts, and the rate that arrived.
+    `flaps` times meanwhile. `rtt`, the shortest round trip, and `jitter`, how far the slowest ones
+    exceed the median, in seconds. `macs` are those that answer for the server's address.
+    `disturbed`: other programs or guests kept a processor of either host busy. `error` is one of
+    ERRORS. A value that is not known is None. A full diagnosis has texts, and the rate.
     """
 
     slot: int
@@ -242,17 +240,7 @@ def _wrong(reason: str) -> SelftestError:
 
 def row_record(row: Row) -> dict[str, object]:
     """Plain JSON, without what is not known."""
-    found = {it.name: getattr(row, it.name) for it in fields(row)}
-    known = {name: value for name, value in found.items() if value not in (None, ())}
-    return {"mesh": VERSION, **known}
-
-
-def _is_planned(slot: int, names: tuple[object, object], plan: MeshPlan) -> bool:
-    """Whether the plan has a test between these two, client first, in this slot."""
-    if not 0 <= slot < len(plan.slots):
-        return False
-    pairs = {(plan.hosts[one].name, plan.hosts[two].name) for one, two in plan.slots[slot]}
-    return all(isinstance(one, str) for one in names) and names in pairs
+    return {"mesh": VERSION, **cast("dict[str, object]", encode(row))}
 
 
 def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
@@ -262,54 +250,34 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
     """
     if not isinstance(data, dict) or data.get("mesh") != VERSION:
         return None
-    slot, names = data.get("slot"), (data.get("client"), data.get("server"))
-    if type(slot) is not int or not _is_planned(slot, names, plan):
+    try:
+        row = decode(Row, {**data, "version": VERSION}, VERSION, "result")
+    except SelftestError:
         return None
-    values = {name: data.get(name) for name in BOUNDS}
-    if not all(value is None or _is_within(value, BOUNDS[name]) for name, value in values.items()):
+    if not _is_planned(row, plan) or not _is_within_bounds(row):
         return None
-    if not _are_words_valid(data):
-        return None
-    numbers: dict[str, Any] = {
-        name: int(value) if name in WHOLE else value
-        for name, value in values.items()
-        if value is not None
-    }
-    return Row(
-        slot,
-        str(names[0]),
-        str(names[1]),
-        macs=tuple(sorted(set(data.get("macs") or ()))),
-        disturbed=data.get("disturbed"),
-        error=data.get("error"),
-        text=data.get("text"),
-        diagnosis=tuple(data.get("diagnosis") or ()),
-        **numbers,
+    return replace(row, macs=tuple(sorted(set(row.macs))))
+
+
+def _is_planned(row: Row, plan: MeshPlan) -> bool:
+    """Whether the plan has this test in this slot, client first."""
+    if not 0 <= row.slot < len(plan.slots):
+        return False
+    hosts = plan.hosts
+    return any(
+        (hosts[client].name, hosts[server].name) == (row.client, row.server)
+        for client, server in plan.slots[row.slot]
     )
 
 
-def _is_within(value: object, most: float) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def _is_within_bounds(row: Row) -> bool:
+    # NaN is in no range.
+    numbers = ((getattr(row, name), most) for name, most in BOUNDS.items())
+    if not all(value is None or 0 <= value <= most for value, most in numbers):
         return False
-    # False for NaN too.
-    return 0 <= value <= most
-
-
-def _are_words_valid(data: Mapping[str, object]) -> bool:
-    error, text = data.get("error"), data.get("text")
-    if not _are_macs_valid(data.get("macs") or []):
+    if len(row.macs) > MOST_MACS or not all(map(MAC.fullmatch, row.macs)):
         return False
-    if not isinstance(data.get("disturbed"), (bool, type(None))):
+    texts = (row.text or "", *row.diagnosis)
+    if len(row.diagnosis) > MOST_DIAGNOSIS or max(map(len, texts)) > MOST_TEXT:
         return False
-    diagnosis = data.get("diagnosis") or []
-    if not isinstance(diagnosis, list) or len(diagnosis) > MOST_DIAGNOSIS:
-        return False
-    if not all(isinstance(one, str) and len(one) <= MOST_TEXT for one in (text or "", *diagnosis)):
-        return False
-    return error is None or error in ERRORS
-
-
-def _are_macs_valid(macs: object) -> bool:
-    if not isinstance(macs, list) or len(macs) > MOST_MACS:
-        return False
-    return all(isinstance(one, str) and MAC.fullmatch(one) for one in macs)
+    return row.error is None or row.error in ERRORS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.model import printable
+from neuca_tools.model import openmetrics, printable
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
@@ -247,25 +247,11 @@ def document(result: MeshResult) -> str:
 
 
 def metrics(result: MeshResult) -> str:
-    """OpenMetrics that is also Prometheus' text format; it grows with the hosts, not the pairs."""
-    found: dict[str, list[str]] = {}
-    for name, labels, value in _samples(result):
-        if value is not None:
-            inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
-            braces = inside and f"{{{inside}}}"
-            found.setdefault(name, []).append(f"neuca_mesh_{name}{braces} {value:.10g}")
-    lines = []
-    for name, about in METRICS.items():
-        if name in found:
-            full = f"neuca_mesh_{name}"
-            lines += [f"# HELP {full} {about}", f"# TYPE {full} gauge", *found[name]]
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    """The file of metrics, which grows with the hosts, not with the pairs."""
+    return openmetrics.metrics("neuca_mesh_", METRICS, _samples(result), 10)
 
 
-Sample = tuple[str, dict[str, str], Optional[float]]
-
-
-def _samples(result: MeshResult) -> Iterator[Sample]:
+def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     verdict, plan = result.verdict, result.plan
     yield "run_info", {"plan": identity(plan), "seed": str(plan.seed)}, 1.0
     yield "last_run_timestamp_seconds", {}, result.began
@@ -293,7 +279,3 @@ def _states(result: MeshResult) -> tuple[int, int, int]:
     hosts = {host.name for host in result.plan.hosts}
     named = {name for one in result.verdict.confirmed for name in one.names} & hosts - silent
     return len(hosts) - len(named) - len(silent), len(named), len(silent)
-
-
-def _escaped(word: str) -> str:
-    return plain(word).replace("\\", "\\\\").replace('"', '\\"')

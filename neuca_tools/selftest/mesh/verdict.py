@@ -28,7 +28,7 @@ from neuca_tools.selftest.mesh.causes import (
 )
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
 from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, localise, ratio
-from neuca_tools.selftest.mesh.model import MeshPlan, Row, tests_of
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
     BAD,
     DELAY,
@@ -45,12 +45,15 @@ from neuca_tools.selftest.mesh.observe import (
     values,
 )
 from neuca_tools.selftest.mesh.retest import is_retest
+from neuca_tools.selftest.mesh.schedule import packed
 from neuca_tools.selftest.mesh.tally import Observation
 
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 SURE = 2.0
+# The most paths of a run that are diagnosed: that takes longer than a test.
+MOST_DIAGNOSES = 8
 # The names of the tests that are listed with a finding.
 MOST_TESTS = 20
 # The share of tests on busy hosts with which a run may say nothing.
@@ -311,3 +314,18 @@ def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     if score > SURE:
         return CONFIRMED
     return SUSPECTED if score > -SURE else NOT_REPEATED
+
+
+def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
+    """The plan with slots for the diagnoses, which are none if nothing is confirmed.
+
+    The sender of the latest bad test of a finding is the client. Of what groups share, several
+    paths are tested at a time: one of them alone may not fill it.
+    """
+    numbers = {host.name: number for number, host in enumerate(plan.hosts)}
+    paths: dict[tuple[str, str], None] = {}
+    for finding in judge(plan, rows).confirmed:
+        paths.update(dict.fromkeys(finding.paths))
+    pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
+    slots = (*plan.slots, *packed(plan, pairs[:MOST_DIAGNOSES]))
+    return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=identity(plan))

@@ -22,7 +22,6 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import is_writable, readable
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS,
@@ -35,6 +34,7 @@ from neuca_tools.selftest.mesh.model import (
 )
 from neuca_tools.selftest.mesh.retest import with_retests
 from neuca_tools.selftest.mesh.schedule import among, duration_words
+from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
 # Seconds for all hosts to start, and for them to end.
 PATIENCE, ENDING = 60.0, 15.0
@@ -212,7 +212,8 @@ class Coordinator:
         while self._expected() - hosts.ready and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        missing = sorted(hosts.names - hosts.ready - hosts.refused.keys())
+        there = hosts.ready & self._expected()
+        missing = sorted(hosts.names - there - hosts.refused.keys())
         for name in missing:
             hosts.refused[name] = hosts.complaints.get(name, f"no answer within {patience:g} s")
         if missing:
@@ -220,7 +221,6 @@ class Coordinator:
             self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
         if hosts.refused:
             self._results.absent(hosts.refused)
-        there = hosts.ready & self._expected()
         if len(there) < 2:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
         self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
