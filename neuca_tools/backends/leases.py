@@ -116,7 +116,8 @@ def _address(text: str) -> str:
 def with_udhcpc() -> frozenset[str]:
     """The names of the interfaces on which udhcpc has been started; it records no leases.
 
-    Its addresses and routes look like those of an administrator, as those of dhclient do. The names of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    Its addresses and routes look like those of an administrator, as those of dhclient do. The names
+    of the pid files are those of BusyBox and ifupdown, and of OpenRC.
     """
     files = Path("/run").glob("udhcpc[.-]*.pid")
     return frozenset(path.stem[len("udhcpc.") :] for path in files)

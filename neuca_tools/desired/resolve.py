@@ -107,44 +107,47 @@ def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
     """The desired state. Without a complete document and link sections, nothing is removed."""
-    if document is not None and settings.faults:
-        document = document._replace(faults=(*document.faults, *settings.faults))
-    document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
+    given = _with_faults(document, settings.faults)
+    document, own, policy = bindings.bind(given, settings.links, settings.policy, world, record)
     settings = settings._replace(links=own, policy=policy)
     layers = stack(document, own, policy, world, record)
-    requests, roles = layers.requests, layers.roles
-    names, name_problems = nic_names(requests, world, roles, record)
-    complete, removable, sure = _trust(document, requests, record.owned)
+    names, name_problems = nic_names(layers.requests, world, layers.roles, record)
+    complete, removable, sure = _trust(document, layers.requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
     tuned, scene = _tuned(layers, settings.tuning, world, record)
     rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
-    forwards, contested = allowed_forwarding(_router(document, settings), roles, world)
+    forwards, contested = allowed_forwarding(_router(document, settings), layers.roles, world)
     refused = limits.twice.keys() | work.common.lacking
     routing = resolve_routing(document, layers, links, work)
-    problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
+    problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
         _left_as_they_are(removable, work, complete),
-        roles,
+        layers.roles,
         tuned.requests,
         names={**names, **work.vlan_names},
         shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=digests(requests, layers.addresses, layers.routes, forwards, refused),
+        digests=digests(layers.requests, layers.addresses, layers.routes, forwards, refused),
         lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
-        ground=ground(world, roles),
+        ground=ground(world, layers.roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        quiet=quiet(tuned.requests, roles, world),
+        quiet=quiet(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
+
+
+def _with_faults(document: Optional[Document], faults: Iterable[Fault]) -> Optional[Document]:
+    """The document with the faults of the configuration too, so that nothing is removed."""
+    return document and document._replace(faults=(*document.faults, *faults))
 
 
 def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
