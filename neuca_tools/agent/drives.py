@@ -25,8 +25,7 @@ from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceEr
 from neuca_tools.files import locked, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.volumes import SOURCES, Known, device_refusal, network_refusal, refusal
-from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
-from neuca_tools.sources.file import read_regular
+from neuca_tools.sources.files import CONFIG_DRIVE, DRIVES, SEED, newest, read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
 

@@ -23,7 +23,7 @@ from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
-from neuca_tools.sources.directories import SEED, Directory, copied, read
+from neuca_tools.sources.files import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
 from neuca_tools.sources.url import parse_url
 

@@ -179,7 +179,7 @@ def _fetched(
         if not (intake.other or is_new):
             return intake
         if is_file:
-            from neuca_tools.sources.file import settle  # for a new document only
+            from neuca_tools.sources.files import settle  # for a new document only
 
             if not settle(answer.source):
                 return intake

@@ -1,4 +1,4 @@
-"""Sources in directories: the config drive, the base of NoCloud; and `none`.
+"""Sources in files: `file:PATH`, the config drive, the base of NoCloud; and `none`.
 
 Volumes are mounted by `neuca read-drive`, which copies their documents below the run directory.
 """
@@ -7,19 +7,39 @@ Volumes are mounted by `neuca read-drive`, which copies their documents below th
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import stat
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import SourceError, UsageError
-from neuca_tools.sources.base import Answer, Deadline, Session, Source, Surroundings
-from neuca_tools.sources.file import read_regular
+from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Source, Surroundings
 
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
 # The directories of an image that replace a volume (cloud-init's manual, "Config drive").
 _DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
+SETTLED = 0.2  # seconds
 _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
+
+
+class File(Source):
+    """`file:PATH`. An absent file is an error: whoever gives a path expects a document there."""
+
+    def __init__(self, argument: str, _: Surroundings) -> None:
+        if not argument or not argument.isprintable():
+            raise UsageError('a path of printable characters must follow "file:"')
+        self.path = argument
+        self.name = f"file:{argument}"
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:  # noqa: ARG002
+        try:
+            return Answer(self.name, read_regular(self.path), session)
+        except OSError as error:
+            raise SourceError(f"cannot be read: {error.strerror}") from error
 
 
 class Directory(Source):
@@ -116,3 +136,34 @@ def read(path: Path) -> Optional[bytes]:
         raise SourceError(f'"{path.name}" cannot be read: {error.strerror}') from error
     except SourceError as error:
         raise SourceError(f'"{path.name}" {error}') from None
+
+
+def settle(source: str) -> bool:
+    """Wait until a file is SETTLED seconds old: whoever rewrites it in place may not have finished.
+
+    Returns whether it was younger, and has to be read again.
+    """
+    try:
+        age = time.time() - Path(source.partition(":")[2]).stat().st_mtime
+    except OSError:
+        return True  # reading it again says why
+    is_young = 0 <= age < SETTLED
+    if is_young:
+        select.select([], [], [], SETTLED - age)
+    return is_young
+
+
+def read_regular(path: str) -> bytes:
+    """The content of a regular file of at most BODY_LIMIT bytes. Raises OSError and SourceError."""
+    with open(path, "rb", opener=_open) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SourceError("is not a regular file")
+        data = file.read(BODY_LIMIT + 1)
+    if len(data) > BODY_LIMIT:
+        raise SourceError(f"is larger than {BODY_LIMIT} bytes")
+    return data
+
+
+def _open(path: str, flags: int) -> int:
+    """Open with O_NONBLOCK: opening a FIFO without a writer would block (fifo(7))."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
