@@ -24,7 +24,6 @@ from neuca_tools.desired.routing import resolve_routing
 from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.model import (
     Document,
-    Fault,
     Host,
     Link,
     LinkKey,
@@ -45,10 +44,7 @@ from neuca_tools.tuning.links import Tuned, tune
 
 
 class Settings(NamedTuple):
-    """The settings of the configuration file that the desired state depends on.
-
-    `faults` are those of its link sections: what they request is not known in full.
-    """
+    """The settings of the configuration file that the desired state depends on."""
 
     policy: Policy = Policy()
     links: tuple[LinkRequest, ...] = ()
@@ -58,7 +54,6 @@ class Settings(NamedTuple):
     router: bool = True
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
-    faults: tuple[Fault, ...] = ()
 
 
 class Resolution(NamedTuple):
@@ -104,9 +99,7 @@ class Resolution(NamedTuple):
 def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
-    """The desired state. Without a complete document and link sections, nothing is removed."""
-    if document is not None and settings.faults:
-        document = document._replace(faults=(*document.faults, *settings.faults))
+    """The desired state. Without a complete document, nothing is removed."""
     document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
     settings = settings._replace(links=own, policy=policy)
     layers = stack(document, own, policy, world, record)
