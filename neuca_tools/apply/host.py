@@ -79,6 +79,9 @@ class Host:
         What was not changed since an `earlier` look is taken from there.
         """
         config, document = self.config, self.intake.document
+        if document is not None:
+            # What a faulty link section of the configuration requests is not known in full either.
+            document = document._replace(faults=(*document.faults, *config.link_faults))
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
@@ -91,7 +94,6 @@ class Host:
             router=config.guest_router,
             allow_sysctls=config.allow_sysctls,
             policy_routing=config.policy_routing,
-            faults=config.link_faults,
         )
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, document, policies, record)

@@ -25,7 +25,6 @@ from neuca_tools.desired.safety import Fence, fence, ground
 from neuca_tools.desired.virtual_links import deletable
 from neuca_tools.model import (
     Document,
-    Fault,
     Hop,
     Host,
     Link,
@@ -47,10 +46,7 @@ from neuca_tools.tuning.links import Tuned, tune
 
 
 class Settings(NamedTuple):
-    """The settings of the configuration file that the desired state depends on.
-
-    `faults` are those of its link sections: what they request is not known in full.
-    """
+    """The settings of the configuration file that the desired state depends on."""
 
     policy: Policy = Policy()
     links: tuple[LinkRequest, ...] = ()
@@ -60,7 +56,6 @@ class Settings(NamedTuple):
     router: bool = True
     allow_sysctls: frozenset[str] = frozenset()
     policy_routing: Choice = "auto"
-    faults: tuple[Fault, ...] = ()
 
 
 class Resolution(NamedTuple):
@@ -106,9 +101,8 @@ class Resolution(NamedTuple):
 def resolve(
     document: Optional[Document], settings: Settings, world: World, record: Record
 ) -> Resolution:
-    """The desired state. Without a complete document and link sections, nothing is removed."""
-    given = _with_faults(document, settings.faults)
-    document, own, policy = bindings.bind(given, settings.links, settings.policy, world, record)
+    """The desired state. Without a complete document, nothing is removed."""
+    document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
     settings = settings._replace(links=own, policy=policy)
     layers = stack(document, own, policy, world, record)
     names, name_problems = nic_names(layers.requests, world, layers.roles, record)
@@ -143,11 +137,6 @@ def resolve(
         quiet=quiet(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
-
-
-def _with_faults(document: Optional[Document], faults: Iterable[Fault]) -> Optional[Document]:
-    """The document with the faults of the configuration too, so that nothing is removed."""
-    return document and document._replace(faults=(*document.faults, *faults))
 
 
 def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple[Tuned, Scene]:
