@@ -140,14 +140,14 @@ def _token_bucket(one: Printed) -> Optional[Hit]:
     # What a receiver counts did arrive; a sender also counts what waits in its buffer.
     rates, times = known_rates(one.every), ARRIVED if one.is_received else BURST
     at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
-    first, rest = rates[:at], rates[at:]
-    if not first or one.every[0].start > 0 or one.every[0].omitted or _is_left_by_loss(one, rest):
+    early, rest = rates[:at], rates[at:]
+    if not early or one.every[0].start > 0 or one.every[0].omitted or _is_left_by_loss(one, rest):
         return None
     slow = median(rest) or mean(rest)
-    if slow <= 0 or min(first) < times * slow or rest[-1] > 2 * slow:
+    if slow <= 0 or min(early) < times * slow or rest[-1] > 2 * slow:
         return None
     seconds = sum(each.seconds for each in one.every[:at])
-    return _bucket_hit(one, mean(first), slow, (mean(first) - slow) * seconds / 8)
+    return _bucket_hit(one, mean(early), slow, (mean(early) - slow) * seconds / 8)
 
 
 def _is_left_by_loss(one: Printed, rates: Sequence[float]) -> bool:
