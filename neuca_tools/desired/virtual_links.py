@@ -126,9 +126,11 @@ class Stacks:
         if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        made_of = carriers((key.mac,), self.requests)
-        if virtual.option("mac") != self._present_mac(key):
-            reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        # Another one is its own or its first member's, which may have kept that of a former member.
+        requested = (self.requests[key].virtual or Virtual()).option("mac")
+        if requested != self._present_mac(key):
+            made_of = carriers((key.mac,), self.requests)
+            reason = mac_reason(requested, made_of, self.world, self.roles)
         return Problem("refused", reason, key) if reason else None
 
     def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:

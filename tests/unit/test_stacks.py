@@ -135,6 +135,17 @@ def test_a_bond_or_bridge_has_the_mac_of_its_first_member_and_keeps_it():
     assert (one.kernel.named("bond0").mac, one.kernel.named("eth2").mac) == (ONE, ONE)
 
 
+def test_a_bridge_takes_a_bond_that_has_kept_the_mac_of_a_former_member():
+    agent_ = agent(BOND)
+    run(agent_)
+    bond = BOND.replace(f"{ONE}, ", "")
+    done = run(
+        agent_, bond.replace("addresses", "# addresses") + "[bridge br0]\nmembers = bond bond0\n"
+    )
+    assert f"create the bridge br0 (mac {ONE})" in done
+    assert agent_.kernel.named("bond0").master == agent_.kernel.named("br0").index
+
+
 def test_who_passes_on_its_members_mac_has_none_of_its_own():
     one = agent(BOND.replace("802.3ad", "active-backup") + "fail-over-mac = active\n")
     assert (
