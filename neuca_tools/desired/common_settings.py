@@ -19,7 +19,7 @@ from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence, mac_reason
-from neuca_tools.documents.neuca.link_settings import is_of_place
+from neuca_tools.documents.neuca.link_settings import place_of
 from neuca_tools.model import (
     ACCEPT_RA,
     DISABLE_IPV6,
@@ -251,10 +251,11 @@ class Places:
         """
         device = self.scene.found.get(key)
         in_bond = device is not None and device.slave
+        places = {"", self.master(key)} if self.is_joined(key) else {""}
         return {
             name: value
             for name, value in original.items()
-            if not (name == MAC and in_bond) and (not is_of_place(name) or self.is_joined(key))
+            if not (name == MAC and in_bond) and place_of(name) in places
         }
 
     @cached_property

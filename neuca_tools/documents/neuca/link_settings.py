@@ -349,10 +349,15 @@ def row_of(setting: str) -> Optional[Setting]:
     return SETTINGS.get(group_of(setting))
 
 
+def place_of(setting: str) -> str:
+    """The kind of link in which a member or port has the setting; empty if anywhere."""
+    row = row_of(setting)
+    return row.master if row else ""
+
+
 def is_of_place(setting: str) -> bool:
     """Whether it is a setting of the link's place in a bond or bridge, which ends with that."""
-    row = row_of(setting)
-    return row is not None and bool(row.master)
+    return bool(place_of(setting))
 
 
 def through(backend: Through, groups: Iterable[str]) -> list[str]:
