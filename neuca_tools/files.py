@@ -150,11 +150,18 @@ class applying:  # noqa: N801 - a context manager, which is used as a function
             raise ApplyError(text, error.errno or 0) from error
 
 
-def text_of(path: Path) -> str:
-    """The text of a small file without surrounding white space; empty if it is unreadable."""
+def text_of(path: Path, most: int = LARGEST) -> str:
+    """The text of the first bytes of a file without white space around; empty if unreadable."""
     with suppress(OSError):
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        return (read_bytes(path, most) or b"").decode("utf-8", "replace").strip()
     return ""
+
+
+def readable_names_in(directory: Path) -> list[str]:
+    """The sorted names in a directory; none if it cannot be read."""
+    with suppress(ObserveError):
+        return names_in(directory)
+    return []
 
 
 def replace_file(

@@ -63,9 +63,14 @@ def _interface(problem):
     return record(
         mac=maybe(TEXT),
         name=maybe(TEXT),
-        wanted_name=maybe(TEXT),
+        desired_name=maybe(TEXT),
         kind=among("physical", "vlan", *KINDS),
         role=among("dataplane", "management", "ignored", "unlisted"),
+        desired_state=maybe(among("up", "down", "user")),
+        state=maybe(among("up", "down")),
+        carrier=maybe(TRUTH),
+        mtu=maybe(INTEGER),
+        addresses=many(TEXT),
         ok=TRUTH,
         managers=record(networkmanager=manager, networkd=manager),
         problems=many(problem),
@@ -84,8 +89,8 @@ def _tuning(problem):
         link=maybe(TEXT),
         setting=TEXT,
         current=maybe(TEXT),
-        wanted=maybe(TEXT),
-        source=TEXT,
+        desired=maybe(TEXT),
+        origin=TEXT,
         effect=among("effective", "not yet", "overridden", "not applicable", "unsupported"),
         reason=TEXT,
     )
@@ -122,7 +127,7 @@ def status():
     )
     return record(
         ("guest", "tuning", "unsaved"),
-        version={"const": 1},
+        version={"const": 2},
         neuca=TEXT,
         state=common["state"],
         document=source,
@@ -191,7 +196,7 @@ def analyze():
 def tuning():
     """`neuca tune audit --json`."""
     found = _tuning(_common()["problem"])
-    found["properties"] = {"version": {"const": 1}, **found["properties"]}
+    found["properties"] = {"version": {"const": 2}, **found["properties"]}
     found["required"] = ["version", *found["required"]]
     return found
 
@@ -267,11 +272,16 @@ def observed():
 def explanation():
     """`neuca explain --json`."""
     value = {"type": ["string", "integer", "null"]}
-    setting = record(setting=TEXT, asked=value, found=value, overrode=maybe(TEXT), original=value)
-    setting["properties"]["from"] = maybe(TEXT)
-    setting["required"].append("from")
+    setting = record(
+        setting=TEXT,
+        desired=value,
+        current=value,
+        origin=maybe(TEXT),
+        overridden=maybe(TEXT),
+        original=value,
+    )
     return record(
-        version={"const": 1},
+        version={"const": 2},
         link=TEXT,
         role=TEXT,
         reason=TEXT,
@@ -394,8 +404,11 @@ SCHEMAS = {
 }
 
 
+VERSIONS = {"status": 2, "explanation": 2, "tuning": 2}  # 1 for the others
+
+
 def path(name):
-    return FOLDER / f"{name}-1.json"
+    return FOLDER / f"{name}-{VERSIONS.get(name, 1)}.json"
 
 
 def schema(name):
@@ -403,8 +416,8 @@ def schema(name):
     build, title = SCHEMAS[name]
     head = {
         "$schema": DRAFT,
-        "$id": f"https://neuca-guest-tools.invalid/schema/{name}-1.json",
-        "title": f"{title}, version 1",
+        "$id": f"https://neuca-guest-tools.invalid/schema/{path(name).name}",
+        "title": f"{title}, version {VERSIONS.get(name, 1)}",
         "description": EXPECTED,
     }
     return {**head, **build()}

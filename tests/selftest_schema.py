@@ -108,14 +108,10 @@ def mesh_schema() -> dict[str, object]:
     """What is published of a mesh."""
     from neuca_tools.selftest.codes import FAULTY
     from neuca_tools.selftest.codes import WORDS as VERDICTS
+    from neuca_tools.selftest.mesh.causes import KINDS
+    from neuca_tools.selftest.mesh.observe import SYMPTOMS
     from neuca_tools.selftest.mesh.report import VERSION, Rates
-    from neuca_tools.selftest.mesh.verdict import (
-        CONFIRMED,
-        KINDS,
-        NOT_REPEATED,
-        SUSPECTED,
-        MeshFinding,
-    )
+    from neuca_tools.selftest.mesh.verdict import CONFIRMED, NOT_REPEATED, SUSPECTED, MeshFinding
 
     definitions: dict[str, dict] = {}
     texts, numbers = {"type": "string"}, {"type": "integer"}
@@ -147,6 +143,16 @@ def mesh_schema() -> dict[str, object]:
             "items": texts,
             "description": "hosts that reported nothing and were in no test",
         },
+        "reasons": {
+            "type": "object",
+            "additionalProperties": texts,
+            "description": "why each of these hosts is silent",
+        },
+        "untested": {
+            "type": "array",
+            "items": {"type": "array", "items": texts, "minItems": 2, "maxItems": 2},
+            "description": "the pairs of the plan without a result",
+        },
         "findings": {"type": "array", "items": _of(MeshFinding, definitions)},
         "hosts": {"type": "array", "items": _of(Rates, definitions)},
         "groups": {"type": "array", "items": _of(Rates, definitions)},
@@ -155,7 +161,7 @@ def mesh_schema() -> dict[str, object]:
     finding["kind"]["enum"] = sorted(KINDS)
     finding["state"]["enum"] = [CONFIRMED, SUSPECTED, NOT_REPEATED]
     finding["direction"]["enum"] = ["out", "in", "both"]
-    finding["symptom"]["enum"] = ["identity", "reach", "mtu", "rate"]
+    finding["symptom"]["enum"] = list(SYMPTOMS)
     return {
         "$schema": DRAFT,
         "$id": "https://neuca-guest-tools.invalid/schema/selftest-mesh-1.json",

@@ -49,7 +49,7 @@ missing=$(comm -23 <(echo "$wanted") <(echo "$installed"))
 oracles=${XDG_CACHE_HOME:-$HOME/.cache}/neuca-guest-tools/oracles
 unpack=
 case " $* " in *" wild "*) unpack="cloud-init netplan.io" ;; esac
-case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved isc-dhcp-client dhcpcd-base dnsmasq-base" ;; esac
+case " $* " in *" netns "* | *" attack "* | *" lanes "*) unpack="$unpack network-manager systemd-resolved isc-dhcp-client dhcpcd-base dnsmasq-base busybox" ;; esac
 for package in $unpack; do [ -e "$oracles/unpacked/$package" ] || break; unpack=${unpack#*"$package"}; done
 [ -n "$missing$unpack" ] || exit 0
 

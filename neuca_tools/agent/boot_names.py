@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from neuca_tools.agent import first_boot
 from neuca_tools.backends import udev
-from neuca_tools.backends.linkwatch import Watch, interfaces
+from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.marks import rule_mac
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.names import (
     TEMPORARY,
     Step,
@@ -31,7 +32,6 @@ from neuca_tools.desired.names import (
     rename_steps,
 )
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import locked, names_in
@@ -58,7 +58,7 @@ def pin_names(config: Config) -> bool:
     requests, record = _known(config)
     if not record.nics and not requests:
         return True  # the first boot of an image: no name is recorded or asked for
-    here = config.managers == "auto" and udev.here(interfaces())
+    here = config.managers == "auto" and udev.here()
     with Netlink() as netlink, Watch() as watch:
         if here and not needs_no_wait(config, netlink.look(())):
             udev.settle(SETTLE)
@@ -92,7 +92,9 @@ class _Names(NamedTuple):
 def _names(
     config: Config, world: World, requests: Mapping[LinkKey, LinkRequest], record: Record
 ) -> _Names:
-    requests = _bound(requests, world, record)
+    # Of the GUIDs of InfiniBand ports, documents may give six bytes.
+    bound = bindings.bound_links(requests.values(), bindings.aliases(world, record))
+    requests = {request.key: request for request in bound}
     policy = Policy(config.ignored_macs, config.management_macs)
     policy = bindings.bound_policy(policy, world, record)
     roles = assign(world, {key.mac for key in requests}, policy, record)
@@ -125,14 +127,6 @@ def needs_no_wait(config: Config, world: World) -> bool:
     names = _names(config, world, requests, record)
     expected = names.roles.nics.keys() & rules
     return bool(named) and named <= expected and names.are_given(world)
-
-
-def _bound(
-    requests: Mapping[LinkKey, LinkRequest], world: World, record: Record
-) -> dict[LinkKey, LinkRequest]:
-    """The requests by the GUIDs of InfiniBand ports, of which documents may give six bytes."""
-    found = bindings.bound_links(requests.values(), bindings.aliases(world, record))
-    return {request.key: request for request in found}
 
 
 def _known(config: Config) -> tuple[dict[LinkKey, LinkRequest], Record]:
@@ -170,7 +164,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
     known = forms(mac for mac, nic in record.nics.items() if nic.role or nic.released)
     if named <= config.ignored_macs | known:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
-    if config.managers == "auto" and udev.here(interfaces()):
+    if config.managers == "auto" and udev.here():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
         udev.settle(SETTLE)
     _write_marks(config, intake, record, named)
@@ -277,7 +271,9 @@ def _rename_with_retries(
 ) -> None:
     """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
     for left in reversed(range(TRIES)):
-        _drop_altname(name, ours, netlink)
+        for device in netlink.look(()).devices.values():
+            if device.index in ours and name in device.altnames:
+                netlink.drop_altname(device.index, name)
         try:
             netlink.rename(index, name)
         except ApplyError as error:
@@ -286,12 +282,6 @@ def _rename_with_retries(
             watch.wait(BETWEEN_TRIES)
         else:
             return
-
-
-def _drop_altname(name: str, ours: Collection[int], netlink: Netlink) -> None:
-    for device in netlink.look(()).devices.values():
-        if device.index in ours and name in device.altnames:
-            netlink.drop_altname(device.index, name)
 
 
 def _not_ready(world: World) -> dict[int, str]:

@@ -24,7 +24,7 @@ from typing import Optional
 from neuca_tools.agent.backoff import WHOLE, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev
-from neuca_tools.backends.linkwatch import LinkWatch, interfaces
+from neuca_tools.backends.linkwatch import LinkWatch
 from neuca_tools.config import Config, load
 from neuca_tools.errors import ConfigError, ObserveError
 from neuca_tools.files import applying, make_directory
@@ -257,7 +257,7 @@ class Daemon:
         if outcome.ran:
             self._held = outcome.held
         if outcome.passed:
-            self._links.routed = outcome.routed
+            self._links.watch_routes(outcome.routed)
 
     def _plan_retry(self, outcome: Outcome) -> None:
         """Plan another pass for what failed, at growing intervals.
@@ -306,7 +306,7 @@ class Daemon:
 
     def _watch_udev(self) -> None:
         """Watch udev, which reports when it has named a NIC; without it, netlink suffices."""
-        if self.config.managers != "auto" or not udev.here(interfaces()):
+        if self.config.managers != "auto" or not udev.here():
             return
         try:
             self._udev = udev.Monitor()

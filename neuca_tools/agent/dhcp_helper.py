@@ -9,10 +9,10 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from neuca_tools.agent import autoconfiguration
-from neuca_tools.backends import dhcp4, dhcp6, dhcplease, linkwatch, sysctl
+from neuca_tools.backends import dhcp_reports, dhcplease, linkwatch, sysctl
 from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process, process_note
@@ -88,7 +88,10 @@ def hear(environment: Mapping[str, str]) -> None:
     _restore_mode(path, request)
     try:
         if reason in ACCEPTED:
-            given = _lease(environment, request)
+            if _protocol(request):
+                given = dhcp_reports.given6(environment)
+            else:
+                given = dhcp_reports.given4(environment, request)
             if given is not None:
                 dhcplease.accept(given, request, place)
         elif reason in LOST and not _is_other(environment, place):
@@ -97,13 +100,9 @@ def hear(environment: Mapping[str, str]) -> None:
         raise ApplyError(error.text) from error
 
 
-def _lease(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[dhcplease.Given]:
-    return dhcp6.given(environment) if _protocol(request) else dhcp4.given(environment, request)
-
-
 def _is_other(environment: Mapping[str, str], place: Path) -> bool:
     """Whether the report is about an IPv6 address that is not the one of the lease."""
-    host = dhcp6.lost(environment)
+    host = dhcp_reports.lost(environment)
     return host is not None and f"{host}/128" not in dhcplease.held(dhcplease.read(place))
 
 

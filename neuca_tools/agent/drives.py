@@ -2,7 +2,7 @@
 
 The daemon itself may mount nothing. Only documents are copied, each within the size limit of a
 source, and none from outside the volume. `model.volumes` decides which volumes are used, from what
-is recorded here.
+is recorded here; why one is not is kept for status and the log, and reported once.
 """
 
 # SPDX-License-Identifier: MIT
@@ -13,22 +13,19 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent.unused_volumes import LOCK, PATIENCE, keep_reason
-from neuca_tools.backends import hostid
-from neuca_tools.backends.blockdev import read_device
-from neuca_tools.backends.namespace import mount_privately
+from neuca_tools.backends import hostid, udev
+from neuca_tools.backends.blockdev import read_device, read_number
 from neuca_tools.documents import platform
-from neuca_tools.errors import DocumentError, NeucaError, SourceError
+from neuca_tools.errors import DocumentError, NeucaError, ObserveError, SourceError
 from neuca_tools.files import locked, write_files
 from neuca_tools.model import machine
 from neuca_tools.model.volumes import SOURCES, Known, device_refusal, network_refusal, refusal
-from neuca_tools.sources.directories import CONFIG_DRIVE, DRIVES, SEED, newest
-from neuca_tools.sources.file import read_regular
+from neuca_tools.sources.files import CONFIG_DRIVE, DRIVES, SEED, newest, read_regular
 from neuca_tools.state import records
 from neuca_tools.state.store import Where
 
@@ -41,6 +38,8 @@ _OF_A_DRIVE = (
 )
 _MOST = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
+LOCK = "drives.lock"  # also of the copies
+PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
 KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
@@ -102,6 +101,9 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
     process of its own, since the device stays mounted in its mount namespace until it exits.
     Raises SourceError, RecordError and ApplyError.
     """
+    # The idle daemon, which only lists volumes, needs no ctypes.
+    from neuca_tools.backends.namespace import mount_privately
+
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
     with locked(run_directory / LOCK, PATIENCE):
@@ -205,3 +207,45 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
     for path in found:
         yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
+
+
+def refused(run_directory: Path) -> list[str]:
+    """A line for each volume of this host that is not used."""
+    try:
+        return lines_of(udev.volumes(), run_directory)
+    except ObserveError as error:
+        return [f"volumes: {error.text}"]
+
+
+def lines_of(numbers: Sequence[str], run_directory: Path) -> list[str]:
+    """The lines for those of these block devices (`major:minor`) whose volume is not used."""
+    if not numbers:
+        return []
+    log = records.load_volumes(run_directory)
+    lines = []
+    for number in numbers:
+        with suppress(SourceError):  # it has disappeared meanwhile
+            device = read_number(number)
+            why = device_refusal(device) or log.refused.get(device.name, "")
+            if why:
+                lines.append(f'volume "{device.name}" is not used: {why}')
+    return sorted(lines)
+
+
+def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
+    """The lines that the last call did not have. Raises ApplyError."""
+    log = records.load_volumes(run_directory)
+    if tuple(lines) != log.reported:
+        with locked(run_directory / LOCK, PATIENCE):
+            now = records.load_volumes(run_directory)
+            records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
+    return [line for line in lines if line not in log.reported]
+
+
+def keep_reason(name: str, why: str, run_directory: Path) -> None:
+    """Record why a volume is not used; an empty reason removes the record."""
+    log = records.load_volumes(run_directory)
+    reasons = {one: reason for one, reason in log.refused.items() if one != name}
+    if why:
+        reasons[name] = why
+    records.save_volumes(run_directory, replace(log, refused=reasons))

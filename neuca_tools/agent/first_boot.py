@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from neuca_tools.agent import trial_file, unused_volumes
+from neuca_tools.agent import drives, trial_file
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.errors import RecordError
@@ -79,17 +79,14 @@ def _updated(before: Machine, now: Machine, intake: Intake, config: Config) -> M
     updated = machine.met(before, now, intake.instance)
     if source not in VOLUME_SOURCES:
         return updated
-    # Only if the document is from a volume; it saves 1 ms.
-    from neuca_tools.agent.drives import digest_in_force
-
-    volume = digest_in_force(source, config.run_directory)
+    volume = drives.digest_in_force(source, config.run_directory)
     return replace(updated, volume=volume or updated.volume)
 
 
 def notes(config: Config) -> list[str]:
     """Notes for status: where the state of another machine is, and which volumes are not used."""
     place = config.state_directory / PLACE
-    lines = unused_volumes.refused(config.run_directory)
+    lines = drives.refused(config.run_directory)
     try:
         why = records.load_machine(config.state).set_aside
     except RecordError as error:
@@ -109,7 +106,7 @@ def _set_aside(config: Config, now: Machine, why: str) -> None:
     """
     # For a clone only; it saves 20 ms.
     from neuca_tools.guest.outcome import RAN
-    from neuca_tools.state.stale import of_this_boot
+    from neuca_tools.state.changes import of_this_boot
 
     state, place = config.state_directory, config.state_directory / PLACE
     scripts = state / records.SCRIPTS

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.backends import hostid, outlook, udev
-from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.desired import bindings
 from neuca_tools.desired.merge import stack
@@ -42,7 +41,7 @@ def surroundings(config: Config, specs: Sequence[SourceSpec]) -> Surroundings:
         # Which NIC is for management, or which service has answered, must not be guessed.
         return around._replace(blocked=UNREADABLE.format(error.text))
     world = outlook.look()
-    if config.managers == "auto" and udev.here(interfaces()):
+    if config.managers == "auto" and udev.here():
         world = replace(world, age=hostid.age())
     around = _through(world, config, _origin(config, specs, machine), around, record)
     is_local = around.origin is not None and not around.origin.mac

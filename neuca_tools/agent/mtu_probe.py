@@ -139,12 +139,12 @@ def probe(candidate: Candidate, writer: Writer) -> int:
         size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now
     ]
     try:
-        writer.set_attributes(index, {"mtu": candidate.asked})
+        writer.links.set_attributes(index, {"mtu": candidate.asked})
         return next((size for size in sizes if acknowledged(name, candidate.neighbour, size)), 0)
     except ApplyError:
         return 0  # the device refuses it
     finally:
-        writer.set_attributes(index, {"mtu": candidate.now})
+        writer.links.set_attributes(index, {"mtu": candidate.now})
 
 
 def text(mtu: int) -> str:

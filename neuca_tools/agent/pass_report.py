@@ -16,9 +16,8 @@ from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.plan.client_operations import StartClient
 from neuca_tools.plan.operation import Operation
-from neuca_tools.plan.operations import Tell
+from neuca_tools.plan.operations import StartClient, Tell
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
 from neuca_tools.status.report import now, read_report, write_report
@@ -62,17 +61,11 @@ class Pass(Purpose):
         return found if self.scope is None else found & {*self.scope}
 
 
-def removed(before: Decision, after: Decision) -> list[str]:
-    """What managers or the kernel had left behind before the pass, and is gone after it."""
-    kept = {*leftovers.left(after.record, after.have, after.world)}
-    return sorted({*leftovers.left(before.record, before.have, before.world)} - kept)
-
-
-def log_pass(outcome: Outcome, gone: Sequence[str]) -> None:
+def _log(outcome: Outcome, gone: Sequence[str]) -> None:
     """To the journal: what was done, removed, declined and undone."""
     log_result(outcome.result)
     for text in gone:
-        log.info("%s: removed", text)
+        log.info("%s", text)
     for declined in outcome.result.declined:
         log.warning("%s, ignoring", declined.text)
     for operation in outcome.undone.done:
@@ -86,7 +79,7 @@ def log_change(config: Config, outcome: Outcome) -> Result:
 
     Returns what was done and what failed, in the roll-back too.
     """
-    log_pass(outcome, ())
+    _log(outcome, ())
     undone = outcome.undone
     if undone.failures:
         report = read_report(config.run_directory) or now(0.0, (), (), bool(undone.done))
@@ -103,28 +96,35 @@ def _stuck(outcome: Outcome) -> tuple[Problem, ...]:
     )
 
 
-def report_of(
+def report_pass(
     config: Config,
+    before: Decision,
     outcome: Outcome,
-    gone: Sequence[str],
-    earlier: tuple[str, ...],
     seconds: float,
+    *,
+    earlier: tuple[str, ...] = (),
     waiting: Collection[str] = (),
 ) -> Report:
-    """The report of a pass that took `seconds`; it is stored in the run directory.
+    """Log a pass that took `seconds`, and store its report in the run directory.
 
-    `earlier`: the texts of the operations that were done before the path was probed. `waiting`: the
-    parts of the scope that were left out because they failed before; their problems stay.
+    `before` is the decision at its begin. `earlier`: the texts of the operations that were done
+    before the path was probed. `waiting`: the parts of the scope that were left out because they
+    failed before; their problems stay.
     """
+    left, kept = (
+        set(leftovers.left(decision.record, decision.have, decision.world))
+        for decision in (before, outcome.decision)
+    )
+    gone = [f"{text}: removed" for text in sorted(left - kept)]
+    _log(outcome, gone)
     problems, stuck = tuple(map(_problem, outcome.result.reasons)), _stuck(outcome)
     texts = (*earlier, *(operation.text for operation in outcome.result.done))
-    before = read_report(config.run_directory)
-    if before and waiting:
-        kept = (problem for problem in before.problems if _is_of(problem, waiting))
-        problems = tuple(dict.fromkeys((*problems, *kept)))
-        stuck += tuple(problem for problem in before.stuck if _is_of(problem, waiting))
-    known = before.removed if before else ()
-    told = (*known, *(f"{text}: removed" for text in gone))[-MOST_REMOVED:]
+    last = read_report(config.run_directory)
+    if last and waiting:
+        still = (problem for problem in last.problems if _is_of(problem, waiting))
+        problems = tuple(dict.fromkeys((*problems, *still)))
+        stuck += tuple(problem for problem in last.stuck if _is_of(problem, waiting))
+    told = (*(last.removed if last else ()), *gone)[-MOST_REMOVED:]
     report = now(seconds, texts, problems, bool(outcome.undone.done), told)
     report = report._replace(stuck=stuck)
     write_report(config.state, report)

@@ -15,15 +15,13 @@ from neuca_tools.agent import first_boot, mtu_probe
 from neuca_tools.agent.pass_report import (
     Pass,
     indexes_of,
-    log_pass,
-    removed,
-    report_of,
+    report_pass,
     restarted,
     tried_parts,
 )
 from neuca_tools.agent.status import status_of
 from neuca_tools.apply.decide import Decision
-from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.host import Host, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import ApplyError
@@ -85,23 +83,16 @@ def _one_pass(
     keep(handles.intake, config.state, config.run_directory)
     decision = handles.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    waiting = _waiting(decision, left_out)
+    indexes = indexes_of(decision)  # what has appeared since is not left out
+    waiting = {name for name, index in left_out.items() if index == indexes.get(name, 0)}
     is_whole = start or (config.drift == "enforce" and not waiting)
     scope = None if is_whole else decision.changed() - waiting
-    store = StateFiles(config, handles.saved)
-    outcome = Transaction(handles, store, Pass(scope), decision).run()
+    outcome = Transaction(handles, Pass(scope), decision).run()
     catch_up(config.state)
-    gone = removed(decision, outcome.decision)
-    log_pass(outcome, gone)
-    report = report_of(config, outcome, gone, earlier, time.monotonic() - began, waiting)
+    seconds = time.monotonic() - began
+    report = report_pass(config, decision, outcome, seconds, earlier=earlier, waiting=waiting)
     tried = tried_parts(outcome) - waiting - outcome.result.early_nics
     indexes = indexes_of(outcome.decision)
     failed = {name: indexes.get(name, 0) for name in outcome.decision.unapplied() & tried}
     failed.update(dict.fromkeys(restarted(outcome, decision), 0))
     return report._replace(failed=failed), outcome.decision
-
-
-def _waiting(decision: Decision, left_out: Mapping[str, int]) -> frozenset[str]:
-    """What is left out and has not appeared since."""
-    indexes = indexes_of(decision)
-    return frozenset(name for name, index in left_out.items() if index == indexes.get(name, 0))

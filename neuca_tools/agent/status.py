@@ -14,14 +14,14 @@ from neuca_tools.agent import first_boot, trial_file
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
-from neuca_tools.apply.rounds import waiting
+from neuca_tools.apply.result import waiting
 from neuca_tools.backends import leases
 from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
 from neuca_tools.model import Device, Document, World
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
 from neuca_tools.state.active_document import Intake
@@ -59,7 +59,7 @@ def status_of(
         have,
         left,
         unapplied=decision.unapplied(),
-        managers=decision.world.managers,
+        world=decision.world,
         notes=_notes(config, intake, decision, report),
         report=report,
         own_names=own_names(resolution.roles, resolution.requests, decision.record),

@@ -19,9 +19,9 @@ from typing import Any
 
 from neuca_tools.agent import trial_file
 from neuca_tools.agent.in_force import decide, note_seen
-from neuca_tools.agent.pass_report import Pass, log_change, log_pass, removed, report_of
+from neuca_tools.agent.pass_report import Pass, log_change, report_pass
 from neuca_tools.agent.status import status_of
-from neuca_tools.apply.host import Host, StateFiles, host
+from neuca_tools.apply.host import Host, host
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.config import Config
 from neuca_tools.errors import NeucaError
@@ -62,14 +62,12 @@ def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell
     config, intake = handles.config, handles.intake
     decision = handles.survey()
     decision = decision._replace(record=updates.remember_nics(decision.record, decision.resolution))
-    transaction = Transaction(handles, StateFiles(config), Pass(None), decision)
+    transaction = Transaction(handles, Pass(None), decision)
     trial_file.save(config, intake, seconds, earlier, decision)
     began, end = time.monotonic(), STUCK
     try:
         outcome = transaction.run()
-        gone = removed(decision, outcome.decision)
-        log_pass(outcome, gone)
-        report = report_of(config, outcome, gone, (), time.monotonic() - began)
+        report = report_pass(config, decision, outcome, time.monotonic() - began)
         tell(report, status_of(config, intake, outcome.decision, report))
         if _is_confirmed(began + seconds):
             keep(intake, config.state, config.run_directory)

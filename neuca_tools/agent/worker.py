@@ -23,11 +23,10 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
-from neuca_tools.agent import trial_file, unused_volumes
+from neuca_tools.agent import drives, trial_file
 from neuca_tools.agent.backoff import WHOLE
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import processes, udev
-from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.config import Config
 from neuca_tools.errors import LockedError, NeucaError
 from neuca_tools.sources import Session, parse_source
@@ -168,7 +167,11 @@ class Worker:
         """The report of the ended job, None if there is none; the child then waits for a job."""
         self.deadline = None
         self.passed = self.passed or self._said.startswith(IN_PASS)
-        return _outcome(self._said)
+        with suppress(ValueError, TypeError):
+            data = json.loads(self._said.removeprefix(IN_PASS))
+            data["session"] = Session.from_json(data["session"])
+            return Outcome(**data)
+        return None
 
     def end(self) -> None:
         """Kill and reap the child."""
@@ -180,14 +183,6 @@ class Worker:
 
 def _line(data: object) -> bytes:
     return json.dumps(data).encode() + b"\n"
-
-
-def _outcome(said: bytes) -> Optional[Outcome]:
-    with suppress(ValueError, TypeError):
-        data = json.loads(said.removeprefix(IN_PASS))
-        data["session"] = Session.from_json(data["session"])
-        return Outcome(**data)
-    return None
 
 
 def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
@@ -261,7 +256,7 @@ def _await_coldplug(config: Config) -> None:
 
     Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
     """
-    if config.managers == "auto" and udev.is_busy() and udev.here(interfaces()):
+    if config.managers == "auto" and udev.is_busy() and udev.here():
         udev.settle(COLDPLUG)
 
 
@@ -283,7 +278,8 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
     except NeucaError as error:
         log.error("%s", error.text)
         return outcome._replace(failed={WHOLE: 0}, text=error.text)
-    failed = dict(report.failed)
+    failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
+    told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
     if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
         failed[WHOLE] = 0
@@ -291,7 +287,7 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         _log_end(report, status, asked)
     return outcome._replace(
         failed=failed,
-        attentive=bool(_codes(status) & {"absent", "contested"}),
+        attentive=not {"absent", "contested"}.isdisjoint(told),
         text=_text(intake, status),
         passed=True,
         held=status.held or "pending" in codes,
@@ -302,11 +298,11 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
 def _forget(job: Job) -> None:
     """What was set on an interface went with it, even if it is back with its index."""
     if job.gone:
-        from neuca_tools.state import records, stale
+        from neuca_tools.state import changes, records
 
         record, gone = records.load_record(job.config.state), frozenset(job.gone)
         records.save_record(
-            job.config.state, stale.without_indexes(record, lambda index: index in gone)
+            job.config.state, changes.without_indexes(record, lambda index: index in gone)
         )
 
 
@@ -329,12 +325,6 @@ def _log_end(report: Report, status: Status, asked: float) -> None:
     )  # fmt: skip
 
 
-def _codes(status: Status) -> set[str]:
-    """The codes of all problems, of the host and of its interfaces."""
-    parts = (status.data, *status.data["interfaces"])
-    return {problem["code"] for part in parts for problem in part["problems"]}
-
-
 def _unanswered(job: Job, intake: Intake) -> Optional[bool]:
     return intake.unanswered if job.fetch else None
 
@@ -347,8 +337,8 @@ def _is_news(job: Job, intake: Intake) -> bool:
 
 def _report_volumes(config: Config) -> None:
     try:
-        lines = unused_volumes.refused(config.run_directory)
-        for line in unused_volumes.unreported(lines, config.run_directory):
+        lines = drives.refused(config.run_directory)
+        for line in drives.unreported(lines, config.run_directory):
             log.warning("%s", line)
     except NeucaError as error:
         log.warning("%s, ignoring", error.text)

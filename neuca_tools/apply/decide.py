@@ -1,27 +1,194 @@
-"""The decision of a pass: the desired state and its plan, from an observation and a document."""
+"""The decision of a pass: what it has to read, the desired state, and the plan that leads there.
+
+No later stage reads from the host: `Interest` is what a look reads, an `Observation` its result.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.apply.observation import Observation
 from neuca_tools.apply.observe import found
-from neuca_tools.desired import default_routes, dhcp_requests, manager_files, router_advertisements
+from neuca_tools.desired import coverage, dhcp_requests, manager_files, router_advertisements
+from neuca_tools.desired.common_settings import OF_EACH_LINK
 from neuca_tools.desired.dhcp_files import MANAGERS
 from neuca_tools.desired.manager_files import Places
 from neuca_tools.desired.resolve import Resolution, Settings, resolve
-from neuca_tools.model import Document, LinkKey, NetworkState, Owned, Problem, Record, World
+from neuca_tools.documents.neuca.link_settings import SETTINGS, group_of, through
+from neuca_tools.documents.platform import BY_NAME
+from neuca_tools.model import (
+    OWN,
+    Document,
+    Host,
+    LinkKey,
+    LinkRequest,
+    NetworkState,
+    Owned,
+    Problem,
+    Record,
+    World,
+)
+from neuca_tools.model.ports import is_guid, short
 from neuca_tools.model.routing import MAIN_TABLE, POLICY_ROUTING, ROUTES_OF
+from neuca_tools.model.topology import METADATA_HOSTS, above, below, key_of
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
-from neuca_tools.state import changes, leftovers, stale, updates
+from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.tuning.layer import layer
+from neuca_tools.tuning.layer import TuningInputs, layer
+
+ANY_LINK = LinkKey("")
+"""The key of requests for NICs by a name pattern, which may be about any NIC."""
+
+
+class Interest(NamedTuple):
+    """What has to be read for one decision.
+
+    `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
+    `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
+    for each link the groups of device settings. `queued`: links that are requested to have a
+    txqueuelen. `advertised`: whether it matters which devices take router advertisements.
+    """
+
+    hosts: tuple[Host, ...] = METADATA_HOSTS
+    sysctls: frozenset[str] = frozenset()
+    templates: Mapping[LinkKey, frozenset[str]] = {}
+    groups: Mapping[LinkKey, frozenset[str]] = {}
+    queued: frozenset[LinkKey] = frozenset()
+    advertised: bool = False
+    choice: Choice = Choice()
+
+    @staticmethod
+    def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
+        asked = (table[one] for one in (*_names_of(key), ANY_LINK) if one in table)
+        return frozenset().union(*asked)
+
+    def sysctls_of(self, world: World) -> set[str]:
+        """The paths to read, those of links by the names that their devices have now."""
+        return {*self.sysctls, *self.sysctls_on(world, world.devices)}
+
+    def sysctls_on(self, world: World, indexes: Iterable[int]) -> set[str]:
+        """The paths of the settings of these devices."""
+        paths: set[str] = set()
+        for index in indexes:
+            name = world.devices[index].name
+            templates = self._applying(self.templates, key_of(world.devices[index], world))
+            paths.update(template.replace(OWN, name) for template in templates)
+        return paths
+
+    def groups_of(self, world: World) -> dict[int, set[str]]:
+        """The groups of device settings to read, by the index of the device."""
+        found = {}
+        for index, device in world.devices.items():
+            is_queue = device.qdisc in ("mq", "pfifo")
+            if not (is_queue or self.groups):
+                continue
+            key = key_of(world.devices[index], world)
+            groups = set(self._applying(self.groups, key))
+            if is_queue and not self.queued.isdisjoint(_names_of(key)):
+                groups.add("qdisc")
+            if groups:
+                found[index] = groups
+        return found
+
+
+class Earlier(NamedTuple):
+    """A look before some operations: what those were not about need not be read again.
+
+    `links` are the indexes of the devices, `files` the paths that they were about.
+    """
+
+    world: World
+    links: frozenset[int]
+    files: frozenset[str]
+
+    def changed(self, world: World) -> frozenset[int]:
+        """The devices whose own settings may be others now.
+
+        Those that the operations were about or that show any change, with what is above and below.
+        """
+        before = self.world.devices
+        found = {index for index, device in world.devices.items() if before.get(index) != device}
+        found |= self.links & world.devices.keys()
+        return (above(world, found) | below(world, found)) & world.devices.keys()
+
+
+class Observation(NamedTuple):
+    """One complete look at the host. `tuning` is what the profiles are judged by."""
+
+    world: World
+    tuning: TuningInputs = TuningInputs()
+
+
+def _names_of(key: LinkKey) -> tuple[LinkKey, ...]:
+    """The keys by which a document may name a link: also the short form of a GUID."""
+    if not is_guid(key.mac):
+        return (key,)
+    return (key, LinkKey(short(key.mac), key.vlan_id))
+
+
+def interest(
+    document: Optional[Document],
+    links: Iterable[LinkRequest],
+    record: Record,
+    hosts: Iterable[Host] = (),
+    choice: Optional[Choice] = None,
+) -> Interest:
+    """What has to be read to decide about this document, these configured links and this record."""
+    requests = [*_requests(document), *links]
+    templates, groups = _settings_of(requests, record)
+    host_sysctls = {path for paths in templates.values() for path in paths if OWN not in path}
+    for key in templates:
+        if key.rank:  # a new virtual link takes its own from these
+            host_sysctls.update(path.replace(OWN, "default") for path in templates[key])
+    router = document.router if document else "user"
+    forwarded = router_advertisements.forwarding(router)
+    return Interest(
+        hosts=(*hosts, *METADATA_HOSTS),
+        sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
+        templates={
+            key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
+        },
+        groups={key: frozenset(names) for key, names in groups.items() if names},
+        queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
+        advertised=router == "true",
+        choice=choice or Choice(),
+    )
+
+
+def _settings_of(
+    requests: Iterable[LinkRequest], record: Record
+) -> tuple[dict[LinkKey, set[str]], dict[LinkKey, set[str]]]:
+    """The sysctls and device setting groups of each link, requested now or before."""
+    templates: dict[LinkKey, set[str]] = defaultdict(set)
+    groups: dict[LinkKey, set[str]] = defaultdict(set)
+    for request in requests:
+        key = ANY_LINK if request.key.mac.startswith(BY_NAME) else request.key
+        templates[key].update(template for template, _ in request.sysctls)
+        templates[key].update(OF_EACH_LINK)
+        templates[key.nic].update(OF_EACH_LINK)
+        groups[key].update(group for group, _ in request.device)
+        if request.dns == "per-link":
+            groups[key].update(through("resolved", SETTINGS))
+    for key, original in record.originals.items():
+        templates[key].update(original.sysctls)
+        groups[key].update(map(group_of, original.device))
+    for key, link in record.made.items():
+        templates[key].update(link.sysctls)
+        groups[key].update(map(group_of, link.device))
+    return templates, groups
+
+
+def _requests(document: Optional[Document]) -> tuple[LinkRequest, ...]:
+    if document is None:
+        return ()
+    beside = document.platform.links if document.platform else ()
+    return (*document.links, *beside)
 
 
 class Policies(NamedTuple):
@@ -108,7 +275,7 @@ class Decision(NamedTuple):
         scope = self.unapplied() | self.want.clients.keys()
         if self._has_tables():
             scope |= {POLICY_ROUTING}
-        scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.clients}
+        scope |= {f"{ROUTES_OF}{key.mac}" for key in self.resolution.roles.dhcp.clients}
         kept = {hop.identity for hop in self.want.hops}
         hops = (hop for hop in self.have.hops if not hop.ours or hop.identity not in kept)
         gone = {(hop.ours and not hop.to.prefixlen, f"{ROUTES_OF}{hop.to}") for hop in hops}
@@ -120,7 +287,7 @@ def decide(
 ) -> Decision:
     """Answer every policy question of a pass. Reads nothing and changes nothing."""
     world = observation.world
-    record = stale.forget_stale(record, world)
+    record = changes.forget_stale(record, world)
     resolution = resolve(document, _settings(observation, policies, record), world, record)
     record = updates.remember_tables(record, resolution)
     marks = manager_files.Marks({}, {})
@@ -135,7 +302,7 @@ def decide(
     )
     notes = (*resolution.notes, *dhcp_requests.notes(resolution))
     resolution = resolution._replace(want=want, notes=notes)
-    managed = resolution.roles.handed(MANAGERS)
+    managed = resolution.roles.dhcp.handed(MANAGERS)
     leased = {key.mac for key in managed if not key.rank}
     record = leftovers.leave(
         leftovers.stay(record, leased),
@@ -145,7 +312,7 @@ def decide(
         world.silent_managers,
     )
     have = found(resolution, world, record)
-    bypasses = default_routes.problems(resolution.roles, world, have)
+    bypasses = coverage.bypasses(resolution.roles, world, have)
     problems = (*resolution.problems, *bypasses, *_duplicates(have, want, world))
     resolution = resolution._replace(problems=problems)
     # networkd marks its addresses in the same way as the kernel.

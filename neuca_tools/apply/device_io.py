@@ -8,7 +8,7 @@ import errno
 from collections.abc import Collection, Mapping
 from typing import Optional
 
-from neuca_tools.backends import link_attributes, qdisc
+from neuca_tools.backends import kinds, qdisc
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.ethtool import Ethtool
 from neuca_tools.backends.netlink import Netlink
@@ -56,7 +56,7 @@ def _read_device(
     found = [
         _ethtool(index, through("ethtool", groups)),
         Queues(index, world.devices[index].name).read(through("files", groups)),
-        link_attributes.read(world, index, through("attribute", groups)),
+        kinds.read(world, index, through("attribute", groups)),
     ]
     if root is not None:
         found.append(DeviceSettings({"qdisc": root}))

@@ -20,29 +20,16 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.result import Failure, Result
+from neuca_tools.apply.result import Failure, Result, without
 from neuca_tools.backends import linkwatch, raw_requests, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError, ObserveError
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
-from neuca_tools.model.routing import Rule
-from neuca_tools.plan.device_operation import DECLINES, SetDevice
-from neuca_tools.plan.link_operations import CreateLink
+from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
 from neuca_tools.plan.operation import Operation, Target, Writer, joined
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
-
-
-def without(operations: Iterable[Operation], missing: Collection[LinkKey]) -> list[Operation]:
-    """The operations that need none of the missing links, nor a link that needs one of them."""
-    gone, left = set(missing), []
-    for operation in operations:
-        if operation.needed.isdisjoint(gone):
-            left.append(operation)
-        elif isinstance(operation, CreateLink):
-            gone.add(operation.on.key)
-    return left
 
 
 class GuardedWriter:
@@ -60,7 +47,7 @@ class GuardedWriter:
         carriers: Collection[int] = (),
         patience: float = 0.0,
     ) -> None:
-        self._netlink, self._managers, self._patience = netlink, managers, patience
+        self.links, self.managers, self._patience = netlink, managers, patience
         self._allowed, self._carriers = set(allowed), frozenset(carriers)
 
     def index(self, target: Target) -> int:
@@ -71,23 +58,20 @@ class GuardedWriter:
         return self._checked(target, self._allowed | self._carriers)
 
     def _checked(self, target: Target, allowed: Collection[int]) -> int:
-        index = target.ifindex or self._netlink.index_of(target.name)
+        index = target.ifindex or self.links.index_of(target.name)
         if index not in allowed:
             raise GuardError(f'"{target.name}" is not a link that this pass may write to')
         # The path of a sysctl has the name of the interface in it.
-        if self._netlink.name_of(index) not in ("", target.name):
+        if self.links.name_of(index) not in ("", target.name):
             raise GuardError(f'"{target.name}" has another name by now')
         return index
-
-    def set_attributes(self, index: int, values: Mapping[str, int]) -> None:
-        self._netlink.set_attributes(index, values)
 
     def device_values(self, index: int, group: str) -> Mapping[str, str]:
         # Few passes set a device setting.
         from neuca_tools.apply import device_io
 
         try:
-            return device_io.read(self._netlink.look(()), {index: [group]})[index].values
+            return device_io.read(self.links.look(()), {index: [group]})[index].values
         except ObserveError as error:
             raise ApplyError(error.text) from error
 
@@ -95,33 +79,15 @@ class GuardedWriter:
         # Most hosts need neither this module nor the backends of all settings.
         from neuca_tools.apply import device_io
 
-        device_io.write(self._netlink, index, group, values)
-
-    def set_up(self, index: int, up: bool) -> None:
-        self._netlink.set_up(index, up)
-
-    def rename(self, index: int, name: str) -> None:
-        self._netlink.rename(index, name)
+        device_io.write(self.links, index, group, values)
 
     def create_link(
         self, kind: str, name: str, parent: int, options: Mapping[str, str], mtu: Optional[int]
     ) -> None:
-        self._netlink.create_link(kind, name, parent, options, mtu)
-        index = self._netlink.index_of(name)
-        self._netlink.mark_link(index)
+        self.links.create_link(kind, name, parent, options, mtu)
+        index = self.links.index_of(name)
+        self.links.mark_link(index)
         self._allowed.add(index)
-
-    def mark_link(self, index: int) -> None:
-        self._netlink.mark_link(index)
-
-    def set_master(self, index: int, master: int) -> None:
-        self._netlink.set_master(index, master)
-
-    def delete_link(self, index: int) -> None:
-        self._netlink.delete_link(index)
-
-    def add_address(self, index: int, address: Address, bare: bool, checked: bool) -> None:
-        self._netlink.add_address(index, address, bare, checked)
 
     def restore_address(self, index: int, message: bytes, seen: float) -> None:
         raw_requests.restore_address(index, message, time.monotonic() - seen)
@@ -131,7 +97,7 @@ class GuardedWriter:
 
         Without promote_secondaries the kernel deletes secondary addresses with the primary.
         """
-        path = f"net/ipv4/conf/{self._netlink.name_of(index)}/promote_secondaries"
+        path = f"net/ipv4/conf/{self.links.name_of(index)}/promote_secondaries"
         before = sysctl.read(path) if address.version == 4 else None
         if before == "0" and sysctl.are_fixed():
             self._delete_primary(index, address)
@@ -139,7 +105,7 @@ class GuardedWriter:
         if before == "0":
             sysctl.write(path, "1")
         try:
-            self._netlink.delete_address(index, address)
+            self.links.delete_address(index, address)
         finally:
             if before == "0":
                 sysctl.write(path, "0")
@@ -149,25 +115,25 @@ class GuardedWriter:
 
         Meanwhile the link has them with the full prefix length, so that it keeps its routes.
         """
-        world = self._netlink.look(())
+        world = self.links.look(())
         present = world.addresses.get(index, ())
         lost = [one for one in present if one != address and one.network == address.network]
         spare = {ip_interface(other.ip) for other in lost} - {*present}
         for one in spare:
-            self._netlink.add_address(index, one)
+            self.links.add_address(index, one)
         try:
-            self._netlink.delete_address(index, address)
+            self.links.delete_address(index, address)
         finally:
             for other in lost:
                 raw_requests.restore_address(index, world.messages[index, other], 0.0)
             for one in spare:
-                self._netlink.delete_address(index, one)
+                self.links.delete_address(index, one)
 
     def replace_route(self, route: Route) -> None:
         source = route.traits.source
         self._await_detection([route.index], source)
         try:
-            self._netlink.replace_route(route)
+            self.links.replace_route(route)
         except ApplyError as error:
             if not linkwatch.is_unusable(route.index, source):
                 raise
@@ -185,18 +151,9 @@ class GuardedWriter:
         began = time.monotonic()
         for index in indexes:
             is_new = linkwatch.is_unusable(index, source)
-            if is_new and self._netlink.has_carrier(index):
+            if is_new and self.links.has_carrier(index):
                 linkwatch.await_detection(index, source, self._patience)
                 self._patience = max(0.0, self._patience - (time.monotonic() - began))
-
-    def delete_route(self, route: Route) -> None:
-        self._netlink.delete_route(route)
-
-    def add_rule(self, rule: Rule) -> None:
-        self._netlink.add_rule(rule)
-
-    def delete_rule(self, rule: Rule) -> None:
-        self._netlink.delete_rule(rule)
 
     def write_sysctl(self, path: str, value: str) -> None:
         sysctl.write(path, value)
@@ -208,22 +165,13 @@ class GuardedWriter:
         write_files(found)
         write_files(secret, 0o600)
 
-    def unmanage(self, manager: str, names: Collection[str]) -> None:
-        self._managers.unmanage(manager, names)
-
-    def tell(self, manager: str) -> None:
-        self._managers.tell(manager)
-
-    def activate(self, manager: str, name: str, profile: str) -> None:
-        self._managers.activate(manager, name, profile)
-
     def start_client(self, label: str, request: str) -> None:
         if json.loads(request)["index"] not in self._allowed:
             raise GuardError(f'"{label}" is not a link that this pass may write to')
-        self._managers.clients.start(label, request)
+        self.managers.clients.start(label, request)
 
     def stop_client(self, label: str) -> None:
-        self._managers.clients.stop(label)
+        self.managers.clients.stop(label)
 
 
 class _Progress:
@@ -348,7 +296,7 @@ def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
     if files:
         writer.write_files(files)
     elif unmanaged:
-        writer.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
+        writer.managers.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
     elif attributes:
         values = {one.setting: one.after for one in attributes}
-        writer.set_attributes(writer.index(attributes[0].on), values)
+        writer.links.set_attributes(writer.index(attributes[0].on), values)

@@ -1,4 +1,4 @@
-"""The host and the state files of a transaction: look, decide, write, wait for changes."""
+"""The host of a transaction: look, decide, write, wait for changes, save the record."""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,16 +10,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.apply.decide import Decision, Policies, decide
+from neuca_tools.apply.decide import Decision, Earlier, Policies, decide, interest
 from neuca_tools.apply.execute import GuardedWriter
 from neuca_tools.apply.look import look, places
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.observation import Earlier, interest
 from neuca_tools.apply.result import Result
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import PLACE, Clients, Units, runs_units
-from neuca_tools.backends.linkwatch import Watch, interfaces
+from neuca_tools.backends.linkwatch import Watch
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config
 from neuca_tools.desired.outlets import is_void
@@ -56,7 +55,7 @@ class Host:
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
         self.patience = DETECTION
-        self.saved: Optional[Record] = None  # as `survey` has found it
+        self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
     def asking(self, config: Config, intake: Intake) -> Host:
@@ -65,8 +64,14 @@ class Host:
 
     def survey(self) -> Decision:
         """Look and decide, with the record as it was saved. Raises ObserveError, RecordError."""
-        self.saved = records.load_record(self.config.state)
-        return self.decide(self.saved)
+        self._saved = records.load_record(self.config.state)
+        return self.decide(self._saved)
+
+    def save_record(self, record: Record) -> None:
+        """Save the record, unless the file has it. Raises ApplyError."""
+        if record != self._saved:
+            records.save_record(self.config.state, record)
+            self._saved = record
 
     def decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
         """Look at everything of interest and decide; change nothing. Raises ObserveError.
@@ -74,6 +79,9 @@ class Host:
         What was not changed since an `earlier` look is taken from there.
         """
         config, document = self.config, self.intake.document
+        if document is not None:
+            # What a faulty link section of the configuration requests is not known in full either.
+            document = document._replace(faults=(*document.faults, *config.link_faults))
         found = metadata_hosts(config.sources, config.surroundings)
         hosts = tuple(address for address in found if not address.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
@@ -89,6 +97,22 @@ class Host:
         )
         policies = Policies(settings, places(config), self.choice)
         return decide(seen, document, policies, record)
+
+    def load_journal(self, boot_id: str) -> Optional[NetworkState]:
+        """The links before a transaction that was interrupted; None if the last one completed."""
+        return records.load_journal(self.config.state, boot_id)
+
+    def save_journal(self, before: NetworkState, boot_id: str) -> None:
+        """Raises ApplyError."""
+        records.save_journal(self.config.state, before, boot_id)
+
+    def remove_journal(self) -> None:
+        """Raises ApplyError."""
+        records.remove_journal(self.config.state)
+
+    def unsaved(self) -> str:
+        """Why something could not be saved; empty if everything is."""
+        return unsaved(self.config.state)
 
     def _origin(self) -> str:
         """The NIC through which a metadata service answered for this instance; empty for none.
@@ -109,10 +133,9 @@ class Host:
     def writer(self, decision: Decision) -> GuardedWriter:
         """A writer for the unprotected links of this decision, and for no others."""
         links, roles = decision.have.links, decision.resolution.roles
-        allowed = {link.index for link in links.values()} - roles.protected
-        carriers = {
-            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
-        }
+        allowed = {link.index for link in links.values()} - roles.guard.devices
+        lowers = links.keys() & {key.nic for key in links if key.mac in roles.guard.vlans}
+        carriers = {links[key].index for key in lowers}
         return GuardedWriter(self._netlink, self._managers(), allowed, carriers, self.patience)
 
     def watch(self) -> AbstractContextManager[Watch]:
@@ -137,38 +160,6 @@ class Host:
         return Managers(self._bus, is_ours, config.networkmanager_profiles, clients)
 
 
-class StateFiles:
-    """The record and the journal of this configuration's state directory.
-
-    `saved` is the record that is there, None if that is not known.
-    """
-
-    def __init__(self, config: Config, saved: Optional[Record] = None) -> None:
-        self._place, self._saved = config.state, saved
-
-    def save_record(self, record: Record) -> None:
-        """Raises ApplyError."""
-        if record != self._saved:
-            records.save_record(self._place, record)
-            self._saved = record
-
-    def load_journal(self, boot_id: str) -> Optional[NetworkState]:
-        """The links before a transaction that was interrupted; None if the last one completed."""
-        return records.load_journal(self._place, boot_id)
-
-    def save_journal(self, before: NetworkState, boot_id: str) -> None:
-        """Raises ApplyError."""
-        records.save_journal(self._place, before, boot_id)
-
-    def remove_journal(self) -> None:
-        """Raises ApplyError."""
-        records.remove_journal(self._place)
-
-    def unsaved(self) -> str:
-        """Why something could not be saved; empty if everything is."""
-        return unsaved(self._place)
-
-
 @contextmanager
 def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Iterator[Host]:
     """The host, with netlink and bus connections open for the duration of the context."""
@@ -178,12 +169,13 @@ def host(config: Config, intake: Intake, choice: Optional[Choice] = None) -> Ite
 
 def udev_is_ours(config: Config) -> bool:
     """Whether udev and the managers of this host are those of this network namespace."""
-    return config.managers == "auto" and udev.here(interfaces())
+    return config.managers == "auto" and udev.here()
 
 
 def log_result(result: Result) -> None:
     """One line for each operation: the text that `neuca plan` prints, or why it failed."""
-    if result.done and _logs_plain_text():
+    is_plain = log.handlers and all(type(each) is logging.StreamHandler for each in log.handlers)
+    if result.done and is_plain:  # the fields of messages are lost but in the journal
         log.info("%s", "\n".join([operation.text for operation in result.done]))  # in one write
     else:
         for operation in result.done:
@@ -191,11 +183,6 @@ def log_result(result: Result) -> None:
     for failure in result.reasons:
         fields = about(messages.FAILED, failure.operation, reason=failure.reason)
         log.error("%s", failure.text, extra=fields)
-
-
-def _logs_plain_text() -> bool:
-    """Whether the fields of a message are lost: the journal keeps them, standard error does not."""
-    return bool(log.handlers) and all(type(it) is logging.StreamHandler for it in log.handlers)
 
 
 def about(message_id: str, operation: Operation, **more: object) -> dict[str, str]:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Optional
 
+from neuca_tools.apply.decide import Earlier, Interest, Observation
 from neuca_tools.apply.managers import Managers
-from neuca_tools.apply.observation import Earlier, Interest, Observation
 from neuca_tools.backends import hostfacts, hostid, sysctl
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.config import Config

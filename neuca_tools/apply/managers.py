@@ -14,8 +14,7 @@ from pathlib import Path
 from neuca_tools.backends import udev
 from neuca_tools.backends.bus import Bus
 from neuca_tools.backends.dhcpclients import Clients
-from neuca_tools.backends.networkd import Networkd
-from neuca_tools.backends.networkmanager import NetworkManager
+from neuca_tools.backends.networkmanagers import Networkd, NetworkManager
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.marks import names_given, rule_mac
 from neuca_tools.files import names_in

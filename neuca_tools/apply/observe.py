@@ -43,7 +43,7 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     """
     everything = _accessible(world, resolution)
     keys = {device.index: key for key, device in find_links(world, resolution.roles).items()}
-    masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.stacked.items()}
+    masters = {device.index: LinkKey(mac) for mac, device in resolution.roles.made.devices.items()}
     relevant = _relevant(resolution, record)
     used = _routed(world) | {everything[key].lower for key in relevant & everything.keys()}
     devices = {
@@ -105,11 +105,11 @@ def _accessible(world: World, resolution: Resolution) -> dict[LinkKey, Device]:
     VLANs are created even on such a NIC; no pass writes to the NIC itself.
     """
     roles = resolution.roles
-    carriers = {key.nic for key in resolution.want.links if key.mac in roles.tagged}
+    carriers = {key.nic for key in resolution.want.links if key.mac in roles.guard.vlans}
     return {
         key: device
         for key, device in find_links(world, roles).items()
-        if key in carriers or device.index not in roles.protected
+        if key in carriers or device.index not in roles.guard.devices
     }
 
 
@@ -239,7 +239,7 @@ def _hops(
     management NIC was known to be in the same network, the kernel's route to it is one to delete.
     """
     banned = set(resolution.want.banned)
-    kept = lifelines(world, resolution.roles.management)
+    kept = lifelines(world, resolution.roles.guard.management)
     hops = []
     for route in world.routes:
         key = keys.get(route.index)

@@ -13,14 +13,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Optional, Protocol
 
-from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.decide import Decision, Earlier
 from neuca_tools.apply.execute import apply
-from neuca_tools.apply.observation import Earlier
-from neuca_tools.apply.result import Failure, Result
-from neuca_tools.apply.rounds import as_it_was, identity, unfinished, waiting
+from neuca_tools.apply.result import (
+    Failure,
+    Result,
+    as_it_was,
+    identity,
+    unfinished,
+    waiting,
+)
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation, Phase
 from neuca_tools.plan.operations import (
     Activate,
@@ -37,7 +42,7 @@ from neuca_tools.plan.route_operations import DeleteRoute
 from neuca_tools.state import intentions
 
 if TYPE_CHECKING:
-    from neuca_tools.apply.host import Host, StateFiles
+    from neuca_tools.apply.host import Host
     from neuca_tools.backends.linkwatch import Watch
 
 RELEASE_TIME = 0.5
@@ -88,7 +93,6 @@ class Transaction:
     """
 
     host: Host
-    store: StateFiles
     purpose: Purpose
     decision: Decision
     result: Result = field(default_factory=Result)
@@ -134,7 +138,7 @@ class Transaction:
         operations = [one for one in planned if one.order <= Phase.MARK]
         if not any(isinstance(one, (Unmanage, Tell, Activate)) for one in operations):
             return planned
-        self.store.save_record(self.decision.record)
+        self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._apply(operations)
             watch.wait(RELEASE_TIME)
@@ -150,7 +154,10 @@ class Transaction:
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, self.made = self.store.load_journal(world.boot_id), self.decision.record.made
+        died, self.made = (
+            self.host.load_journal(world.boot_id),
+            self.decision.record.made,
+        )
         links = {**have.links, **(died.links if died else {})}
         self.before = have._replace(
             links={key: as_it_was(link, self.made.get(key), world) for key, link in links.items()},
@@ -159,9 +166,9 @@ class Transaction:
             hops=tuple(hop for hop in have.hops if hop.ours),
         )
         if operations:  # without any, the record is saved once, at the end
-            self.store.save_record(intentions.record_intentions(self.decision.record, operations))
+            self.host.save_record(intentions.record_intentions(self.decision.record, operations))
         if any(operation.domain for operation in operations):
-            self.store.save_journal(self.before, world.boot_id)
+            self.host.save_journal(self.before, world.boot_id)
 
     def _apply(self, operations: Sequence[Operation]) -> None:
         self.result += apply(operations, self.host.writer(self.decision))
@@ -207,7 +214,7 @@ class Transaction:
             record = intentions.record_intentions(self.decision.record, steps)
             self.decision = self.decision._replace(record=record)
             with suppress(ApplyError):  # without room for the record, the host is what counts
-                self.store.save_record(record)
+                self.host.save_record(record)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self._wait_for_renames(tried)
             reasons.update({identity(one.operation): one.reason for one in tried.failures})
@@ -248,12 +255,12 @@ class Transaction:
         if self.result.failures:
             self._look_again()
         held: Sequence[Operation] = ()
-        if self.store.unsaved():
+        if self.host.unsaved():
             held = waiting(self.purpose.operations(self.decision))
         self.decision = self.decision._replace(record=self._with_done()._replace(made=self.made))
         record = self.purpose.remember(self.decision, self.result, held)
-        self.store.save_record(record)
-        self.store.remove_journal()
+        self.host.save_record(record)
+        self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
         self.recorded = ()  # it is free to forget what was done
 
@@ -291,7 +298,7 @@ class Transaction:
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
-        held = set(waiting(planned)) if self.store.unsaved() else set()
+        held = set(waiting(planned)) if self.host.unsaved() else set()
         if self.marked:
             held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
         return [one for one in planned if one not in held] if held else planned

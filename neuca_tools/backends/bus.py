@@ -13,19 +13,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, Optional, final
 
 from neuca_tools.errors import ManagerError
 
 ANSWER = 1.0  # time-out of one call in seconds
 BUDGET = 5.0  # seconds for all calls of one Bus, that is, of one pass
-
-# The cgroups of systemd's units, in version 2 and version 1.
-CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -108,8 +102,26 @@ class Bus(AbstractContextManager["Bus"]):
         """
         if self._connection is None:
             self._connect(what)
-        limit = self._budget if work else self._answer
-        return self._call(what, owner, path, method, signature, arguments, limit)
+        # As in `_connect`.
+        from dbus.exceptions import DBusException
+
+        started = time.monotonic()
+        wait = min(self._budget if work else self._answer, self._deadline - started)
+        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
+            raise ManagerError(
+                f"{what}: not tried again in this pass, because it did not respond in time"
+            )
+        interface, _, member = method.rpartition(".")
+        try:
+            return self._connection.call_blocking(
+                owner, path, interface, member, signature, arguments, timeout=wait
+            )
+        except DBusException as error:
+            # NoReply alone is ambiguous: the daemon also sends it when a service exits.
+            if time.monotonic() - started >= 0.9 * wait:
+                self._silent.add(owner)
+                raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
+            raise _refusal(what, error) from error
 
     def _connect(self, what: str) -> None:
         """Open a private connection and call Hello, for which libdbus itself would wait 25 s.
@@ -136,49 +148,17 @@ class Bus(AbstractContextManager["Bus"]):
             guard = threading.Timer(self._answer, line.shutdown, [socket.SHUT_RDWR])
             guard.start()
             try:
-                self._call(what, _DAEMON, _DAEMON_PATH, f"{_DAEMON}.Hello", "", (), self._answer)
+                self._call_daemon(what, "Hello", "")
             finally:
                 guard.cancel()
                 guard.join()
 
-    def _call(
-        self,
-        what: str,
-        owner: str,
-        path: str,
-        method: str,
-        signature: str,
-        arguments: tuple[object, ...],
-        limit: float,
-    ) -> Any:
-        # As in `_connect`.
-        from dbus.exceptions import DBusException
 
-        started = time.monotonic()
-        wait = min(limit, self._deadline - started)
-        if owner in self._silent or _DAEMON in self._silent or wait <= 0:
-            raise ManagerError(
-                f"{what}: not tried again in this pass, because it did not respond in time"
-            )
-        interface, _, member = method.rpartition(".")
-        try:
-            return self._connection.call_blocking(
-                owner, path, interface, member, signature, arguments, timeout=wait
-            )
-        except DBusException as error:
-            # NoReply alone is ambiguous: the daemon also sends it when a service exits.
-            if time.monotonic() - started >= 0.9 * wait:
-                self._silent.add(owner)
-                raise ManagerError(f"{what}: no response within {wait:.2g} s") from error
-            raise _refusal(what, error) from error
-
-
-class Manager(ABC):
-    """A service that manages network interfaces; one instance serves one pass."""
+class Service:
+    """A service on the system bus; one instance serves one pass."""
 
     title: str
     name: str
-    unit: str
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -189,32 +169,6 @@ class Manager(ABC):
         self._owner = self._owner or self._bus.owner(self.name)
         return self._owner is None
 
-    def _starting(self) -> bool:
-        """Whether its cgroup exists; it may have read its files before ours were written."""
-        return self._bus.reached and any(
-            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
-        )
-
-    @abstractmethod
-    def states(self) -> dict[str, str]:
-        """`managed`, `unmanaged` or `unknown` for each interface, by name. Raises ManagerError."""
-
-    def words(self, interfaces: Iterable[str]) -> tuple[dict[str, str], str]:
-        """The state of these interfaces for `neuca status`, and the reason if it is unknown.
-
-        The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
-        """
-        try:
-            known = None if self.absent() else self.states()
-        except ManagerError as error:
-            return dict.fromkeys(interfaces, "unknown"), error.text
-        if known is None and self._starting():
-            reason = f"{self.title} runs, but is not on the system bus yet"
-            return dict.fromkeys(interfaces, "unknown"), reason
-        if known is None:
-            return dict.fromkeys(interfaces, "absent"), ""
-        return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
-
     def _ask(
         self,
         what: str,
@@ -224,6 +178,7 @@ class Manager(ABC):
         *arguments: object,
         work: bool = False,
     ) -> Any:
+        """Call a method of an object of the service. Raises ManagerError."""
         if self.absent() or self._owner is None:
             raise ManagerError(f"{what}: {self.title} is not running")
         return self._bus.call(what, self._owner, path, method, signature, *arguments, work=work)

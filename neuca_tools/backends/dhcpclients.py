@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 from neuca_tools.backends import dhcplease
-from neuca_tools.backends.bus import Bus
+from neuca_tools.backends.bus import Service
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process
 from neuca_tools.errors import ManagerError, ObserveError
-from neuca_tools.files import applying, names_in, read_bytes, write_files
+from neuca_tools.files import applying, names_in, read_bytes, readable_names_in, write_files
 from neuca_tools.model import OwnClients
 
 PROGRAM = "dhcpcd"
@@ -32,8 +32,7 @@ PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
 LARGEST = 1 << 16  # bytes of a request
 ENDS = 10.0  # seconds that a client gets to release its lease
-_SYSTEMD, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
-_MANAGER = f"{_SYSTEMD}.Manager"
+_PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
 _UNITS = (
@@ -57,20 +56,13 @@ def is_manager_enabled(root: Path = Path("/")) -> bool:
     wants = (
         root / place / name / unit
         for place, unit in _UNITS
-        for name in _names_in(root / place)
+        for name in readable_names_in(root / place)
         if name.endswith(".wants")
     )
-    scripts = (name for place in _SCRIPT_PLACES for name in _names_in(root / place))
+    scripts = (name for place in _SCRIPT_PLACES for name in readable_names_in(root / place))
     return any(unit.exists() for unit in wants) or any(
         name.startswith("S") and name.endswith("network-manager") for name in scripts
     )
-
-
-def _names_in(directory: Path) -> list[str]:
-    """The names in a directory; none if it cannot be read."""
-    with suppress(ObserveError):
-        return names_in(directory)
-    return []
 
 
 def runs_units(run_directory: Path) -> bool:
@@ -78,11 +70,11 @@ def runs_units(run_directory: Path) -> bool:
     return run_directory == RUN and Path("/run/systemd/system").is_dir()
 
 
-class Units:
+class Units(Service):
     """The clients as units of systemd."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+    title = "systemd's service on the system bus"
+    name = "org.freedesktop.systemd1"
 
     def alive(self) -> frozenset[str]:
         """The labels of the clients that run, or that systemd is about to start."""
@@ -105,11 +97,7 @@ class Units:
         self._call(f'stop "{_unit(label)}"', "StopUnit", "ss", _unit(label), "replace")
 
     def _call(self, what: str, member: str, signature: str, *arguments: object) -> Any:
-        owner = self._bus.owner(_SYSTEMD)
-        if owner is None:
-            raise ManagerError(f"{what}: systemd is not on the system bus")
-        method = f"{_MANAGER}.{member}"
-        return self._bus.call(what, owner, _PATH, method, signature, *arguments)
+        return self._ask(what, _PATH, f"{self.name}.Manager.{member}", signature, *arguments)
 
 
 def _unit(label: str) -> str:

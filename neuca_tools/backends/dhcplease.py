@@ -20,6 +20,7 @@ from ipaddress import (
     IPv6Network,
     ip_interface,
 )
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,20 +91,6 @@ def is_unicast(host: Host) -> bool:
     return not (host.is_multicast or host.is_loopback or host.is_unspecified or host.is_reserved)
 
 
-def _is_elsewhere(address: Address, index: int, world: World) -> bool:
-    """Whether another interface has this address."""
-    others = (found for other, found in world.addresses.items() if other != index)
-    return any(address.ip == one.ip for found in others for one in found)
-
-
-def _is_reserved(address: Address, index: int, world: World) -> bool:
-    """Whether this is an address of the platform, or the default gateway of another interface."""
-    gateways = {
-        route.via for route in world.routes if route.to.prefixlen == 0 and route.index != index
-    }
-    return address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS) or address.ip in gateways
-
-
 def refusal(address: Address, index: int, world: World, before: str = "") -> str:
     """Why an address must not be set on this link; empty if it may be.
 
@@ -113,9 +100,12 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
     lasting = {one.ip for one in world.addresses.get(index, ()) if (index, one) not in world.leased}
     if str(address) != before and address.ip in lasting:
         return "it is set on the link in another way"
-    if _is_elsewhere(address, index, world):
+    others = {*chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})}
+    if address.ip in {other.ip for other in others}:
         return "it is an address of another interface"
-    if _is_reserved(address, index, world):
+    routes = (route for route in world.routes if route.index != index)
+    gateways = {route.via for route in routes if route.to.prefixlen == 0}
+    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *gateways):
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.
@@ -189,7 +179,11 @@ def _lease(
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
-    ends = {str(one.address): _end(one.valid) for one in found.addresses}
+    now = int(time.time())
+    ends = {
+        str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
+        for timed in found.addresses
+    }
     more: dict[str, Any] = {"addresses": ends}
     if request.get("protocol") != ADVERTISEMENTS:
         ((address, until),) = ends.items()
@@ -203,10 +197,6 @@ def _lease(
         "mtu_before": was,
         **more,
     }
-
-
-def _end(seconds: int) -> int:
-    return int(time.time()) + seconds if seconds != FOR_EVER else 0
 
 
 def _set(
@@ -228,10 +218,9 @@ def _set(
 
 def _mtu(offered: int, request: Mapping[str, Any], index: int, world: World) -> int:
     """The MTU to set in bytes; 0 for none: it never rises above that of the link."""
-    device = world.devices.get(index)
-    if device is None or not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
+    if not request["mtu"] or not SMALLEST_MTU <= offered <= LARGEST_MTU:
         return 0
-    return min(offered, device.max_mtu or offered)
+    return min(offered, world.devices[index].max_mtu or offered)
 
 
 def drop(place: Path) -> None:

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
 
 from neuca_tools.backends import sysctl
-from neuca_tools.files import read_bytes, text_of
+from neuca_tools.files import read_bytes, readable_names_in, text_of
 from neuca_tools.model import ADVERTISED, IPV6_MTU, OWN, World
 from neuca_tools.model.provenance import ROUTER_SECONDS, is_advertised
 from neuca_tools.tuning import environment, sysctld
@@ -24,7 +24,6 @@ from neuca_tools.tuning.layer import (
     Facts,
     Obstacle,
     TuningInputs,
-    named,
 )
 from neuca_tools.tuning.profile import LARGEST, Profile, parse
 
@@ -93,7 +92,7 @@ def _profiles(choice: Choice, directory: Path) -> tuple[list[Profile], list[str]
     A profile of the administrator takes precedence over a shipped one of the same name.
     """
     profiles, faults = [], []
-    for name in named(choice):
+    for name in dict.fromkeys(choice.profiles):
         content = _profile_text(name, directory) if NAME.fullmatch(name) else None
         if content is None:
             faults.append(
@@ -205,21 +204,15 @@ def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
     """
     root = directory.parent.parent
     directories = [directory, *(root / place for place in sysctld.DIRECTORIES[1:])]
-    paths = [str(path) for place in directories for path in _listed(place)]
+    paths = [
+        f"{place}/{name}"
+        for place in directories
+        for name in readable_names_in(place)
+        if name.endswith(".conf") and name != sysctld.OURS
+    ]
     ordered = sysctld.order([*paths, str(root / sysctld.LAST)])
     texts = ((path, _sign(path)) for path in ordered)
     return [(path, text) for path, text in texts if text]
-
-
-def _listed(directory: Path) -> Iterable[Path]:
-    try:
-        return sorted(
-            path
-            for path in directory.iterdir()
-            if path.suffix == ".conf" and path.name != sysctld.OURS
-        )
-    except OSError:
-        return []
 
 
 def _memory() -> int:
@@ -227,44 +220,6 @@ def _memory() -> int:
     lines = (_sign("/proc/meminfo") or "").splitlines()
     kibibytes = next((line.split()[1] for line in lines if line.startswith("MemTotal:")), "0")
     return int(kibibytes) * 1024
-
-
-def open_files(choice: Choice) -> list[str]:
-    """A note for each ovs-vswitchd whose limit of open files is too low for the profile many-peers.
-
-    It opens a file for each port on each processor (IBM Research).
-    """
-    if "many-peers" not in choice.profiles:
-        return []
-    ports, processors = len(_listing("/sys/class/net")), os.cpu_count() or 1
-    needed = ports * processors
-    notes = []
-    for pid in filter(str.isdecimal, _listing("/proc")):
-        if _sign(f"/proc/{pid}/comm") != "ovs-vswitchd\n":
-            continue
-        limit = _open_files_limit(pid)
-        if limit is not None and limit < needed:
-            notes.append(
-                f"ovs-vswitchd ({pid}) may open {limit} files, and {ports} ports on {processors} "
-                f"processors need {needed}: raise LimitNOFILE= of its service"
-            )
-    return notes
-
-
-def _open_files_limit(pid: str) -> Optional[int]:
-    """The soft limit of open files (proc(5)); None if unlimited or not known."""
-    for line in (_sign(f"/proc/{pid}/limits") or "").splitlines():
-        words = line.split()
-        if words[:3] == ["Max", "open", "files"] and words[3].isdecimal():
-            return int(words[3])
-    return None
-
-
-def _listing(directory: str) -> list[str]:
-    try:
-        return [path.name for path in Path(directory).iterdir()]
-    except OSError:
-        return []
 
 
 def _modules() -> Optional[frozenset[str]]:

@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from neuca_tools.files import text_of
 from neuca_tools.model import machine, ports
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -25,19 +26,13 @@ REQUEST = struct.Struct("16sH14s8x")  # struct ifreq: name, family of the addres
 
 def look() -> machine.Machine:
     """The identity, as far as it can be read: only root may read the UUID."""
-    uuids = [text for text in map(_text, UUIDS) if text]
-    return machine.known(_text(MACHINE_ID), uuids[0] if uuids else "")
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError), path.open("rb") as stream:
-        return stream.read(LONGEST).decode("ascii", "replace")
-    return ""
+    uuids = [text for text in (text_of(path, LONGEST) for path in UUIDS) if text]
+    return machine.known(text_of(MACHINE_ID, LONGEST), uuids[0] if uuids else "")
 
 
 def boot_id() -> str:
     """The boot ID of the kernel (random(4)); empty if it cannot be read."""
-    return _text(BOOT_ID).strip()
+    return text_of(BOOT_ID, LONGEST)
 
 
 def age() -> float:

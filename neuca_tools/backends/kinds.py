@@ -1,15 +1,22 @@
-"""Converts the settings of virtual links to and from attributes of rtnetlink (linux/if_link.h)."""
+"""Settings of virtual links and of places in them, to and from attributes (linux/if_link.h).
+
+The present values of attributes are part of every look (`outlook`); `netlink` sets them.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
+from neuca_tools.model import Device, World
+from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
+from neuca_tools.model.topology import MAC_LENGTH
 
 
 class _Attribute(NamedTuple):
@@ -67,6 +74,15 @@ PORT: Mapping[str, _Attribute] = {
     "path-cost": _Attribute("cost", 3),
     "port-priority": _Attribute("priority", 2),
 }
+PRIMARY = "bond-primary"
+# Why a device lacks a setting.
+_NO_PORT, NO_MEMBER = "it is in no bridge", "it is in no bond"
+_GUID = "it is an InfiniBand port, which has a GUID and no MAC address"
+_REASONS = {
+    "mac": "its driver reports no permanent MAC address, by which the NIC is known",
+    IPOIB_MODE: "it is not an InfiniBand port",
+    PRIMARY: NO_MEMBER,
+}
 _MACVLAN_MODES = {1: "private", 2: "vepa", 4: "bridge", 8: "passthru", 16: "source"}
 
 
@@ -101,14 +117,12 @@ def _encoded(kind: str, name: str, value: str) -> Any:
 
 def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
-    return (("mac", mac), *_options(kind, data))
-
-
-def _options(kind: str, data: wire.Attributes) -> Iterator[tuple[str, str]]:
+    found = [("mac", mac)]
     for name, (_, number, number6) in _ATTRIBUTES[kind].items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
-            yield name, _decoded(kind, name, value)
+            found.append((name, _decoded(kind, name, value)))
+    return tuple(found)
 
 
 def _decoded(kind: str, name: str, value: bytes) -> str:
@@ -129,3 +143,22 @@ def _decoded(kind: str, name: str, value: bytes) -> str:
     if name in _TIMES:
         number //= _CENTISECONDS
     return str(number)
+
+
+def read(world: World, index: int, groups: Iterable[str]) -> DeviceSettings:
+    """The value of each group, or the reason why the device has none."""
+    return joined(_read(world, world.devices[index], group) for group in groups)
+
+
+def _read(world: World, device: Device, group: str) -> DeviceSettings:
+    values, master = dict(device.port), world.devices.get(device.master)
+    if device.infiniband:
+        values[IPOIB_MODE] = "" if device.kind else device.mode
+    elif len(device.permanent_mac) == MAC_LENGTH:
+        values["mac"] = device.mac
+    if master and master.kind == "bond":
+        values[PRIMARY] = "yes" if master.primary == device.index else "no"
+    if values.get(group):
+        return DeviceSettings({group: values[group]})
+    is_port = device.infiniband and group == "mac"
+    return lacking([group], _GUID if is_port else _REASONS.get(group, _NO_PORT))

@@ -1,7 +1,7 @@
-"""What network managers have stored of the DHCPv4 lease of a link: server and end.
+"""What network managers and DHCP clients have stored of the leases of a link.
 
-The files are not a documented interface, but cloud-init reads networkd's too (net/dhcp.py).
-Whatever cannot be read is left out.
+The files of managers are not a documented interface, but cloud-init reads networkd's too
+(net/dhcp.py). Whatever cannot be read is left out.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,16 +12,27 @@ import json
 import os
 import re
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
-from neuca_tools.files import names_in
+from neuca_tools.files import names_in, text_of
 
 LEASES = Path("/run/systemd/netif/leases")  # one file for each link, called by its index
 DEVICES = Path("/run/NetworkManager/devices")  # the same
 LARGEST = 1 << 16  # bytes
+# Debian and Ubuntu; Red Hat and SUSE; initramfs; NetworkManager's own dhclient.
+PATTERNS = (
+    "var/lib/dhcp/*.lease*",
+    "var/lib/dhclient/*.lease*",
+    "run/*dhclient*.lease*",
+    "var/lib/NetworkManager/dhclient*.lease",
+)
+_MOST_FILES, _LONGEST = 256, 1 << 20  # bytes of one file
+# At the beginning of a line: the text of an option, which the server chooses, is never there.
+_STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 _DUID = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){2,129}")
 
 
@@ -42,9 +53,9 @@ def read(index: int, networkd: Path = LEASES, networkmanager: Path = DEVICES) ->
 def read_own(index: int, place: Path) -> list[Lease]:
     """The leases of the link that a client of ours has written to this directory."""
     found = []
-    for name in names_in(place):
+    for name in (name for name in names_in(place) if name.endswith(".lease")):
         with suppress(OSError, ValueError, TypeError, KeyError):
-            values = json.loads((place / name).read_bytes()[:LARGEST]) if _is_lease(name) else {}
+            values = json.loads((place / name).read_bytes()[:LARGEST])
             if values.get("index") == index and values.get("address"):
                 until = _moment(values["until"]) if values["until"] else ""
                 address = _address(str(values["address"]).partition("/")[0])
@@ -55,10 +66,6 @@ def read_own(index: int, place: Path) -> list[Lease]:
 def _server(text: str) -> str:
     """The address of a server, or its identifier (RFC 8415, 11)."""
     return text if _DUID.fullmatch(text) else _address(text)
-
-
-def _is_lease(name: str) -> bool:
-    return name.endswith(".lease")
 
 
 def _of_networkd(path: Path) -> Lease:
@@ -104,3 +111,35 @@ def _address(text: str) -> str:
     with suppress(ValueError):
         return str(ip_address(text))
     return ""
+
+
+def with_udhcpc() -> frozenset[str]:
+    """The names of the interfaces on which udhcpc has been started; it records no leases.
+
+    Its addresses and routes look like those of an administrator, as those of dhclient do. The names
+    of the pid files are those of BusyBox and ifupdown, and of OpenRC.
+    """
+    files = Path("/run").glob("udhcpc[.-]*.pid")
+    return frozenset(path.stem[len("udhcpc.") :] for path in files)
+
+
+def recorded() -> frozenset[tuple[str, str]]:
+    """Interface name and IPv4 address of each lease of dhclient (dhclient.leases(5)).
+
+    The address of an infinite lease looks like one that an administrator has set: its lifetime in
+    the kernel is infinite too, and the script of dhclient adds its routes without a protocol of
+    their own. The end in the file does not tell: for such a lease it is a date about 136 years
+    ahead. A file that cannot be read counts as one without leases.
+    """
+    paths = [path for name in PATTERNS for path in sorted(Path("/").glob(name))][:_MOST_FILES]
+    return frozenset(lease for path in paths for lease in _leases(text_of(path, _LONGEST)))
+
+
+def _leases(text: str) -> Iterator[tuple[str, str]]:
+    """Each lease names its interface first."""
+    interface = ""
+    for keyword, value in _STATEMENT.findall(text):
+        if keyword == "interface":
+            interface = value
+        elif interface:
+            yield interface, value

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Optional
 
+from neuca_tools.backends.wire import messages
 from neuca_tools.files import text_of
 from neuca_tools.model.addresses import Host
 from neuca_tools.model.routing import ROUTE_PROTOCOL
@@ -30,7 +31,6 @@ RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
 RTPROT_DHCP = 16  # linux/rtnetlink.h
 LENGTH_AT, PROTOCOL_AT = 1, 5  # offsets of rtm_dst_len and rtm_protocol in struct rtmsg
-HEAD = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
 _KERNEL = 0  # its port
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
@@ -137,8 +137,8 @@ class Watch(AbstractContextManager["Watch"]):
 class LinkWatch(Watch):
     """Watches for devices that appear or disappear.
 
-    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. If
-    `routed` is set, so does any change of a link, an address or a rule, the loss of a route of
+    If `attentive` is set, any change of a link counts. `stirred` is set by any link message. While
+    routes are watched, so does any change of a link, an address or a rule, the loss of a route of
     ours, any change of a route from DHCP, and a new default route of another program.
     """
 
@@ -153,12 +153,7 @@ class LinkWatch(Watch):
         gone, self._gone = tuple(self._gone), set()
         return gone
 
-    @property
-    def routed(self) -> bool:
-        return self._routed
-
-    @routed.setter
-    def routed(self, routed: bool) -> None:
+    def watch_routes(self, routed: bool) -> None:
         """Receive messages on routes and rules only while they matter: there may be many."""
         if routed != self._routed:
             self._routed = routed
@@ -173,8 +168,9 @@ class LinkWatch(Watch):
             if data is None:
                 self._known = set(interfaces().values())
                 seen = True
-            for kind, body in _messages(data or b""):
-                seen = self._matters(kind, body, addresses) or seen
+            with suppress(OSError):  # of a message that is cut off
+                for kind, _, _, body in messages(data or b""):
+                    seen = self._matters(kind, body, addresses) or seen
         return seen
 
     def _matters(self, kind: int, body: bytes, addresses: bool) -> bool:
@@ -200,15 +196,3 @@ class LinkWatch(Watch):
             self._known.discard(index)
             self._gone.add(index)
         return before != now or self.attentive or self._routed or addresses
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each message of a datagram, aligned to 4 bytes (NLMSG_ALIGN)."""
-    at = 0
-    with suppress(struct.error):
-        while at + HEAD.size <= len(data):
-            length, kind, *_ = HEAD.unpack_from(data, at)
-            if length < HEAD.size:
-                return
-            yield kind, data[at + HEAD.size : at + length]
-            at += (length + 3) & ~3

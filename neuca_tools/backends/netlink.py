@@ -18,35 +18,21 @@ from typing import Any, Optional
 
 from neuca_tools.backends import (
     kinds,
-    link_attributes,
     outlook,
     raw_requests,
     routing,
     sysctl,
-    wire,
 )
 from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
-from neuca_tools.errors import ApplyError, ObserveError
+from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Network, Route, World
+from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Route, World
 from neuca_tools.model.links import LINK_ALIAS
-from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Rule
+from neuca_tools.model.routing import Rule
 
-# linux/rtnetlink.h
-RTPROT_RA = 9
 LIVE_RENAME_SINCE = (6, 2)  # kernel commit bd039b5ea2a9
 ZEROCONF = ip_network("169.254.0.0/16")
-# Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
-# `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
-NO_ROUTE = (
-    errno.ENETUNREACH,
-    errno.EHOSTUNREACH,
-    errno.EACCES,
-    errno.EINVAL,
-    errno.EOPNOTSUPP,
-    errno.EAFNOSUPPORT,
-)
 
 
 class Netlink(AbstractContextManager["Netlink"]):
@@ -68,18 +54,12 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def look(self, metadata_hosts: Iterable[Host]) -> World:
         """Observe the network namespace. Raises ObserveError."""
-        world, seen = outlook.look(), routing.read()
-        own = [route for route in seen.ours if _is_main(route)]
-        routes = [route for route in world.routes if route.protocol != ROUTE_PROTOCOL] + own
+        world = outlook.look()
         accept_ra = sysctl.read(ACCEPT_RA.replace(OWN, "default"))
         return replace(
             world,
             has_ipv6=accept_ra is not None,
-            routes=tuple(routes),
-            tables=(*(route for route in seen.ours if not _is_main(route)), *seen.foreign),
-            rules=seen.rules,
-            routers=seen.routers,
-            metadata_index=self._metadata_index(metadata_hosts, routes),
+            metadata_index=self._metadata_index(metadata_hosts, world.routes),
             rename_while_up=kernel_release() >= LIVE_RENAME_SINCE,
             accept_ra=accept_ra,
         )
@@ -87,7 +67,7 @@ class Netlink(AbstractContextManager["Netlink"]):
     def _metadata_index(self, hosts: Iterable[Host], routes: Iterable[Route]) -> int:
         """The index of the device that leads to the first reachable metadata host, 0 for none."""
         for host in hosts:
-            index = _route_to(host)
+            index = routing.output_device(host)
             if index and not _is_zeroconf_only(host, index, routes):
                 return index
         return 0
@@ -119,8 +99,8 @@ class Netlink(AbstractContextManager["Netlink"]):
         self._set_link(index, af_spec={"attrs": [("AF_INET6", ipv6)]})
 
     def set_attribute(self, index: int, group: str, value: str) -> None:
-        """Set what `link_attributes` reads: the MAC, or the place in a bridge or bond."""
-        if group == link_attributes.PRIMARY:
+        """Set what `kinds.read` reads: the MAC, or the place in a bridge or bond."""
+        if group == kinds.PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:
             self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))
@@ -144,7 +124,7 @@ class Netlink(AbstractContextManager["Netlink"]):
         master = self._link(index).get_attr("IFLA_MASTER")
         info = self._link(master).get_attr("IFLA_LINKINFO") if master else None
         if info is None or info.get_attr("IFLA_INFO_KIND") != "bond":
-            raise ApplyError(link_attributes.NO_MEMBER, errno.EOPNOTSUPP)
+            raise ApplyError(kinds.NO_MEMBER, errno.EOPNOTSUPP)
         present = info.get_attr("IFLA_INFO_DATA").get_attr("IFLA_BOND_PRIMARY")
         if primary != (present == index):
             self._set_link(master, kind="bond", bond_primary=index if primary else 0)
@@ -217,17 +197,13 @@ class Netlink(AbstractContextManager["Netlink"]):
         seconds = {"preferred": preferred, "valid": valid}
         # pyroute2 0.7.2 to 0.8.1 take lifetimes from `cacheinfo`, 0.9 from the other arguments.
         flags = IFA_F_NOPREFIXROUTE
-        self._set_address(index, address, flags=flags, **seconds, cacheinfo=seconds)
+        arguments = {**_address_arguments(index, address), **seconds, "cacheinfo": seconds}
+        self._request("addr", "replace", (errno.EEXIST,), flags=flags, **arguments)
 
     def delete_address(self, index: int, address: Address) -> None:
         """Delete an address, unless it is gone; ENXIO: with IPv6, as below an MTU of 1280."""
         done = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.ENXIO)
         self._request("addr", "del", done, **_address_arguments(index, address))
-
-    def _set_address(self, index: int, address: Address, **more: Any) -> None:
-        self._request(
-            "addr", "replace", (errno.EEXIST,), **_address_arguments(index, address), **more
-        )
 
     def replace_route(self, route: Route) -> None:
         """Set a route, replacing one with the same prefix, table, TOS and metric."""
@@ -322,41 +298,15 @@ def _answering_at_once(get: Callable[..., Any], refusal: type[Exception]) -> Cal
     return answers
 
 
-def _route_to(host: Host) -> int:
-    """The index of the device through which packets to this host leave. Raises ObserveError.
-
-    0 if there is no route, or only one from a router advertisement: any host on the link can send
-    one, so it does not show which NIC is for management.
-    """
-    try:
-        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-            answers = kernel.ask(routing.GET_ROUTE, 0, outlook.question(host))
-    except OSError as error:
-        if error.errno in NO_ROUTE:
-            return 0
-        text = error.strerror or error
-        raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
-    trusted = (outlook.answer(body) for body in answers)
-    return next((index for index, protocol in trusted if protocol != RTPROT_RA), 0)
-
-
 def _is_zeroconf_only(host: Host, index: int, routes: Iterable[Route]) -> bool:
     """Whether the best route through this device is 169.254.0.0/16 without a gateway.
 
     Any NIC may have that one (RFC 3927, section 2.6.2), so it was not made for this host.
     """
-    leading = [route for route in routes if route.index == index and _covers(route.to, host)]
+    others = (route for route in routes if route.index == index)
+    leading = [route for route in others if host in route.to]
     best = max(leading, key=lambda route: route.to.prefixlen, default=None)
     return best is not None and best.via is None and best.to == ZEROCONF
-
-
-def _is_main(route: Route) -> bool:
-    """Whether it is a unicast route of the main table."""
-    return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
-
-
-def _covers(to: Network, host: Host) -> bool:
-    return to.version == host.version and host in to
 
 
 def _words(error: Exception) -> tuple[int, str]:

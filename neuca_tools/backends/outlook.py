@@ -1,4 +1,4 @@
-"""Reads the links, addresses and routes of this network namespace, without pyroute2.
+"""Reads the links and addresses of this network namespace without pyroute2, and its routes.
 
 Its import alone takes 15 times as long as `python3 -c pass` (`time python3 -c "import
 pyroute2"`; Debian 12), which passes without a change and `neuca status` save. Its readers take 18
@@ -16,31 +16,29 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
-from neuca_tools.backends import dhclient_leases, kinds, wire
+from neuca_tools.backends import kinds, leases, routing, wire
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.errors import ObserveError
-from neuca_tools.model import Address, Device, Host, Network, Route, World
-from neuca_tools.model.addresses import address_of, network_of
+from neuca_tools.model import Address, Device, Network, World
+from neuca_tools.model.addresses import address_of
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import INFINIBAND, guid
 from neuca_tools.model.routing import ROUTE_PROTOCOL
 
-GET_LINK, GET_ADDRESS, GET_ROUTE = 18, 22, 26  # RTM_GET*
+GET_LINK, GET_ADDRESS = 18, 22  # RTM_GET*
 LINK, ADDRESS = struct.Struct("=BxHiII"), struct.Struct("=BBBBI")  # struct ifinfomsg, ifaddrmsg
-ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg
 IFF_UP, IFF_SLAVE, IFF_LOWER_UP = 0x1, 0x800, 0x10000
 IFA_F_PERMANENT = 0x80
 # Flags of addresses that the kernel makes from a router advertisement (net/ipv6/addrconf.c).
 IFA_F_TEMPORARY, IFA_F_MANAGETEMPADDR = 0x01, 0x100
 IFA_F_NOPREFIXROUTE = 0x200
 IFA_F_DADFAILED = 0x08
-UNICAST, MAIN_TABLE = 1, 254  # RTN_UNICAST, RT_TABLE_MAIN
 FAMILIES = (socket.AF_INET, socket.AF_INET6)
 EXT_MASK, SKIP_STATISTICS = 29, 0x8  # IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS
 # IFLA_*
@@ -50,52 +48,41 @@ KIND, DATA, MEMBER_KIND, MEMBER_DATA = 1, 2, 4, 5  # IFLA_INFO_*
 VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_SLAVE_PERM_HWADDR
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
-TO, OUTPUT, GATEWAY, PRIORITY, MULTIPATH, CACHE, TABLE = 1, 4, 5, 6, 9, 12, 15  # RTA_*
 SYSFS = "/sys/class/net"
-EXPIRES = 8  # offset of rta_expires in struct rta_cacheinfo
 
 
 def look() -> World:
-    """The devices, addresses and routes of the main table. Raises ObserveError."""
+    """The devices, addresses, routes and rules, and the boot ID. Raises ObserveError."""
     try:
-        return _world(*_dumps())
+        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+            mask = wire.number(EXT_MASK, SKIP_STATISTICS)
+            links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
+            devices = {found.index: found for found in map(device, links)}
+            messages, seen = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0)), time.monotonic()
+            addresses, routes = _addresses(messages), routing.read(kernel)
     except (OSError, ValueError, struct.error) as error:
         cause = getattr(error, "strerror", "") or error
         raise ObserveError(
             f"ask the kernel for its links, addresses and routes: {cause}"
         ) from error
-
-
-def _dumps() -> tuple[list[bytes], list[bytes], list[bytes]]:
-    with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
-        mask = wire.number(EXT_MASK, SKIP_STATISTICS)
-        links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-        addresses = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0))
-        table = wire.number(TABLE, MAIN_TABLE)
-        return links, addresses, kernel.dump(GET_ROUTE, ROUTE.pack(*[0] * 9) + table)
-
-
-def _world(links: Iterable[bytes], addresses: Iterable[bytes], routes: Iterable[bytes]) -> World:
-    devices = {one.index: one for one in map(device, links)}
-    seen, of_addresses = time.monotonic(), _addresses(addresses)
-    return World(
-        devices,
-        seen=seen,
-        endless=frozenset(_endless(devices, of_addresses["addresses"])),
-        routes=tuple(dict.fromkeys(route for message in routes for route in _routes(message))),
-        boot_id=boot_id(),
-        **of_addresses,
-    )
+    endless = frozenset(_endless(devices, addresses["addresses"], addresses["own"]))
+    return World(devices, seen=seen, endless=endless, boot_id=boot_id(), **addresses, **routes)
 
 
 def _endless(
-    devices: Mapping[int, Device], addresses: Mapping[int, tuple[Address, ...]]
+    devices: Mapping[int, Device],
+    addresses: Mapping[int, tuple[Address, ...]],
+    own: Collection[tuple[int, Address]],
 ) -> Iterator[tuple[int, Address]]:
-    """The addresses that dhclient has leased for ever, by the indexes of their devices."""
-    for name, text in dhclient_leases.recorded():
-        for index, device in devices.items():
-            if device.name == name:
-                yield from ((index, one) for one in addresses.get(index, ()) if str(one.ip) == text)
+    """The IPv4 addresses of dhclient and udhcpc, by the indexes of their devices."""
+    recorded, names = leases.recorded(), leases.with_udhcpc()
+    clients = names | {name for name, _ in recorded}
+    for index in (index for index, device in devices.items() if device.name in clients):
+        name = devices[index].name
+        for address in addresses.get(index, ()):
+            is_udhcpcs = name in names and address.version == 4 and (index, address) not in own
+            if is_udhcpcs or (name, str(address.ip)) in recorded:
+                yield index, address
 
 
 def device(message: bytes) -> Device:
@@ -251,55 +238,9 @@ def _traits(address: Address, parts: wire.Attributes, flags: int) -> Iterator[st
         yield "leased"
     elif parts.number(PROTOCOL) == ROUTE_PROTOCOL:
         yield "own"
-    if _is_autoconf(address, flags):
+    if address.version == 6 and flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR):
         yield "autoconf"
     if flags & IFA_F_NOPREFIXROUTE:
         yield "bare"
     if flags & IFA_F_DADFAILED:
         yield "duplicates"
-
-
-def _is_autoconf(address: Address, flags: int) -> bool:
-    """Whether the kernel made an address from a router advertisement."""
-    return address.version == 6 and bool(flags & (IFA_F_TEMPORARY | IFA_F_MANAGETEMPADDR))
-
-
-def _routes(message: bytes) -> Iterator[Route]:
-    """A unicast route of the main table, once for each of its next hops."""
-    family, length, _, _, table, protocol, _, kind, _ = ROUTE.unpack_from(message)
-    parts = wire.Attributes(message[ROUTE.size :])
-    is_main = (parts.number(TABLE) or table) == MAIN_TABLE
-    if kind != UNICAST or family not in FAMILIES or not is_main:
-        return
-    anywhere = {socket.AF_INET: bytes(4), socket.AF_INET6: bytes(16)}[family]
-    to = network_of(parts.bytes(TO) or anywhere, length)
-    expires = any(parts.bytes(CACHE)[EXPIRES : EXPIRES + 4])
-    for index, gateway in _next_hops(parts):
-        via = ip_address(gateway) if gateway else None
-        own = b"" if protocol == ROUTE_PROTOCOL else message
-        yield Route(to, index, via, parts.number(PRIORITY), protocol, expires, message=own)
-
-
-def question(host: Host) -> bytes:
-    """The body of an RTM_GETROUTE that asks how packets to this host leave."""
-    family = FAMILIES[host.version == 6]
-    head = ROUTE.pack(family, host.max_prefixlen, *[0] * 7)
-    return head + wire.attribute(TO, host.packed)
-
-
-def answer(message: bytes) -> tuple[int, int]:
-    """The index of the output device, and the protocol, of the route that the kernel answers."""
-    return wire.Attributes(message[ROUTE.size :]).number(OUTPUT), ROUTE.unpack_from(message)[5]
-
-
-def _next_hops(route: wire.Attributes) -> Iterator[tuple[int, Optional[bytes]]]:
-    """The output device and the gateway of each next hop (struct rtnexthop)."""
-    rest = route.bytes(MULTIPATH)
-    if not rest:
-        yield route.number(OUTPUT), route.bytes(GATEWAY)
-    while len(rest) >= 8:
-        length, index = struct.unpack_from("=HxxI", rest)
-        if not 8 <= length <= len(rest):
-            raise wire.garbled("a next hop")
-        yield index, wire.Attributes(rest[8:length]).bytes(GATEWAY)
-        rest = rest[length + -length % 4 :]

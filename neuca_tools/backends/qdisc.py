@@ -19,7 +19,7 @@ from typing import NamedTuple, Optional
 from neuca_tools.backends import wire
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
-from neuca_tools.model.rates import rate_text, rate_value
+from neuca_tools.model.device_settings import rate_text, rate_value
 
 GETLINK, LINKINFO, NUM_TX_QUEUES = 18, 18, 31  # RTM_GETLINK, IFLA_*
 NEWQDISC, DELQDISC, GETQDISC = 36, 37, 38  # RTM_*

@@ -18,6 +18,17 @@ from ipaddress import ip_address
 from typing import Optional
 
 from neuca_tools.backends import wire
+from neuca_tools.backends.routing import (
+    CACHE,
+    EXPIRES,
+    FAMILIES,
+    HEAD,
+    MULTIPATH,
+    NEXT_HOP,
+    ONLINK,
+    OUTPUT,
+    SOURCE,
+)
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model import Address, Host
@@ -25,17 +36,13 @@ from neuca_tools.model.routing import ROUTE_PROTOCOL
 
 IFA_F_NODAD, IFA_F_TENTATIVE, IFA_F_NOPREFIXROUTE = 0x02, 0x40, 0x200
 NEW_ADDRESS, NEW_ROUTE = 20, 24  # RTM_*
-_CREATE, _REPLACE, _APPEND = 0x400, 0x100, 0x800  # NLM_F_*
+_APPEND = 0x800  # NLM_F_APPEND
 _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _PEER, _LOCAL, _BROADCAST, _LIFETIMES, _FLAGS, _PROTOCOL = 1, 2, 4, 6, 8, 11  # IFA_*
 # struct ifa_cacheinfo: preferred, valid, and when the kernel made and changed the address.
 _CACHE, _FOR_EVER = struct.Struct("=IIII"), 0xFFFFFFFF
-_ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg; the last field are the flags
-_OIF, _SOURCE, _MULTIPATH, _CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 4, 7, 9, 12, 23, 30  # RTA_*
-_NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
-_EXPIRES, _TICKS = struct.Struct("=8xi"), 100  # rta_expires in struct rta_cacheinfo, USER_HZ
-_ONLINK = 4  # RTNH_F_ONLINK
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
+_LIFETIME, _NEXT_HOP_ID = 23, 30  # RTA_*
+_TICKS = 100  # USER_HZ
 
 
 def add_address(index: int, address: Address, flags: int) -> None:
@@ -44,14 +51,14 @@ def add_address(index: int, address: Address, flags: int) -> None:
     The kernel ignores the mark before Linux 5.18.
     """
     network, packed = address.network, address.ip.packed
-    head = _ADDRESS.pack(_FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
+    head = _ADDRESS.pack(FAMILIES[address.version], network.prefixlen, flags & 0xFF, 0, index)
     # For both ends: none of ours is that of a point-to-point link.
     parts = [head, wire.attribute(_LOCAL, packed), wire.attribute(_PEER, packed)]
     if address.version == 4 and network.prefixlen < 31:
         parts.append(wire.attribute(_BROADCAST, network.broadcast_address.packed))
     parts.append(wire.number(_FLAGS, flags))
     parts.append(wire.attribute(_PROTOCOL, bytes([ROUTE_PROTOCOL])))
-    _request(NEW_ADDRESS, _CREATE | _REPLACE, b"".join(parts))
+    _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, b"".join(parts))
 
 
 def restore_address(index: int, message: bytes, elapsed: float) -> None:
@@ -64,7 +71,7 @@ def restore_address(index: int, message: bytes, elapsed: float) -> None:
     for extra in (0,) if flags & IFA_F_TENTATIVE else (IFA_F_NODAD, 0):
         body = _restored_address(index, message, elapsed, extra)
         if body is not None:
-            _request(NEW_ADDRESS, _CREATE | _REPLACE, body)
+            _request(NEW_ADDRESS, wire.CREATE | wire.REPLACE, body)
 
 
 def _restored_address(index: int, message: bytes, elapsed: float, extra: int) -> Optional[bytes]:
@@ -91,7 +98,7 @@ def _left(seconds: int, elapsed: float) -> int:
 
 def source_of(message: bytes) -> Optional[Host]:
     """The preferred source address of a route, if it has one."""
-    source = wire.Attributes(message[_ROUTE.size :]).bytes(_SOURCE)
+    source = wire.Attributes(message[HEAD.size :]).bytes(SOURCE)
     return ip_address(source) if source else None
 
 
@@ -103,7 +110,7 @@ def restore_route(message: bytes, indexes: Mapping[int, int], elapsed: float) ->
     device: what it stood for takes its place.
     """
     for body in _restored_routes(message, indexes, elapsed):
-        _request(NEW_ROUTE, _CREATE | _APPEND, body)
+        _request(NEW_ROUTE, wire.CREATE | _APPEND, body)
 
 
 def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float) -> Iterator[bytes]:
@@ -113,34 +120,34 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
     some may be left. NLM_F_REPLACE would not do, as it takes the first of the same metric, through
     whatever device.
     """
-    *head, flags = _ROUTE.unpack_from(message)
-    parts, hops = [_ROUTE.pack(*head, flags & _ONLINK)], [b""]
-    for kind, value in wire.attributes(message[_ROUTE.size :]):
-        if kind == _OIF:
+    *head, flags = HEAD.unpack_from(message)
+    parts, hops = [HEAD.pack(*head, flags & ONLINK)], [b""]
+    for kind, value in wire.attributes(message[HEAD.size :]):
+        if kind == OUTPUT:
             index = wire.integer(value)
             parts.append(wire.number(kind, indexes.get(index, index)))
-        elif kind == _MULTIPATH:
+        elif kind == MULTIPATH:
             hops = list(_rebound(value, indexes))
-        elif kind == _CACHE_INFO:
-            (expires,) = _EXPIRES.unpack_from(value)
+        elif kind == CACHE:
+            (expires,) = EXPIRES.unpack_from(value)
             left = math.ceil(expires / _TICKS - elapsed)
             if expires and left <= 0:
                 return
             parts += [wire.number(_LIFETIME, left)] if expires else []
         elif kind != _NEXT_HOP_ID:
             parts.append(wire.attribute(kind, value))
-    if head[0] == _FAMILIES[4]:
+    if head[0] == FAMILIES[4]:
         hops = [b"".join(hops)]
     for hop in hops:
-        yield b"".join((*parts, wire.attribute(_MULTIPATH, hop) if hop else b""))
+        yield b"".join((*parts, wire.attribute(MULTIPATH, hop) if hop else b""))
 
 
 def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:
     """The next hops of a route with several, with these indexes of their devices."""
     while data:
-        length, flags, hops, index = _NEXT_HOP.unpack_from(data)
-        head = _NEXT_HOP.pack(length, flags & _ONLINK, hops, indexes.get(index, index))
-        yield head + data[_NEXT_HOP.size : length + -length % 4]
+        length, flags, hops, index = NEXT_HOP.unpack_from(data)
+        head = NEXT_HOP.pack(length, flags & ONLINK, hops, indexes.get(index, index))
+        yield head + data[NEXT_HOP.size : length + -length % 4]
         data = data[length + -length % 4 :]
 
 

@@ -12,9 +12,9 @@ import errno
 import socket
 from collections.abc import Collection, Iterable
 from ipaddress import ip_address
-from typing import Any, Optional
+from typing import Any
 
-from neuca_tools.backends.bus import Bus, RefusedError
+from neuca_tools.backends.bus import RefusedError, Service
 from neuca_tools.documents.neuca.link_settings import NO_DNS
 from neuca_tools.errors import ApplyError, ManagerError
 from neuca_tools.model.device_settings import DeviceSettings, lacking
@@ -28,17 +28,16 @@ DEFAULT_ROUTE = "default-route"
 _FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
-class Resolved:
+class Resolved(Service):
     """The running systemd-resolved."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-        self._owner: Optional[str] = None
+    title = "systemd-resolved"
+    name = NAME
 
     def read(self, indexes: Iterable[int], groups: Collection[str]) -> dict[int, DeviceSettings]:
         """The servers and search domains of these links; without resolved, none has any."""
         try:
-            if self._absent():
+            if self.absent():
                 none = dict.fromkeys(groups, NO_DNS)
                 return {
                     index: DeviceSettings(none, missing=dict.fromkeys(groups, ABSENT))
@@ -49,7 +48,11 @@ class Resolved:
                 index: DeviceSettings(
                     {
                         "nameservers": self._servers(index, servers),
-                        "search": _words(_domain(*one[1:]) for one in domains if one[0] == index),
+                        "search": _words(
+                            f"~{name}" if only_routes else str(name)
+                            for other, name, only_routes in domains
+                            if other == index
+                        ),
                     }
                 )
                 for index in indexes
@@ -61,10 +64,10 @@ class Resolved:
         """Set the servers or search domains of a link. Raises ApplyError."""
         words = [word for word in value.split() if word != NO_DNS]
         try:
-            if self._absent():
+            if self.absent():
                 raise ApplyError("systemd-resolved is not running", errno.ENOENT)
             if not words and not self._has(index, "Domains" if group == "nameservers" else "DNS"):
-                self._ask("RevertLink", "i", index)
+                self._do("RevertLink", "i", index)
             elif group == "nameservers":
                 self._set_servers(index, words)
             else:
@@ -74,16 +77,12 @@ class Resolved:
         except ManagerError as error:
             raise ApplyError(error.text) from error
 
-    def _absent(self) -> bool:
-        self._owner = self._owner or self._bus.owner(NAME)
-        return self._owner is None
-
     def _set_servers(self, index: int, words: Collection[str]) -> None:
         """Set the servers, after the link has stopped to be a default route for names."""
         hosts = [ip_address(word) for word in words if word != DEFAULT_ROUTE]
-        self._ask("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
+        self._do("SetLinkDefaultRoute", "ib", index, DEFAULT_ROUTE in words)
         entries = [(int(_FAMILIES[host.version]), list(host.packed)) for host in hosts]
-        self._ask("SetLinkDNS", "ia(iay)", index, entries)
+        self._do("SetLinkDNS", "ia(iay)", index, entries)
 
     def _set_domains(self, index: int, words: Collection[str]) -> None:
         for other, domain, _ in self._property("Domains"):
@@ -92,7 +91,7 @@ class Resolved:
                 text = f'the domain "{taken[0]}" overlaps "{domain}" of another link'
                 raise ApplyError(text, errno.EPERM)
         entries = [(word.lstrip("~"), word.startswith("~")) for word in words]
-        self._ask("SetLinkDomains", "ia(sb)", index, entries)
+        self._do("SetLinkDomains", "ia(sb)", index, entries)
 
     def _has(self, index: int, name: str) -> bool:
         return any(one[0] == index for one in self._property(name))
@@ -105,23 +104,17 @@ class Resolved:
 
     def _is_default(self, index: int) -> bool:
         """Whether names in no domain of another link are looked up through this one."""
-        path = self._ask("GetLink", "i", index)
+        path = self._do("GetLink", "i", index)
         what = "asked systemd-resolved whether a link is a default route"
-        owner = self._owner or NAME
-        return bool(self._bus.call(what, owner, str(path), _GET, "ss", _LINK, "DefaultRoute"))
+        return bool(self._ask(what, str(path), _GET, "ss", _LINK, "DefaultRoute"))
 
     def _property(self, name: str) -> Any:
         what = f"asked systemd-resolved for its {name}"
-        return self._bus.call(what, self._owner or NAME, PATH, _GET, "ss", _MANAGER, name)
+        return self._ask(what, PATH, _GET, "ss", _MANAGER, name)
 
-    def _ask(self, member: str, signature: str, *arguments: object) -> Any:
+    def _do(self, member: str, signature: str, *arguments: object) -> Any:
         what = f"asked systemd-resolved for {member}"
-        method = f"{_MANAGER}.{member}"
-        return self._bus.call(what, self._owner or NAME, PATH, method, signature, *arguments)
-
-
-def _domain(name: object, only_routes: object) -> str:
-    return f"~{name}" if only_routes else str(name)
+        return self._ask(what, PATH, f"{_MANAGER}.{member}", signature, *arguments)
 
 
 def _overlap(one: str, other: str) -> bool:

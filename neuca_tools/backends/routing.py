@@ -1,4 +1,4 @@
-"""Reads routes of every table, and routing rules; converts ours to arguments of pyroute2.
+"""Reads routes of every table, routing rules and IPv6 routers; converts ours for pyroute2.
 
 They are read without pyroute2 for the reason that `outlook` states.
 """
@@ -10,14 +10,15 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ObserveError
 from neuca_tools.model import Host, Route
+from neuca_tools.model.addresses import network_of
+from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     KINDS,
     MAIN_TABLE,
@@ -31,74 +32,69 @@ from neuca_tools.model.routing import (
 GET_ROUTE, GET_NEIGHBOUR, GET_RULE = 26, 30, 34  # RTM_*
 # struct rtmsg, and struct fib_rule_hdr with the same layout: family, lengths of destination and
 # source, TOS, table, protocol, scope, type, flags.
-_HEAD = struct.Struct("=BBBBBBBBI")
+HEAD = struct.Struct("=BBBBBBBBI")
 _NEIGHBOUR = struct.Struct("=BxxxIHBB")  # struct ndmsg: family, ifindex, state, flags, type
 # NTF_ROUTER is set by an advertisement with the router's link-layer address, whatever accept_ra is.
 _IS_ROUTER, _FAILED, _NEIGHBOUR_ADDRESS = 0x80, 0x20, 1  # NTF_ROUTER, NUD_FAILED, NDA_DST
-_NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
+NEXT_HOP = struct.Struct("=HBBi")  # struct rtnexthop: length, flags, hops, ifindex
 # RTA_*, and RTAX_* in RTA_METRICS
-_DST, _OIF, _GATEWAY, _PRIORITY, _PREFSRC, _METRICS, _MULTIPATH, _TABLE = 1, 4, 5, 6, 7, 8, 9, 15
-_CACHE_INFO, _LIFETIME, _NEXT_HOP_ID = 12, 23, 30
-_EXPIRES, _TICKS = struct.Struct("=8xi"), 100  # rta_expires in struct rta_cacheinfo, USER_HZ
-_APPEND = 0x800  # NLM_F_APPEND
+_TO, OUTPUT, _GATEWAY, _PRIORITY, SOURCE, _METRICS, MULTIPATH = 1, 4, 5, 6, 7, 8, 9
+CACHE, _TABLE = 12, 15
+EXPIRES = struct.Struct("=8xi")  # rta_expires in struct rta_cacheinfo, in USER_HZ
 _MTU, _ADVMSS = 2, 8
 # FRA_*; FRA_L3MDEV is a whole table of its own.
-_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK = 1, 2, 6, 10, 14, 15, 16
+_RULE_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK = 1, 2, 6, 10, 14, 15, 16
 _SUPPRESS_GROUP, _RULE_PROTOCOL = 13, 21
-_KNOWN = frozenset(
-    (_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK, _SUPPRESS_GROUP)
-) | {_RULE_PROTOCOL}
+_KNOWN = {_RULE_TO, _FROM, _RULE_PRIORITY, _MARK, _SUPPRESS, _RULE_TABLE, _MASK} | {
+    _SUPPRESS_GROUP,
+    _RULE_PROTOCOL,
+}
 _LOOKUP, _INVERT = 1, 2  # FR_ACT_TO_TBL, FIB_RULE_INVERT
-_ONLINK = 4  # RTNH_F_ONLINK
+ONLINK = 4  # RTNH_F_ONLINK
 _CLONED = 0x200  # RTM_F_CLONED: an entry of the cache of IPv6
 _LOCAL_TABLE = 255
 _NOTHING = 0xFFFFFFFF  # the value of an attribute that is not set
 _TYPES: Mapping[RouteKind, int] = dict(zip(KINDS, (1, 6, 7, 8)))  # RTN_*
 _NAMES = {number: name for name, number in _TYPES.items()}
 _SCOPES = {"global": 0, "link": 253, "host": 254}  # RT_SCOPE_*
-_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
-_VERSIONS = {int(family): version for version, family in _FAMILIES.items()}
-_ANYWHERE = {4: "0.0.0.0", 6: "::"}
+FAMILIES = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
+_VERSIONS = {family: version for version, family in FAMILIES.items()}
+_ANYWHERE = {4: bytes(4), 6: bytes(16)}
 # How a kernel without IPv6, or without rules, answers.
 _MISSING = (errno.EAFNOSUPPORT, errno.EOPNOTSUPP)
+# Errors for an unreachable host: no route or a `throw` route, `unreachable`, `prohibit` and
+# `blackhole` routes (fib_props in net/ipv4/fib_semantics.c, ip6_route_info_create_nh), no IPv6.
+_NO_ROUTE = (
+    errno.ENETUNREACH,
+    errno.EHOSTUNREACH,
+    errno.EACCES,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+    errno.EAFNOSUPPORT,
+)
 
 
-class Routing(NamedTuple):
-    """The routes of ours, the foreign unicast routes of other tables than main, all rules, and the
-    IPv6 routers among the neighbours, by the index of the device.
-    """
-
-    ours: tuple[Route, ...] = ()
-    foreign: tuple[Route, ...] = ()
-    rules: tuple[SeenRule, ...] = ()
-    routers: Mapping[int, tuple[Host, ...]] = {}
-
-
-def read() -> Routing:
-    """The routes and rules of both families. Raises ObserveError."""
-    ours: list[Route] = []
-    foreign: list[Route] = []
-    rules: list[SeenRule] = []
-    try:
-        with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-            for version in (4, 6):
-                for route in _routes(kernel, version):
-                    (ours if route.protocol == ROUTE_PROTOCOL else foreign).append(route)
-                rules += _rules(kernel, version)
-            routers = _routers(kernel)
-    except (OSError, ValueError, struct.error) as error:
-        cause = getattr(error, "strerror", "") or error
-        raise ObserveError(f"ask the kernel for its routing tables and rules: {cause}") from error
-    return Routing(tuple(ours), tuple(foreign), tuple(rules), routers)
+def read(kernel: wire.Socket) -> dict[str, Any]:
+    """The fields of `World` that concern routes, rules and routers. Raises OSError."""
+    # Those of the local table, several for each address, are passed over unparsed.
+    bodies = _dump(kernel, GET_ROUTE, keep=_is_relevant)
+    seen = dict.fromkeys(route for body in bodies for route in routes(body))
+    ours = [route for route in seen if route.protocol == ROUTE_PROTOCOL]
+    foreign = [route for route in seen if route.protocol != ROUTE_PROTOCOL]
+    return {
+        "routes": tuple(route for route in (*foreign, *ours) if _is_main(route)),
+        "tables": tuple(route for route in (*ours, *foreign) if not _is_main(route)),
+        "rules": tuple(rule for body in _dump(kernel, GET_RULE) for rule in rules(body)),
+        "routers": _routers(kernel),
+    }
 
 
 def _dump(
-    kernel: wire.Socket, kind: int, version: int, keep: Callable[[bytes], bool] = bool
+    kernel: wire.Socket, kind: int, version: int = 0, keep: Callable[[bytes], bool] = bool
 ) -> list[bytes]:
-    """The answers to a dump; empty if the kernel does not have this family."""
-    request = _HEAD.pack(_FAMILIES[version], 0, 0, 0, 0, 0, 0, 0, 0)
+    """The answers to a dump of one family, 0 for all; empty if the kernel has none of it."""
     try:
-        return kernel.dump(kind, request, keep)
+        return kernel.dump(kind, HEAD.pack(FAMILIES.get(version, 0), *[0] * 8), keep)
     except OSError as error:
         if error.errno in _MISSING:
             return []
@@ -109,8 +105,7 @@ def _routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
     found: dict[int, list[Host]] = {}
     for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
-        values = dict(wire.attributes(body[_NEIGHBOUR.size :]))
-        host = ip_address(bytes(values[_NEIGHBOUR_ADDRESS]))
+        host = ip_address(wire.Attributes(body[_NEIGHBOUR.size :]).bytes(_NEIGHBOUR_ADDRESS))
         if host.is_link_local:
             found.setdefault(index, []).append(host)
     return {index: tuple(sorted(hosts, key=int)) for index, hosts in found.items()}
@@ -124,52 +119,57 @@ def _is_router(body: bytes) -> bool:
 # --- Routes ---------------------------------------------------------------------------------------
 
 
-def _routes(kernel: wire.Socket, version: int) -> Iterator[Route]:
-    """Our routes, and the routes of tables that are not the kernel's own."""
-    # A host may have a million routes in the main table: they are passed over unparsed.
-    for body in _dump(kernel, GET_ROUTE, version, _is_relevant):
-        family, length, _, tos, table, protocol, scope, kind, flags = _HEAD.unpack_from(body)
-        if family == _FAMILIES[version] and not flags & _CLONED:
-            values = dict(wire.attributes(body[_HEAD.size :]))
-            shape = Traits(_number(values, _TABLE, table), _NAMES[kind], tos=tos)
-            route = _route(version, length, (protocol, scope, flags), shape, values)
-            yield route if protocol == ROUTE_PROTOCOL else replace(route, message=body)
-
-
 def _is_relevant(body: bytes) -> bool:
-    _, _, _, _, table, protocol, _, kind, _ = _HEAD.unpack_from(body)
-    is_ours = protocol == ROUTE_PROTOCOL or table not in (MAIN_TABLE, _LOCAL_TABLE)
-    return is_ours and kind in _NAMES
+    """Whether it is a route of ours, or of a table that is not the kernel's own."""
+    _, _, _, _, table, protocol, _, kind, _ = HEAD.unpack_from(body)
+    return kind in _NAMES and (protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
 
 
-def _route(
-    version: int,
-    length: int,
-    head: tuple[int, int, int],
-    shape: Traits,
-    values: Mapping[int, bytes],
-) -> Route:
-    protocol, scope, flags = head
-    metrics = dict(wire.attributes(values.get(_METRICS, b"")))
-    hops = list(_next_hops(values)) or [(_number(values, _OIF), _host(values.get(_GATEWAY)), flags)]
-    index, via, flags = hops[0]
-    if shape.kind != "unicast":
-        index = 0  # that of lo, for IPv6
-    usual = usual_scope(version, shape.kind, via)
-    traits = Traits(
-        shape.table,
-        shape.kind,
-        "" if version == 6 or _SCOPES[usual] == scope else _scope_name(scope),
-        bool(flags & _ONLINK),
-        _number(metrics, _MTU),
-        _number(metrics, _ADVMSS),
-        _host(values.get(_PREFSRC)),
-        shape.tos,
-    )
-    to = ip_network((values.get(_DST, ip_address(_ANYWHERE[version]).packed), length))
-    others = tuple((number, gateway) for number, gateway, _ in hops[1:])
-    metric = _number(values, _PRIORITY)
-    return Route(to, index, via, metric, protocol, traits=traits, others=others)
+def _is_main(route: Route) -> bool:
+    """Whether it is a unicast route of the main table."""
+    return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
+
+
+def routes(body: bytes) -> Iterator[Route]:
+    """The route of a message; a foreign one of the main table for each next hop, if it is unicast.
+
+    Nothing for another family, and for an entry of the cache.
+    """
+    family, length, _, tos, table, protocol, scope, kind, flags = HEAD.unpack_from(body)
+    version, name = _VERSIONS.get(family), _NAMES.get(kind)
+    if version is None or name is None or flags & _CLONED:
+        return
+    values = wire.Attributes(body[HEAD.size :])
+    table = values.number(_TABLE) or table
+    to = network_of(values.bytes(_TO) or _ANYWHERE[version], length)
+    hops, metric = list(_next_hops(values, flags)), values.number(_PRIORITY)
+    (index, via, flags), *others = hops
+    if protocol == ROUTE_PROTOCOL or table != MAIN_TABLE:
+        # The device of a route without a next hop is lo, for IPv6.
+        index = index if name == "unicast" else 0
+        shown = _scope_name(scope) if version == 4 else ""
+        usual = usual_scope(version, name, via)
+        traits = Traits(table, name, "" if shown == usual else shown, bool(flags & ONLINK), tos=tos)
+        message = b"" if protocol == ROUTE_PROTOCOL else body
+        yield Route(
+            to,
+            index,
+            via,
+            metric,
+            protocol,
+            traits=_with_metrics(traits, values),
+            others=tuple((number, gateway) for number, gateway, _ in others),
+            message=message,
+        )
+    elif name == "unicast":
+        expires = any(values.bytes(CACHE)[8 : EXPIRES.size])
+        for index, via, _ in hops:
+            yield Route(to, index, via, metric, protocol, expires, message=body)
+
+
+def _with_metrics(traits: Traits, values: wire.Attributes) -> Traits:
+    metrics, source = values.nest(_METRICS), _host(values.bytes(SOURCE))
+    return traits._replace(mtu=metrics.number(_MTU), advmss=metrics.number(_ADVMSS), source=source)
 
 
 def usual_scope(version: int, kind: str, via: Optional[Host]) -> str:
@@ -181,34 +181,50 @@ def _scope_name(scope: int) -> str:
     return next((name for name, number in _SCOPES.items() if number == scope), str(scope))
 
 
-def _next_hops(values: Mapping[int, bytes]) -> Iterator[tuple[int, Optional[Host], int]]:
-    """Device, address and flags of each next hop of a route with several."""
-    data = values.get(_MULTIPATH, b"")
-    while len(data) >= _NEXT_HOP.size:
-        length, flags, _, index = _NEXT_HOP.unpack_from(data)
-        if not _NEXT_HOP.size <= length <= len(data):
+def _next_hops(values: wire.Attributes, flags: int) -> Iterator[tuple[int, Optional[Host], int]]:
+    """Device, address and flags of each next hop of a route."""
+    rest = values.bytes(MULTIPATH)
+    if not rest:
+        yield values.number(OUTPUT), _host(values.bytes(_GATEWAY)), flags
+    while len(rest) >= NEXT_HOP.size:
+        length, flags, _, index = NEXT_HOP.unpack_from(rest)
+        if not NEXT_HOP.size <= length <= len(rest):
             raise wire.garbled("a next hop")
-        found = dict(wire.attributes(data[_NEXT_HOP.size : length]))
-        yield index, _host(found.get(_GATEWAY)), flags
-        data = data[length + -length % 4 :]
+        yield index, _host(wire.Attributes(rest[NEXT_HOP.size : length]).bytes(_GATEWAY)), flags
+        rest = rest[length + -length % 4 :]
 
 
-def _number(values: Mapping[int, bytes], kind: int, default: int = 0) -> int:
-    data = values.get(kind)
-    return default if data is None else int(struct.unpack_from("=I", data)[0])
+def _host(data: bytes) -> Optional[Host]:
+    return ip_address(data) if data else None
 
 
-def _host(data: Optional[bytes]) -> Optional[Host]:
-    return None if data is None else ip_address(data)
+def output_device(host: Host) -> int:
+    """The index of the device through which packets to this host leave. Raises ObserveError.
+
+    0 if there is no route, or only one from a router advertisement: any host on the link can send
+    one, so it does not show which NIC is for management.
+    """
+    head = HEAD.pack(FAMILIES[host.version], host.max_prefixlen, *[0] * 7)
+    try:
+        with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
+            (answer,) = kernel.ask(GET_ROUTE, 0, head + wire.attribute(_TO, host.packed))
+    except OSError as error:
+        if error.errno in _NO_ROUTE:
+            return 0
+        text = error.strerror or error
+        raise ObserveError(f"ask the kernel for its route to {host}: {text}") from error
+    if HEAD.unpack_from(answer)[5] == RTPROT_RA:
+        return 0
+    return wire.Attributes(answer[HEAD.size :]).number(OUTPUT)
 
 
 def route_arguments(route: Route) -> dict[str, Any]:
     """What pyroute2 is told of a route, to set or to delete it."""
     traits, version = route.traits, route.to.version
     metrics = {"mtu": traits.mtu, "advmss": traits.advmss}
-    flags = _ONLINK if traits.onlink else 0
+    flags = ONLINK if traits.onlink else 0
     arguments: dict[str, Any] = {
-        "family": _FAMILIES[version],
+        "family": FAMILIES[version],
         "dst": str(route.to),
         "table": traits.table,
         "priority": route.metric,
@@ -235,29 +251,29 @@ def _text(host: Optional[Host]) -> Optional[str]:
 # --- Rules ----------------------------------------------------------------------------------------
 
 
-def _rules(kernel: wire.Socket, version: int) -> Iterator[SeenRule]:
-    for body in _dump(kernel, GET_RULE, version):
-        family, to, source, tos, table, _, _, action, flags = _HEAD.unpack_from(body)
-        if family != _FAMILIES[version]:
-            continue
-        values = dict(wire.attributes(body[_HEAD.size :]))
-        suppress = _number(values, _SUPPRESS, _NOTHING)
-        rule = Rule(
-            version,
-            _number(values, _RULE_PRIORITY),
-            _number(values, _RULE_TABLE, table),
-            _network(values.get(_FROM), source),
-            _network(values.get(_TO), to),
-            _number(values, _MARK),
-            _number(values, _MASK),
-            tos,
-            -1 if suppress == _NOTHING else suppress,
-        )
-        known = values.keys() <= _KNOWN and action == _LOOKUP
-        known = known and _number(values, _SUPPRESS_GROUP, _NOTHING) == _NOTHING
-        inverted = bool(flags & _INVERT)
-        protocol = values.get(_RULE_PROTOCOL, b"\0")[0]
-        yield SeenRule(rule, protocol, known and not inverted, known and inverted)
+def rules(body: bytes) -> Iterator[SeenRule]:
+    """The rule of a message; nothing for another family."""
+    family, to, source, tos, table, _, _, action, flags = HEAD.unpack_from(body)
+    if family not in _VERSIONS:
+        return
+    values = wire.Attributes(body[HEAD.size :])
+    suppress, group = (
+        values.number(kind) if kind in values else _NOTHING for kind in (_SUPPRESS, _SUPPRESS_GROUP)
+    )
+    rule = Rule(
+        _VERSIONS[family],
+        values.number(_RULE_PRIORITY),
+        values.number(_RULE_TABLE) or table,
+        _network(values.get(_FROM), source),
+        _network(values.get(_RULE_TO), to),
+        values.number(_MARK),
+        values.number(_MASK),
+        tos,
+        -1 if suppress == _NOTHING else suppress,
+    )
+    known = values.keys() <= _KNOWN and action == _LOOKUP and group == _NOTHING
+    inverted = bool(flags & _INVERT)
+    yield SeenRule(rule, values.number(_RULE_PROTOCOL), known and not inverted, known and inverted)
 
 
 def _network(data: Optional[bytes], length: int) -> str:
@@ -267,7 +283,8 @@ def _network(data: Optional[bytes], length: int) -> str:
 def has_rule(rule: Rule) -> bool:
     """Whether exactly this rule of ours is there. Raises OSError."""
     with wire.Socket(socket.NETLINK_ROUTE) as kernel:
-        return SeenRule(rule, ROUTE_PROTOCOL) in list(_rules(kernel, rule.family))
+        bodies = _dump(kernel, GET_RULE, rule.family)
+    return SeenRule(rule, ROUTE_PROTOCOL) in [seen for body in bodies for seen in rules(body)]
 
 
 def rule_arguments(rule: Rule) -> dict[str, Any]:
@@ -276,7 +293,7 @@ def rule_arguments(rule: Rule) -> dict[str, Any]:
     All selectors and the protocol: without one, the kernel deletes another rule that fits.
     """
     return {
-        "family": _FAMILIES[rule.family],
+        "family": FAMILIES[rule.family],
         "priority": rule.priority,
         "table": rule.table,
         "protocol": ROUTE_PROTOCOL,

@@ -1,4 +1,7 @@
-"""Notifies systemd, and reads and writes its journal, if python3-systemd is installed."""
+"""Notifies systemd, reads and writes its journal, and sets the host name through hostnamed.
+
+Where python3-systemd is not installed, the first two do nothing.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -10,12 +13,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Optional
 
+from neuca_tools.backends.bus import Bus
 from neuca_tools.errors import ObserveError
 
 if TYPE_CHECKING:
     import logging
 
 IDENTIFIER = "neucad"
+HOSTNAMED, _PATH = "org.freedesktop.hostname1", "/org/freedesktop/hostname1"
+_ANSWER = 20.0  # seconds: it may have to be started first, during a busy boot
 
 
 def notify(state: str) -> None:
@@ -104,3 +110,11 @@ def _entry(found: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, st
     identity = getattr(found.get("MESSAGE_ID"), "hex", "")
     own = {key: str(value) for key, value in found.items() if key.startswith("NEUCA_")}
     return at, unit, str(found.get("MESSAGE", "")), identity, own
+
+
+def set_hostname(hostname: str) -> None:
+    """Set the static and so the kernel's host name, starting hostnamed. Raises ManagerError."""
+    with Bus(_ANSWER, 2 * _ANSWER) as bus:
+        what = f'ask systemd-hostnamed for the host name "{hostname}"'
+        owner, method = bus.start(HOSTNAMED) or HOSTNAMED, f"{HOSTNAMED}.SetStaticHostname"
+        bus.call(what, owner, _PATH, method, "sb", hostname, False)

@@ -13,9 +13,11 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
+from neuca_tools.backends.linkwatch import interfaces
 from neuca_tools.errors import ObserveError
+from neuca_tools.files import readable_names_in, text_of
 
 _CONTROL = Path("/run/udev/control")
 _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
@@ -139,18 +141,19 @@ def announce(interfaces: Mapping[int, str], seconds: float) -> frozenset[int]:
     return frozenset(index for index in announced if not initialised(index))
 
 
-def here(ours: Mapping[str, int]) -> bool:
+def here(ours: Optional[Mapping[str, int]] = None) -> bool:
     """Whether udevd runs and serves the network namespace of this process.
 
-    `ours` are the interfaces of the namespace, by name, with their index. A process in another
+    `ours` are the interfaces of the namespace that were seen before, by name. A process in another
     network namespace sees the host's /run and often the host's /sys, which shows the namespace in
     which it was mounted. The same applies to NetworkManager and networkd and the host's bus.
     """
     control, own, first = _CONTROL.exists(), _namespace("self"), _namespace("1")
+    ours = interfaces() if ours is None else ours
     if serves(control, own, first, ours, ours):
         # Again with the current interfaces: one may have appeared or gone since `ours` was read.
         return serves(control, own, first, _sysfs(), ours) or serves(
-            control, own, first, _sysfs(), {name: index for index, name in socket.if_nameindex()}
+            control, own, first, _sysfs(), interfaces()
         )
     return False
 
@@ -171,19 +174,9 @@ def serves(
 def rules() -> Iterator[tuple[Path, str]]:
     """The readable udev rules of the administrator and in /run, not those of the distribution."""
     for directory in _RULES:
-        for path in _rules_files(directory):
-            with (
-                contextlib.suppress(OSError),
-                path.open(errors="replace", encoding="utf-8") as file,
-            ):
-                yield path, file.read(_LONGEST_RULES)
-
-
-def _rules_files(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.glob("*.rules"))
-    except OSError:
-        return []
+        for name in readable_names_in(directory):
+            if name.endswith(".rules"):
+                yield directory / name, text_of(directory / name, _LONGEST_RULES)
 
 
 def volumes() -> list[str]:
@@ -194,14 +187,14 @@ def volumes() -> list[str]:
     # A device keeps its tag when its label changes, so the label is checked too.
     try:
         tagged = pyudev.Context().list_devices(subsystem="block").match_tag(VOLUME_TAG)
-        found = [one for one in tagged if _label(one) in VOLUME_LABELS]
+        numbers = [
+            f"{device.properties['MAJOR']}:{device.properties['MINOR']}"
+            for device in tagged
+            if str(device.properties.get("ID_FS_LABEL", "")).lower() in VOLUME_LABELS
+        ]
     except OSError as error:
         raise ObserveError(f"asked udev for volumes: {error.strerror}") from error
-    return [f"{one.properties['MAJOR']}:{one.properties['MINOR']}" for one in found]
-
-
-def _label(device: Any) -> str:
-    return str(device.properties.get("ID_FS_LABEL", "")).lower()
+    return numbers
 
 
 def _namespace(process: str) -> str:

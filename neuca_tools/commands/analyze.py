@@ -1,19 +1,120 @@
-"""`neuca analyze`: where the time of this boot went, from the journal."""
+"""`neuca analyze`: where the time of this boot went, from the journal of the agent's units."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends.systemd import journal_entries
-from neuca_tools.commands.common import show
-from neuca_tools.errors import EXIT_OK
-from neuca_tools.status import timeline
+from neuca_tools.commands.common import columns, show
+from neuca_tools.errors import EXIT_OK, ObserveError
+from neuca_tools.model.messages import PASS
+from neuca_tools.status.render import WIDTH, table
+
+UNITS = (
+    "neuca-names.service",
+    "neuca-guest-tools.service",
+    "neuca-guest.service",
+    "neuca-host-keys.service",
+)
+# Messages of systemd itself: SD_MESSAGE_UNIT_STARTING, _STARTED and _FAILED (sd-messages.h).
+STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
+STARTED = "39f53479d3a045ac8e11786248231fbf"
+UNIT_FAILED = "be02cf6855d2428ba40df7e9d022f03d"
+
+
+class Entry(NamedTuple):
+    """One message of the journal. `at` is in seconds since the kernel started."""
+
+    at: float
+    unit: str
+    text: str
+    message_id: str = ""
+    fields: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A step that ended `at` seconds after the kernel started; `took` is None if not known."""
+
+    at: float
+    unit: str
+    text: str
+    took: Optional[float] = None
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the timeline of this boot. Raises ObserveError without a journal."""
-    entries = [timeline.Entry(*entry) for entry in journal_entries(timeline.UNITS)]
-    show(timeline.to_json(timeline.timeline(entries)), arguments.json, timeline.render)
+    """Print the timeline of this boot. Raises ObserveError without one."""
+    events = timeline(Entry(*entry) for entry in journal_entries(UNITS))
+    show(to_json(events), arguments.json, partial(render, width=columns()))
     return EXIT_OK
+
+
+def timeline(entries: Iterable[Entry]) -> list[Event]:
+    """The starts of units, and the passes with the time that the sources took.
+
+    Raises ObserveError if there is nothing on it.
+    """
+    began: dict[str, float] = {}
+    events: list[Event] = []
+    for entry in sorted(entries, key=lambda one: one.at):
+        if entry.message_id == STARTING:
+            began[entry.unit] = entry.at
+        elif entry.message_id in (STARTED, UNIT_FAILED):
+            word = "started" if entry.message_id == STARTED else "failed"
+            start = began.pop(entry.unit, None)
+            took = None if start is None else entry.at - start
+            events.append(Event(entry.at, entry.unit, word, took))
+        elif entry.message_id == PASS:
+            events += _pass(entry)
+    if not events:
+        raise ObserveError(
+            "analyze: the journal of this boot has no messages of the agent",
+            "it needs systemd, and root or the group systemd-journal",
+        )
+    return events
+
+
+def _pass(entry: Entry) -> list[Event]:
+    """The wait for the sources, if they were asked, and the pass."""
+    waited, took = (_number(entry, name) for name in ("NEUCA_SOURCE_SECONDS", "NEUCA_SECONDS"))
+    events = []
+    if waited:
+        events.append(Event(entry.at - (took or 0.0), entry.unit, "sources were queried", waited))
+    changed, failed = (entry.fields.get(f"NEUCA_{name}", "?") for name in ("CHANGED", "FAILED"))
+    text = f"pass: {changed} changed, {failed} failed"
+    return [*events, Event(entry.at, entry.unit, text, took)]
+
+
+def _number(entry: Entry, name: str) -> Optional[float]:
+    try:
+        return float(entry.fields.get(name, ""))
+    except ValueError:
+        return None
+
+
+def to_json(events: Sequence[Event]) -> dict[str, Any]:
+    """`neuca analyze --json`."""
+    return {"version": 1, "events": [event.to_json() for event in events]}
+
+
+def render(data: Mapping[str, Any], width: int = WIDTH) -> str:
+    """`neuca analyze`: a line for each event, in order."""
+    rows = [["AT", "TOOK", "UNIT", "EVENT"]]
+    rows += [
+        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]]
+        for one in data["events"]
+    ]
+    return "\n".join(table(rows, width))
+
+
+def _seconds(number: Optional[float]) -> str:
+    return "-" if number is None else f"{number:.3f} s"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
@@ -17,7 +18,9 @@ from neuca_tools.commands.context import configuration, document, report_faults,
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
+from neuca_tools.model import Problem
 from neuca_tools.status import render
+from neuca_tools.status.judge import Status
 
 # Imports inside functions: a pass without --json, --dry-run or --try saves 3 ms.
 
@@ -46,17 +49,20 @@ def apply_once(
     with document_in_force(config, read, own=source is None, anew=True) as intake:
         report, status = run_pass(config, intake, start=True)
     code = report_faults(intake, config) or status.exit_code
-    left = untold(status.problems, intake, config)
-    lines = render.undone(left, status.names, color)
-    state, changed = status.data["state"], len(report.changed)
-    lines.append(render.applied(state, changed, status.problems, color))
+    text = outcome(status, len(report.changed), untold(status.problems, intake, config), color)
     data = {}
     if as_json:
         from neuca_tools.status.render_json import apply_json
 
         data = apply_json(report, status)
-    show(data, as_json, lambda _: "\n".join(lines))
+    show(data, as_json, lambda _: text)
     return code
+
+
+def outcome(status: Status, changed: int, left: Iterable[Problem], color: bool) -> str:
+    """What a pass did not do, and its last line."""
+    last = render.applied(status.data["state"], changed, status.problems, color)
+    return "\n".join([*render.undone(left, status.names, color), last])
 
 
 def _apply(arguments: argparse.Namespace, config: Config) -> int:

@@ -9,27 +9,27 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from neuca_tools.agent.in_force import document_in_force
-from neuca_tools.agent.reconcile import run_pass
-from neuca_tools.agent.release import (
+from neuca_tools.agent.change import (
     release,
     revert,
     undo_release,
     what_release_does,
     what_revert_does,
 )
+from neuca_tools.agent.in_force import document_in_force
+from neuca_tools.agent.reconcile import run_pass
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
-from neuca_tools.commands.common import LISTED, log_level, require_root, show
+from neuca_tools.commands.common import log_level, require_root, show
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.links import find_nic
 from neuca_tools.commands.logs import to_stderr
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_FAILED, EXIT_OK, UsageError
+from neuca_tools.errors import EXIT_FAILED, EXIT_OK
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import confirmed, last_good
 from neuca_tools.status import render, render_json
-from neuca_tools.status.judge import find_link
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,18 +44,14 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     intake = last_good(config.state)
     with host(config, intake) as handles:
         survey = handles.survey()
-    observed = {key: link.name or "" for key, link in survey.have.links.items()}
-    names = {**observed, **survey.resolution.names}
-    key = find_link(arguments.link, survey.resolution, names)
-    if key is None or key.rank:
-        raise UsageError(f'release "{arguments.link}": no NIC has this name or MAC', LISTED)
+    mac = find_nic("release", arguments.link, survey)
+    name = survey.resolution.roles.name(mac) or mac
     if arguments.undo:
-        return _undo_release(arguments, config, key.mac)
+        return _undo_release(arguments, config, mac, name)
     if arguments.dry_run:
-        return show_planned(arguments, what_release_does(config, intake, key.mac))
-    result = release(config, intake, key.mac)
-    name = names.get(key, key.mac)
-    lines = [f"{name} is released and ignored; neuca release --undo reverses this"]
+        return show_planned(arguments, what_release_does(config, intake, mac))
+    result = release(config, intake, mac)
+    lines = [f"{name} is released and ignored; neuca release --undo {name} reverses this"]
     if result.failures:
         lines = [f"{name} is not released, because an operation failed"]
     elif "networkmanager" in survey.world.managers:
@@ -64,16 +60,16 @@ def _release(arguments: argparse.Namespace, config: Config) -> int:
     return show_changed(arguments, result, "\n".join(lines))
 
 
-def _undo_release(arguments: argparse.Namespace, config: Config, mac: str) -> int:
+def _undo_release(arguments: argparse.Namespace, config: Config, mac: str, name: str) -> int:
     if arguments.dry_run:
-        text = f"{mac} would no longer be ignored"
+        text = f"{name} would no longer be ignored, and a pass would be made"
         show(render_json.plan_json(()), arguments.json, lambda _: text)
         return EXIT_OK
     undo_release(config, mac)
     read = partial(confirmed, config.state, config.run_directory)
     with document_in_force(config, read, own=False, anew=True) as intake:
-        report, status = run_pass(config, intake, start=False)
-    text = f"{mac} is no longer ignored"
+        report, status = run_pass(config, intake, start=True)
+    text = f"{name} is no longer ignored"
     show(render_json.apply_json(report, status), arguments.json, lambda _: text)
     return EXIT_OK
 

@@ -14,7 +14,7 @@ from typing import Any
 from neuca_tools.commands.common import uses_color
 from neuca_tools.config import check as check_configuration
 from neuca_tools.documents.check import MAX_BYTES, Checked, Kind, check, in_order
-from neuca_tools.documents.finding import Finding
+from neuca_tools.documents.spelling import Finding
 from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, NeucaError
 from neuca_tools.model.printable import GREEN, RED, YELLOW, painted, plain
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_json(found, arguments.strict), indent=1))
     else:
         for name, result in found:
-            _print(name, result, uses_color(arguments))
+            _print(name, result, uses_color(arguments), only_errors=arguments.quiet)
     valid = all(result.is_valid(arguments.strict) for _, result in found)
     return EXIT_OK if valid else EXIT_INVALID
 
@@ -63,12 +63,15 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, result: Checked, color: bool) -> None:
+def _print(name: str, result: Checked, color: bool, *, only_errors: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
-    for one in result.findings:
-        place = f"{name}:{one.line}" if one.line else name
-        severity = painted(one.severity, INKS[one.severity], color)
-        print(f"{plain(place)}: {severity}: {plain(one.text)}")
+    for finding in result.findings:
+        place = f"{name}:{finding.line}" if finding.line else name
+        severity = painted(finding.severity, INKS[finding.severity], color)
+        # With --quiet, nothing of standard output is printed.
+        to_stderr = only_errors and finding.severity == "error"
+        text = f"{plain(place)}: {severity}: {plain(finding.text)}"
+        print(text, file=sys.stderr if to_stderr else sys.stdout)
     errors = sum(one.severity == "error" for one in result.findings)
     warnings = len(result.findings) - errors
     summary = painted("no faults", GREEN, color)

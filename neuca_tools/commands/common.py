@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,17 @@ def uses_color(arguments: argparse.Namespace) -> bool:
     return sys.stdout.isatty()
 
 
+def columns() -> int:
+    """The width of the terminal in characters, as shutil.get_terminal_size() finds it."""
+    with suppress(KeyError, ValueError):
+        given = int(os.environ["COLUMNS"])
+        if given > 0:
+            return given
+    with suppress(OSError):
+        return os.get_terminal_size(1).columns or 80
+    return 80
+
+
 def log_level(arguments: argparse.Namespace) -> str:
     """The level of the log on standard error: with --quiet, no line for each operation."""
     return "ERROR" if arguments.quiet else "INFO"
@@ -116,9 +127,29 @@ def require_root(command: str) -> None:
         raise NeucaError(f"{command}: only root may do this", "run it as root, or with sudo")
 
 
-def show(data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str]) -> None:
-    """Print data as JSON, or as the text that `text` makes of it."""
+def show(
+    data: Mapping[str, Any], as_json: bool, text: Callable[[Any], str], *, wraps: bool = True
+) -> None:
+    """Print data as JSON, or as the text that `text` makes of it.
+
+    On a terminal, or with COLUMNS, lines are wrapped, unless they have to be whole (`wraps`).
+    """
     if as_json:
         print(json.dumps(data, indent=1))
+    elif wraps and (sys.stdout.isatty() or os.environ.get("COLUMNS")):
+        print("\n".join(_wrapped(line, columns()) for line in text(data).split("\n")))
     else:
         print(text(data))
+
+
+def _wrapped(line: str, width: int) -> str:
+    """A line in lines no longer than the width, the later ones indented."""
+    if len(line) <= width:
+        return line
+    # Not in a process that prints no such line: 2 ms.
+    import textwrap
+
+    indent = " " * (len(line) - len(line.lstrip()) + 4)
+    wrapper = textwrap.TextWrapper(width, subsequent_indent=indent)
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
+    return wrapper.fill(line)

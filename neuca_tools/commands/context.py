@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Optional
 
 from neuca_tools.commands.common import is_root, prefix
 from neuca_tools.config import DEFAULT_PATH, Config, load
-from neuca_tools.errors import EXIT_INVALID, EXIT_OK, ConfigError, DocumentError, NeucaError
+from neuca_tools.errors import (
+    EXIT_INVALID,
+    EXIT_OK,
+    ConfigError,
+    DocumentError,
+    NeucaError,
+    UsageError,
+)
 from neuca_tools.model import Document, Problem
 from neuca_tools.sources import Session, SourceSpec, parse_source
 from neuca_tools.state.active_document import Intake, confirmed, fetch
@@ -44,7 +51,12 @@ def configuration(
 
 def specs(config: Config, source: Optional[str] = None) -> list[SourceSpec]:
     """The source of the command line, else the configured ones. Raises UsageError."""
-    return [parse_source(text) for text in ((source,) if source else config.sources)]
+    try:
+        return [parse_source(text) for text in ((source,) if source else config.sources)]
+    except UsageError as error:
+        if source and Path(source).exists():
+            raise UsageError(error.text, f'did you mean "file:{source}"?') from None
+        raise
 
 
 def document(config: Config, source: Optional[str]) -> Intake:

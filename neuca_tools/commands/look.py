@@ -7,25 +7,33 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, Optional
 
+from neuca_tools.agent import trial_file
 from neuca_tools.agent.status import expected, status_now
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.backends.linkwatch import Watch
-from neuca_tools.commands.common import LISTED, show, uses_color
+from neuca_tools.commands.common import LISTED, columns, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults, untold
+from neuca_tools.commands.links import find_link
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_PENDING, ArgumentsError, NeucaError, UsageError
-from neuca_tools.files import write_files
+from neuca_tools.errors import EXIT_PENDING, ApplyError, ArgumentsError, NeucaError, UsageError
+from neuca_tools.files import lock_holder, write_files
 from neuca_tools.guest.base import INSIDE
 from neuca_tools.guest.outcome import with_guest
-from neuca_tools.model import LinkKey
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import WriteFile
 from neuca_tools.state.active_document import Intake, confirmed
 from neuca_tools.status import render
-from neuca_tools.status.judge import Status, find_link
+from neuca_tools.status.judge import Status
+from neuca_tools.status.report import read_report
 
+EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that are not shown
 # Imports inside functions: neither `neuca status` nor a pass needs them; that saves 1 ms.
 
 
@@ -38,23 +46,41 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace, config: Config) -> int:
     if arguments.json and arguments.prometheus:
         raise ArgumentsError("status: --json and --prometheus cannot be combined")
-    status = _current_status(config)
-    deadline = time.monotonic() + arguments.timeout
-    while arguments.wait and status.exit_code == EXIT_PENDING:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            break
-        with Watch() as watch:
-            # For a change of links or addresses.
-            watch.wait(min(left, 1.0))
-        status = _current_status(config)
+    status = _settled_status(config, arguments.timeout if arguments.wait else 0.0)
     if arguments.prometheus:
         from neuca_tools.status.prometheus import prometheus
 
         _metrics(arguments.prometheus, prometheus(status.data))
         return status.exit_code
-    show(status.data, arguments.json, partial(render.status, color=uses_color(arguments)))
+    text = partial(render.status, color=uses_color(arguments), width=columns())
+    show(status.data, arguments.json, text)
     return status.exit_code
+
+
+def _settled_status(config: Config, timeout: float) -> Status:
+    """The status once no pass runs and it is no longer pending, or after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        is_running = timeout > 0 and _pass_is_running(config)
+        status = _current_status(config)
+        left = deadline - time.monotonic()
+        if left <= 0 or not (is_running or status.exit_code == EXIT_PENDING):
+            return status
+        with Watch() as watch:
+            # For a change of links or addresses.
+            watch.wait(min(left, 1.0))
+
+
+def _pass_is_running(config: Config) -> bool:
+    """Whether a pass runs, or a daemon is about to make its first one; only root can see it."""
+    locks = ["lock"]
+    if read_report(config.run_directory) is None:
+        locks.append("neucad.lock")
+    with suppress(ApplyError):
+        held = any(lock_holder(config.run_directory / name) for name in locks)
+        # A trial has made its pass, and waits.
+        return held and not trial_file.is_running(trial_file.found(config))
+    return False
 
 
 def _metrics(name: str, text: str) -> None:
@@ -88,13 +114,30 @@ def plan(arguments: argparse.Namespace, config: Config) -> int:
     operations, after = survey.plan(), expected(config, intake, survey)
     problems = untold(after.problems, intake, config)
     text = render.plan(operations, problems, after.names, color=uses_color(arguments))
+    if arguments.verbose:
+        text = "\n".join([text, *_file_changes(operations, survey.have.files)])
     data = {}
     if arguments.json:
         from neuca_tools.status.render_json import plan_json
 
         data = plan_json(operations, after)
-    show(data, arguments.json, lambda _: text)
+    show(data, arguments.json, lambda _: text, wraps=not arguments.verbose)
     return report_faults(intake, config) or after.exit_code
+
+
+def _file_changes(
+    operations: Iterable[Operation], files: Mapping[str, Optional[bytes]]
+) -> Iterator[str]:
+    """The changes of files as a unified diff, which patch(1) and editors read."""
+    import difflib
+
+    for operation in operations:
+        if isinstance(operation, WriteFile):
+            contents = (files.get(operation.path), operation.content)
+            old, new = ((content or b"").decode(errors="replace") for content in contents)
+            names = ["/dev/null" if content is None else operation.path for content in contents]
+            lines = (old.splitlines(), new.splitlines())
+            yield from difflib.unified_diff(*lines, names[0], names[1], lineterm="")
 
 
 def _show(arguments: argparse.Namespace, config: Config) -> int:
@@ -108,24 +151,34 @@ def _show(arguments: argparse.Namespace, config: Config) -> int:
         data = render_json.desired_json(survey.resolution)
         if arguments.stage == "observed":
             data = render_json.observed_json(survey.world)
-    show(data, arguments.json, render.tree)
+    show(data, arguments.json, as_yaml, wraps=False)
     return report_faults(intake, config)
+
+
+def as_yaml(data: Any) -> str:  # noqa: ANN401 - JSON
+    """JSON data as YAML, without what is null or empty."""
+    from neuca_tools.documents.platform.tree import to_yaml
+
+    return to_yaml(_without_empty(data)).rstrip("\n")
+
+
+def _without_empty(data: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(data, Mapping):
+        return {key: _without_empty(one) for key, one in data.items() if one not in EMPTY}
+    if isinstance(data, (list, tuple)):
+        return [_without_empty(one) for one in data]
+    return data
 
 
 def _explain(arguments: argparse.Namespace, config: Config) -> int:
     from neuca_tools.status.render_json import explanation
 
     intake, survey = _survey(arguments, config)
-    key = find_link(arguments.link, survey.resolution, link_names(survey))
+    key = find_link(arguments.link, survey)
     if key is None:
-        reason = "no interface of this host or the document has this name or MAC"
+        reason = "no NIC of this host and no link of the document has this name or MAC"
         raise UsageError(f'explain "{arguments.link}": {reason}', LISTED)
-    data = explanation(key, survey.resolution, survey.have, survey.record)
-    show(data, arguments.json, render.explain)
+    resolution, have, record = survey.resolution, survey.have, survey.record
+    data = explanation(key, resolution, have, record, survey.world)
+    show(data, arguments.json, partial(render.explain, width=columns()))
     return report_faults(intake, config)
-
-
-def link_names(survey: Decision) -> dict[LinkKey, str]:
-    """The current name of each link, or the requested one."""
-    current = {key: link.name or "" for key, link in survey.have.links.items()}
-    return {**survey.resolution.names, **current}

@@ -125,6 +125,16 @@ _ROWS = (
 )
 COMMANDS = tuple(Command(*row) for row in _ROWS)
 _BY_NAME = {command.name: command for command in COMMANDS}
+SELFTEST = "measure a path between two hosts, see neuca-selftest(1)"
+_GROUPS = {
+    "look": "status plan show explain check analyze collect-logs",
+    "change": "apply confirm release trust revert tune",
+    "measure": "selftest",
+    "images": "clean image",
+    "parts of the user-data": "user-data get interfaces routes users storage user-script"
+    " all-user-scripts run-scripts",
+    "other": "read-drive get-public-ip distro version help",
+}
 ALIASES = {"neuca-netconf": "apply"}
 LONGEST_TRIAL = 3600  # seconds
 LONGEST_WAIT = 86400  # seconds
@@ -300,12 +310,17 @@ def _whole() -> Parser:
 
     parser = Parser(
         prog="neuca",
+        usage="neuca COMMAND [OPTION ...] [ARGUMENT ...]",
         description="Show and change the network configuration that neucad manages on this host.",
+        epilog="Example: neuca plan --source file:user-data.ini. neuca help COMMAND describes a"
+        " command; see neuca(1) for all of them, and neuca-user-data(5) for the document.",
     )
     parser.add_argument("--version", **flag("print the version and exit"))
-    rows = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for command in COMMANDS:
-        rows.add_parser(command.name, help=command.purpose)
+    for title, names in _GROUPS.items():
+        group = parser.add_argument_group(title)
+        for name in names.split():
+            purpose = SELFTEST if name == "selftest" else _BY_NAME[name].purpose
+            group.add_argument(name, nargs="?", help=purpose)
     return parser
 
 

@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NoReturn, Optional
 
+from neuca_tools.commands.common import columns
 from neuca_tools.errors import EXIT_USAGE
 from neuca_tools.model.printable import plain_lines
 
@@ -22,25 +21,15 @@ class Formatter(argparse.HelpFormatter):
     """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=_columns() - 2)
-
-
-def _columns() -> int:
-    """The width of the terminal in characters, as shutil.get_terminal_size() finds it."""
-    with suppress(KeyError, ValueError):
-        given = int(os.environ["COLUMNS"])
-        if given > 0:
-            return given
-    with suppress(OSError):
-        return os.get_terminal_size(1).columns or 80
-    return 80
+        super().__init__(prog, width=columns() - 2)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose messages look like all others of the program."""
 
     def __init__(self, **keywords: Any) -> None:  # noqa: ANN401 - as the library has it
-        super().__init__(**{"formatter_class": Formatter, **keywords})
+        # A script that abbreviates an option would break with the next option like it.
+        super().__init__(**{"formatter_class": Formatter, "allow_abbrev": False, **keywords})
 
     def parse_known_args(  # type: ignore[override]
         self,

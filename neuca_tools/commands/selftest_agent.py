@@ -17,8 +17,8 @@ from neuca_tools.errors import UsageError
 from neuca_tools.model import Address
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import WriteSysctl
-from neuca_tools.selftest.measure.host import where
 from neuca_tools.selftest.measure.host.facts import SWAP
+from neuca_tools.selftest.measure.host.planned import named, of_container
 from neuca_tools.state.active_document import confirmed
 from neuca_tools.status.report import read_report
 from neuca_tools.tuning.layer import CONGESTION
@@ -75,8 +75,8 @@ def _is_host_wide_sysctl(operation: Operation) -> bool:
 
 def _reserved(decision: Decision) -> dict[int, str]:
     roles = decision.resolution.roles
-    ignored = dict.fromkeys(roles.protected, "an ignored NIC")
-    return {**ignored, **dict.fromkeys(roles.management, "the management NIC")}
+    ignored = dict.fromkeys(roles.guard.devices, "an ignored NIC")
+    return {**ignored, **dict.fromkeys(roles.guard.management, "the management NIC")}
 
 
 def _networks(decision: Decision) -> tuple[tuple[str, tuple[Address, ...]], ...]:
@@ -92,9 +92,9 @@ def entered(netns: Optional[str], container: Optional[str]) -> Optional[Outlook]
     None if neither is named. Raises UsageError, SelftestError.
     """
     if netns:
-        enter(where.named(netns))
+        enter(named(netns))
     elif container:
-        enter(where.of_container(container))
+        enter(of_container(container))
     else:
         return None
     return Outlook()

@@ -5,20 +5,24 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.context import configuration
-from neuca_tools.commands.selftest_explain import content
+from neuca_tools.commands.selftest_explain import content, write_series
 from neuca_tools.errors import ArgumentsError, SelftestError
+from neuca_tools.files import write_files
 from neuca_tools.model.printable import document
-from neuca_tools.selftest.codes import WORDS
-from neuca_tools.selftest.diagnosis.compare import compare
+from neuca_tools.selftest.codes import WORDS, ExitCode
+from neuca_tools.selftest.diagnosis.compare import Comparison, compare
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.store import Kept, kept
 from neuca_tools.selftest.readers.documents import evidence_of
+from neuca_tools.selftest.report.series import Runs, comparison_page
 from neuca_tools.selftest.report.text import colored, comparison
 
 
@@ -31,12 +35,31 @@ def compare_runs(arguments: argparse.Namespace) -> int:
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
     found = compare(runs[:-1], runs[-1])
+    _write(arguments, list(zip(_names(arguments, runs), runs)), found)
     if not arguments.json:
         print(colored(comparison(found), found.exit_code, uses_color(arguments)))
         return found.exit_code
     verdict = {"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code)}
     print(document({**verdict, **cast(dict[str, Any], encode(found))}))
     return found.exit_code
+
+
+def _names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
+    """What the runs are called in a plot: each its own name."""
+    given = arguments.runs if len(arguments.runs) == len(runs) else ["previous boot"] * len(runs)
+    times = Counter(given)
+    return [
+        f"{name} ({number})" if times[name] > 1 else name for number, name in enumerate(given, 1)
+    ]
+
+
+def _write(arguments: argparse.Namespace, runs: Runs, found: Comparison) -> None:
+    """Write the files that were requested. Raises ApplyError."""
+    write_series(arguments, runs)
+    if arguments.html:
+        state = "good" if found.exit_code == ExitCode.PASS else "bad"
+        page = comparison_page(runs, comparison(found), state)
+        write_files({arguments.html: page.encode()})
 
 
 def _run(name: str, arguments: argparse.Namespace) -> Evidence:

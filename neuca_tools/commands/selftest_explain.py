@@ -16,13 +16,14 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.readers import LARGEST
 from neuca_tools.selftest.readers.documents import evidence_of
 from neuca_tools.selftest.report.record import document as report
-from neuca_tools.selftest.report.subject import subject, subject_line
+from neuca_tools.selftest.report.record import subject, subject_line
 from neuca_tools.selftest.report.text import colored, text
 
 # Imports inside functions: most runs write no report of this kind.
 
 if TYPE_CHECKING:
     from neuca_tools.selftest.report.prometheus import Test
+    from neuca_tools.selftest.report.series import Runs
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -32,6 +33,7 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.before:
         before = diagnose(evidence_of(content(arguments.before)))
     write_reports(arguments, [(evidence, diagnosis)], before)
+    write_series(arguments, [(evidence.label or arguments.file, evidence)])
     if arguments.nagios:
         from neuca_tools.selftest.report.nagios import nagios
 
@@ -67,6 +69,16 @@ def write_reports(
         from neuca_tools.files import write_files
 
         write_files(files)
+
+
+def write_series(arguments: argparse.Namespace, runs: Runs) -> None:
+    """Write the files of --csv and --svg, if requested. Raises ApplyError."""
+    if arguments.csv or arguments.svg:
+        from neuca_tools.files import write_files
+        from neuca_tools.selftest.report.series import csv_of, svg_of
+
+        makers = {arguments.csv: csv_of, arguments.svg: svg_of}
+        write_files({path: make(runs).encode() for path, make in makers.items() if path})
 
 
 def content(name: str) -> bytes:

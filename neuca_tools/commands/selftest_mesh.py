@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Optional
@@ -29,9 +30,10 @@ from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, whole
+from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, seconds, whole
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
+from neuca_tools.model import Host as Address
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import NAGIOS, ExitCode
@@ -46,10 +48,17 @@ from neuca_tools.selftest.measure.mesh.coordinate import (
 from neuca_tools.selftest.measure.mesh.host import LONGEST, Member, invited
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh import report
-from neuca_tools.selftest.mesh.hosts import read_hosts
-from neuca_tools.selftest.mesh.model import MeshPlan, Row, plan_record, tests_of
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
-from neuca_tools.selftest.mesh.schedule import PER_HYPERVISOR, PER_UPLINK, Wanted, budget, make_plan
+from neuca_tools.selftest.mesh.schedule import (
+    PER_HYPERVISOR,
+    PER_UPLINK,
+    Wanted,
+    budget,
+    duration_words,
+    make_plan,
+    read_hosts,
+)
 from neuca_tools.selftest.mesh.verdict import judge
 from neuca_tools.selftest.report.text import colored
 
@@ -64,23 +73,8 @@ PURPOSES = {
     "run": "run a plan on all hosts, or continue it, and report",
     "join": "take part in a mesh on this host; run starts it",
     "report": "report the results of a run",
-    "stop": "stop a run",
+    "stop": "stop a run, or mesh join with a plan",
 }
-
-
-def seconds(low: float, high: float) -> object:
-    """A reader of seconds within these bounds."""
-
-    def read(word: str) -> float:
-        try:
-            found = float(word)
-        except ValueError:
-            found = -1.0
-        if not low <= found <= high:
-            raise argparse.ArgumentTypeError(f'"{word}" is not from {low:g} to {high:g} seconds')
-        return found
-
-    return read
 
 
 PLAN_OPTIONS: Options = {
@@ -108,7 +102,7 @@ PLAN_OPTIONS: Options = {
     ),
     "time": value(
         *("SECONDS", "duration of each transfer (default: %(default)g)"),
-        type=seconds(1, 60),
+        type=seconds(60),
         default=2.0,
     ),
     "guard": value(
@@ -116,7 +110,7 @@ PLAN_OPTIONS: Options = {
             "SECONDS",
             "time between slots, twice the permitted clock difference (default: %(default)g)",
         ),
-        type=seconds(0.5, 60),
+        type=seconds(60, low=0.5),
         default=3.0,
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
@@ -128,7 +122,7 @@ RUN_OPTIONS: Options = {
     "remote": value("COMMAND", "the command for each host (default: %(default)s)", default=REMOTE),
     "patience": value(
         *("SECONDS", "how long hosts may take to start (default: %(default)g)"),
-        type=seconds(1, 3600),
+        type=seconds(3600),
         default=PATIENCE,
     ),
 }  # fmt: skip
@@ -145,7 +139,7 @@ POSITIONAL: Mapping[str, Options] = {
     "run": {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
     "join": {"plan": value("PLAN", "the plan; - for messages on standard input")},
     "report": {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
-    "stop": {"file": value("FILE", "the output of the run", type=Path)},
+    "stop": {"file": value("FILE", "the output of the run, or the plan", type=Path)},
 }
 TABLES: Mapping[str, Options] = {
     "plan": PLAN_OPTIONS,
@@ -167,7 +161,7 @@ def mesh_parser() -> argparse.ArgumentParser:
 
 def parser_for(command: str) -> argparse.ArgumentParser:
     """The parser of one subcommand."""
-    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}")
+    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}", allow_abbrev=False)
     _fill(parser, command)
     return parser
 
@@ -191,13 +185,9 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     arguments = mesh_parser().parse_args(own)
     arguments.engine = engine
     if engine and arguments.act is not _run:
-        raise SystemExit(_misplaced())
+        _log("mesh: only run accepts options of clush")
+        raise SystemExit(ExitCode.USAGE)
     return arguments
-
-
-def _misplaced() -> int:
-    _log("mesh: only run accepts options of clush")
-    return ExitCode.USAGE
 
 
 def mesh(arguments: argparse.Namespace) -> int:
@@ -236,8 +226,8 @@ def budget_line(plan: MeshPlan) -> str:
     cost, tests = budget(plan), sum(map(len, plan.slots))
     return (
         f"{len(plan.hosts)} hosts, {tests} tests in {len(plan.slots)} slots:"
-        f" at most {cost.seconds / 60:.0f} min before retests, {amounts.size(cost.bytes)} in all,"
-        f" {amounts.size(cost.most_of_a_host)} of one host"
+        f" {duration_words(plan)}, and retests of what is found;"
+        f" at most {amounts.size(cost.bytes)}, {amounts.size(cost.most_of_a_host)} of one host"
     )
 
 
@@ -254,30 +244,36 @@ def _text(name: str) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     given = results.read([arguments.plan]).plan
     with results.opened(arguments.output) as output:
-        recorded = output.recorded()
-        if recorded is None:
-            output.plan(given)
-            recorded = results.Recorded(given, (), time.time())
-        elif not results.continues(recorded.plan, given):
-            raise UsageError(f'continue "{arguments.output}": it is the output of another plan')
-        _log(budget_line(given))
-        plan, rows, stopped = _coordinated(arguments, recorded, output)
-    code = _show(arguments, _result(plan, rows, recorded.began))
+        recorded = _resumed(arguments.output, output, given)
+        _log(budget_line(recorded.plan))
+        run, stopped = _coordinated(arguments, recorded, output)
+    reasons = {**recorded.reasons, **run.reasons}
+    done = results.Recorded(run.plan, run.rows, recorded.began, reasons)
+    code = _show(arguments, _result(done))
     if stopped:
         _log(f"stopped; the same command continues it: {arguments.output}")
         return ExitCode.INCONCLUSIVE
     return code
 
 
-Outcome = tuple[MeshPlan, Sequence[Row], bool]
+def _resumed(path: Path, output: results.Results, given: MeshPlan) -> results.Recorded:
+    """The run that is left to do: a new one, also if that in the file is complete."""
+    recorded = output.recorded()
+    if recorded is not None and not results.continues(recorded.plan, given):
+        raise UsageError(f'continue "{path}": it is the output of another plan')
+    if recorded is not None and not recorded.complete:
+        return recorded
+    if recorded is not None:
+        _log(f'a new run replaces the one in "{path}", which is complete')
+        output.clear()
+    output.plan(given)
+    return results.Recorded(given, (), time.time())
 
 
 def _coordinated(
     arguments: argparse.Namespace, recorded: results.Recorded, output: results.Results
-) -> Outcome:
-    """The plan with its retests, all rows, and whether the run was stopped."""
-    if recorded.complete:
-        return recorded.plan, recorded.rows, False
+) -> tuple[Coordinator, bool]:
+    """The run, and whether it was stopped."""
     names = ",".join(host.name for host in recorded.plan.hosts)
     command = [ENGINE, "-w", names, "-f", str(FANOUT), *arguments.engine]
     on_signals()
@@ -290,7 +286,7 @@ def _coordinated(
         stopped = True
     finally:
         engine.end()
-    return run.plan, run.rows, stopped
+    return run, stopped
 
 
 def _log(text: str) -> None:
@@ -302,7 +298,6 @@ def _log(text: str) -> None:
 
 def _join(arguments: argparse.Namespace) -> int:
     config = configuration(arguments, quiet=True)
-    name = arguments.name or os.uname().nodename.partition(".")[0]
     lines: Optional[Lines] = None
     if arguments.plan == "-":
         lines = Lines(0, int(LONGEST))
@@ -313,17 +308,34 @@ def _join(arguments: argparse.Namespace) -> int:
         if shared is None or arguments.start is None:
             raise UsageError("mesh join: a PLAN in a file requires --start and --secret-file")
         key = shared
-    if name not in {host.name for host in plan.hosts}:
-        raise UsageError(f'join a mesh: "{name}" is not in the plan', hint="--name NAME")
+    node = os.uname().nodename
+    if arguments.name:
+        host = own_host(plan, [arguments.name], ())
+    else:
+        host = own_host(plan, [node, node.partition(".")[0]], devices_by_address())
     planned = outlook(config)
-    _check_servable(next(host.address for host in plan.hosts if host.name == name), planned)
-    member = Member(plan, name, planned, key, _tell, lines)
+    _check_servable(host.address, planned)
+    if lines is None:
+        results.take_over(Path(arguments.plan))
+    member = Member(plan, host.name, planned, key, partial(print, flush=True), lines)
     if lines is not None:
         member.announce()
         member.run()
     else:
         member.follow(tuple(enumerate(plan.slots)), arguments.start)
     return ExitCode.PASS
+
+
+def own_host(plan: MeshPlan, names: Sequence[str], held: Collection[Address]) -> MeshHost:
+    """This host: by one of its names or, if none is in the plan, by the address that it has."""
+    hosts = {host.name: host for host in plan.hosts}
+    for name in names:
+        if name in hosts:
+            return hosts[name]
+    here = [host for host in plan.hosts if ip_address(host.address) in held]
+    if len(here) == 1:
+        return here[0]
+    raise UsageError(f'join a mesh: "{names[0]}" is not in the plan', hint="--name NAME")
 
 
 def _check_servable(address: str, planned: Outlook) -> None:
@@ -336,20 +348,16 @@ def _check_servable(address: str, planned: Outlook) -> None:
         raise UsageError(f"join a mesh: {error.text}") from None
 
 
-def _tell(line: str) -> None:
-    print(line, flush=True)
-
-
 # --- report, stop ----------------------------------------------------------------------------
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    recorded = results.read(arguments.files)
-    return _show(arguments, _result(*recorded))
+    return _show(arguments, _result(results.read(arguments.files)))
 
 
-def _result(plan: MeshPlan, rows: Sequence[Row], began: Optional[float]) -> report.MeshResult:
-    return report.MeshResult(plan, tests_of(plan, rows), judge(plan, rows), began)
+def _result(run: results.Recorded) -> report.MeshResult:
+    verdict = judge(run.plan, run.rows, run.reasons)
+    return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 
 
 def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:

@@ -28,6 +28,9 @@ Value = TypeVar("Value")
 SETTINGS = tuple("peers plan time port expect rate interface secret-file run-at-boot".split())
 NUMA_NODES = Path("/sys/devices/system/node")
 SHORTEST_SECRET, LONGEST_SECRET = 16, 4096  # bytes
+# How to make a secret, and where one is usually kept.
+MAKE_SECRET = "(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer"
+SECRET_FILE = "/etc/neuca/selftest.secret"
 LONGEST = 3600.0  # seconds of one test
 LONGEST_SERVICE = 86400.0  # seconds
 
@@ -200,7 +203,7 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
     if len(found) < SHORTEST_SECRET:
         raise UsageError(
             f'read the secret "{name}": it is shorter than {SHORTEST_SECRET} bytes',
-            hint=f"(umask 077; head -c 32 /dev/urandom | base64 > {name}); copy it to the peer",
+            hint=MAKE_SECRET.format(name=name),
         )
     return found
 

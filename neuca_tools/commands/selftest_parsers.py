@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 from collections import ChainMap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from neuca_tools.commands.arguments import (
@@ -22,6 +23,7 @@ from neuca_tools.commands.selftest_values import (
     EXPECT_OPTION,
     OUTPUT_OPTIONS,
     REPORT_OPTIONS,
+    SERIES_OPTIONS,
     milliseconds,
     whole,
 )
@@ -37,7 +39,7 @@ GROUPS = (
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
     ("expectations", "expect rtt try-fix"),
-    ("output", "json nagios html prometheus before label"),
+    ("output", "json nagios html prometheus csv svg before label"),
     ("configuration", "config at-boot"),
     ("what is printed", "verbose quiet color"),
 )
@@ -133,7 +135,7 @@ def explain_parser() -> argparse.ArgumentParser:
         "rtt": value("MS", rtt, type=milliseconds),
         "before": value("FILE", "also show this earlier run in the HTML report"),
     }
-    add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, own)
+    add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, SERIES_OPTIONS, own)
     return parser
 
 
@@ -142,7 +144,8 @@ def compare_parser() -> argparse.ArgumentParser:
     runs = value("RUN", "runs in order of time; the last is judged")
     parser.add_argument("runs", nargs="+", **runs)
     parser.set_defaults(usage=parser.format_usage)
-    add_grouped(parser, CONFIG, JSON)
+    html = value("PATH", "also write an HTML file with all runs in one plot", type=Path)
+    add_grouped(parser, CONFIG, JSON, {"html": html}, SERIES_OPTIONS)
     return parser
 
 

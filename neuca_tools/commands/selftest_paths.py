@@ -28,10 +28,9 @@ from neuca_tools.selftest.diagnosis.paths import Tests, compare_paths
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.measure.helper.apart import apart
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import Tell, can_draw, live, stages
+from neuca_tools.selftest.measure.live import Stage, Tell, can_draw, header, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.paths import path_record, path_table
-from neuca_tools.selftest.report.progress import Stage, header
 from neuca_tools.selftest.report.text import colored, phase_words
 
 WORDS = ("netns", "container", "interface", "port")

@@ -31,11 +31,10 @@ from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.host.fixes import STEP, Fix, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.live import can_draw, live, stages
+from neuca_tools.selftest.measure.live import can_draw, header, live, stages
 from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.report.entry import entry_of
 from neuca_tools.selftest.report.nagios import nagios
-from neuca_tools.selftest.report.progress import header
 from neuca_tools.selftest.report.record import document as report
 from neuca_tools.selftest.report.record import record
 from neuca_tools.selftest.report.text import colored, conclusion, differences, step_line

@@ -11,7 +11,7 @@ from typing import Optional
 
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, outlook_of
-from neuca_tools.commands.selftest_options import port, secret
+from neuca_tools.commands.selftest_options import MAKE_SECRET, SECRET_FILE, port, secret
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
@@ -37,7 +37,8 @@ def serve(arguments: argparse.Namespace) -> int:
         key = secret(arguments, config)
         if key is None:
             needed = "--secret-file, or secret-file in [selftest]"
-            raise UsageError(f"serve: a secret is required: {needed}")
+            hint = MAKE_SECRET.format(name=SECRET_FILE)
+            raise UsageError(f"serve: a secret is required: {needed}", hint)
         server = Server(addresses, number, key, _log, _places(addresses))
     except OSError as error:
         raise SelftestError(f"serve tests at port {number + 1}: {error.strerror}") from error

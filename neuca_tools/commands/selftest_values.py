@@ -26,14 +26,14 @@ def rate(word: str) -> float:
     return found
 
 
-def seconds(high: float) -> Callable[[str], float]:
+def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
     def read(word: str) -> float:
         try:
             found = float(word)
         except ValueError:
             found = 0.0
-        if not 1 <= found <= high:
-            raise refused(word, f"a number of seconds from 1 to {high:g}")
+        if not low <= found <= high:
+            raise refused(word, f"a number of seconds from {low:g} to {high:g}")
         return found
 
     return read
@@ -76,4 +76,8 @@ _METRICS = "(OpenMetrics) for the textfile collector of the Prometheus node expo
 REPORT_OPTIONS: Options = {
     "html": value("PATH", "also write the report to an HTML file", type=Path),
     "prometheus": value("PATH", f"also write metrics {_METRICS}", type=Path),
+}
+SERIES_OPTIONS: Options = {
+    "csv": value("PATH", "also write the series over time to a CSV file", type=Path),
+    "svg": value("PATH", "also write the plot of these to an SVG file", type=Path),
 }

@@ -15,12 +15,14 @@ from typing import NoReturn, Optional
 
 from neuca_tools.agent import trial, trial_file
 from neuca_tools.agent.first_boot import check
+from neuca_tools.agent.status import expected
+from neuca_tools.apply.host import host
+from neuca_tools.commands.apply import outcome
 from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import configuration, document, report_faults, untold
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_FAILED, EXIT_OK, NeucaError
-from neuca_tools.state.active_document import Intake
-from neuca_tools.status import render
+from neuca_tools.state.active_document import Intake, stored_document
 from neuca_tools.status.judge import Report, Status
 
 NOT_ROLLED_BACK = "not everything could be rolled back: see neuca status"
@@ -45,12 +47,21 @@ def run(arguments: argparse.Namespace) -> int:
 def apply_on_trial(
     config: Config, source: Optional[str], length: float, color: bool = False
 ) -> int:
-    """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults."""
+    """Try a document; return EXIT_FAILED if it was rolled back, else that of its faults.
+
+    If it is the active one, and everything is as it requests, there is nothing to try.
+    """
     check(config)
     intake = document(config, source)
     code = report_faults(intake, config)
     if intake.document is None:
         raise NeucaError("apply --try: there is no document to try")
+    with host(config, intake) as handles:
+        survey = handles.survey()
+    if intake.stored == stored_document(config.state) and not survey.plan():
+        after = expected(config, intake, survey)
+        print(outcome(after, 0, untold(after.problems, intake, config), color))
+        return code or after.exit_code
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -73,13 +84,9 @@ def _child(
 
         def tell(report: Report, status: Status) -> None:
             left = untold(status.problems, intake, config)
-            lines = render.undone(left, status.names, color)
-            state, changed = status.data["state"], len(report.changed)
-            lines.append(render.applied(state, changed, status.problems, color))
-            lines.append(
-                f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
-            )
-            _send(parent, "\n".join(lines) + "\n")
+            done = outcome(status, len(report.changed), left, color)
+            wait = f"on trial for {length:g} s: press Enter, or run neuca confirm, to keep it"
+            _send(parent, f"{done}\n{wait}\n")
 
         end = trial.run(config, intake, length, tell, own=own)
         said = ENDS[end]

@@ -7,16 +7,16 @@ from __future__ import annotations
 import argparse
 
 from neuca_tools.apply.host import host
-from neuca_tools.commands.common import LISTED, require_root
+from neuca_tools.commands.common import require_root
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.links import find_nic
 from neuca_tools.config import Config
-from neuca_tools.errors import EXIT_OK, NeucaError, UsageError
+from neuca_tools.errors import EXIT_OK, NeucaError
 from neuca_tools.files import locked
 from neuca_tools.model import NicRecord
 from neuca_tools.state import records
 from neuca_tools.state.active_document import last_good
 from neuca_tools.state.store import demand_room
-from neuca_tools.status.judge import find_link
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,14 +32,11 @@ def _nic(config: Config, link: str) -> str:
     """The MAC of the NIC with this name or MAC. Raises UsageError."""
     with host(config, last_good(config.state)) as handles:
         survey = handles.survey()
-    names = {key: state.name or "" for key, state in survey.have.links.items()}
-    key = find_link(link, survey.resolution, {**names, **survey.resolution.names})
-    if key is None or key.rank:
-        raise UsageError(f'trust "{link}": no NIC has this name or MAC', LISTED)
-    role = survey.resolution.roles.role(key.mac)
+    mac = find_nic("trust", link, survey)
+    role = survey.resolution.roles.role(mac)
     if role in ("dataplane", "ignored"):
         raise NeucaError(f'trust "{link}": its role is {role}')
-    return key.mac
+    return mac
 
 
 def _record(config: Config, mac: str) -> None:

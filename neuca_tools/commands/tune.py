@@ -8,16 +8,15 @@ import argparse
 from functools import partial
 from typing import Callable, Optional, TypeVar
 
-from neuca_tools.agent.tune import Tuning, tune, untune, what_untune_does
+from neuca_tools.agent.change import Tuning, tune, untune, what_untune_does
 from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host
 from neuca_tools.apply.result import Result
-from neuca_tools.backends import hostfacts
 from neuca_tools.commands.change import settings, show_changed, show_planned
-from neuca_tools.commands.common import LISTED, log_level, require_root, show, uses_color
+from neuca_tools.commands.common import LISTED, columns, log_level, require_root, show, uses_color
 from neuca_tools.commands.context import configuration, document, report_faults
+from neuca_tools.commands.links import find_link
 from neuca_tools.commands.logs import to_stderr
-from neuca_tools.commands.look import link_names
 from neuca_tools.config import Config
 from neuca_tools.config.options import profile_names
 from neuca_tools.documents.neuca.values import UnusableError
@@ -26,7 +25,7 @@ from neuca_tools.model import LinkKey
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import load_choice
 from neuca_tools.status import audit, render, render_json
-from neuca_tools.status.judge import find_link, problem_json
+from neuca_tools.status.judge import problem_json
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 
@@ -70,9 +69,9 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
 
 
 def _show_audit(arguments: argparse.Namespace, survey: Decision, link: Optional[LinkKey]) -> None:
-    data = {"version": 1, **audit.to_json(survey.resolution, survey.have, link)}
-    data["notes"] += hostfacts.open_files(survey.resolution.tuning.choice)
-    show(data, arguments.json, partial(render.tuning, color=uses_color(arguments)))
+    data = {"version": 2, **audit.to_json(survey.resolution, survey.have, link)}
+    text = partial(render.tuning, color=uses_color(arguments), width=columns())
+    show(data, arguments.json, text)
 
 
 def _choice(arguments: argparse.Namespace, config: Config) -> Optional[Choice]:
@@ -96,7 +95,7 @@ def _parse(option: str, parse: Callable[[str], Value], text: Optional[str]) -> O
 
 
 def _link(text: str, survey: Decision) -> LinkKey:
-    key = find_link(text, survey.resolution, link_names(survey))
+    key = find_link(text, survey)
     if key is None or key not in survey.resolution.want.links:
         reason = "no dataplane interface has this name or MAC"
         raise UsageError(f'tune --interface "{text}": {reason}', LISTED)

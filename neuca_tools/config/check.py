@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from neuca_tools.config.load import parse
 from neuca_tools.config.options import SECTIONS
-from neuca_tools.documents.finding import Finding, Severity
 from neuca_tools.documents.privacy import LINK_KINDS
 from neuca_tools.documents.privacy import SECTIONS as DOCUMENT_SECTIONS
+from neuca_tools.documents.spelling import Finding, Severity
 
 _HEADER = re.compile(rb"^\[([\w -]+)\]", re.MULTILINE)
 

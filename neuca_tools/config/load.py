@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -154,17 +154,18 @@ def _source(text: str) -> str:
     return text
 
 
-def _links(entries: Iterable[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
+def _links(entries: Collection[Entry], faults: list[ConfigFault]) -> tuple[LinkRequest, ...]:
     """The requests of the link sections. A later file wins, setting by setting."""
     drafts: dict[LinkKey, links.Draft] = {}
     origin: dict[tuple[str, str], str] = {}
+    headers = {(entry.file, entry.section): entry for entry in entries if not entry.option}
     for (file, section), lines in _by_section(entries).items():
         # A fault shows its key clipped, or not at all.
         origin.update({(section, shown_key(section, line.key)): file for line in lines})
         try:
             key = links.section_key(section)
         except UnusableError as reason:
-            faults.append(ConfigFault(file, section, "", "", f"{reason}, ignoring the section"))
+            faults.append(headers[file, section].fault(f"{reason}, ignoring the section"))
             continue
         more = links.read_section(drafts.setdefault(key, links.Draft(key)), lines)
         faults += (_config_fault(file, fault) for fault in more)
@@ -177,17 +178,11 @@ def _checked(
     faults: list[ConfigFault],
 ) -> tuple[LinkRequest, ...]:
     """The requests without what contradicts itself; `origin` maps section and key to the file."""
-    late: list[Fault] = []
-    checked: list[links.Asked] = []
-    for asked in requests:
-        if not asked.unsure:
-            usable, more = links.check(asked)
-            checked.append(usable)
-            late += more
-    named, more = links.unique_names(checked)
-    late += more
-    faults += (_config_fault(origin[fault.section, fault.key], fault) for fault in late)
-    return stacking.with_parents(asked.request for asked in named)
+    usable = links.checked(requests)
+    faults += (
+        _config_fault(origin.get((fault.section, fault.key), ""), fault) for fault in usable.faults
+    )
+    return stacking.with_parents(asked.request for asked in usable.links)
 
 
 def _by_section(entries: Iterable[Entry]) -> dict[tuple[str, str], list[Line]]:

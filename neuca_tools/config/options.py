@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.privacy import link_kind
 from neuca_tools.errors import ConfigError
-from neuca_tools.model import OWN, LinkRequest
+from neuca_tools.model import OWN, Fault, LinkRequest
 from neuca_tools.model.routing import CHOICES
 from neuca_tools.sources.base import Surroundings
 from neuca_tools.state.store import Place
@@ -60,7 +61,7 @@ class Config(NamedTuple):
     """Every option with its default. Times are in seconds, `rate` is in bit/s.
 
     MAC addresses are written `fe:16:3e:00:6d:af`. A request in `links` has a state only if a file
-    sets one; `documents.neuca.links.combine` merges these requests over those of a document.
+    sets one; `documents.stacking.combine` merges these requests over those of a document.
     """
 
     set_loopback_hostname: bool = True
@@ -115,6 +116,15 @@ class Config(NamedTuple):
     def complete(self) -> bool:
         """Whether every value was usable."""
         return not any(fault.severity == "error" for fault in self.faults)
+
+    @property
+    def link_faults(self) -> tuple[Fault, ...]:
+        """The errors in link sections, as those of a document."""
+        return tuple(
+            Fault(fault.line, fault.section, fault.option, fault.value, fault.reason)
+            for fault in self.faults
+            if fault.severity == "error" and link_kind(fault.section)
+        )
 
     def demand_protection(self) -> None:
         """Raise ConfigError if an option that protects is unusable: nothing new is configured."""

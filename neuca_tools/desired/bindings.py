@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from typing import Optional, TypeVar
 
 from neuca_tools.desired.policy import Policy
-from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.platform import BY_NAME
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.model import (
     UNRECORDED,
     Document,
@@ -33,6 +33,7 @@ from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import identity, is_nic
 
 _OnLink = TypeVar("_OnLink", RouteRequest, RuleRequest)
+_Text = TypeVar("_Text", Document, PlatformDocument)
 
 # --- Names ----------------------------------------------------------------------------------------
 
@@ -41,7 +42,8 @@ def bound(
     platform: PlatformDocument, world: World, record: Record
 ) -> tuple[PlatformDocument, list[Problem]]:
     """The document with names of NICs replaced by MACs; a problem for each name that no NIC has."""
-    known = {mac for mac in _macs(platform) if mac.startswith(BY_NAME)}
+    macs = (*(one.key.mac for one in platform.links), *(hint.mac for hint in platform.management))
+    known = {mac for mac in macs if mac.startswith(BY_NAME)}
     if not known:
         return platform, []
     found = {mac: _called(mac[len(BY_NAME) :], world, record) for mac in known}
@@ -67,29 +69,34 @@ def _described_twice(
             yield Problem("refused", f"{text} of each setting, the first counts", LinkKey(mac))
 
 
+def _keys(key: LinkKey, found: Mapping[str, Collection[str]]) -> list[LinkKey]:
+    """The links that a key of a document means."""
+    return [LinkKey(mac, key.vlan_id) for mac in found.get(key.mac, (key.mac,))]
+
+
+def _bound_requests(text: _Text, found: Mapping[str, Collection[str]]) -> _Text:
+    return text._replace(
+        links=bound_links(text.links, found),
+        routes=tuple(_bound(text.routes, found)),
+        rules=tuple(_bound(text.rules, found)),
+    )
+
+
 def _bound_platform(
     platform: PlatformDocument, found: Mapping[str, Collection[str]]
 ) -> PlatformDocument:
-    return platform._replace(
-        links=bound_links(platform.links, found),
-        routes=tuple(_bound(platform.routes, found)),
-        rules=tuple(_bound(platform.rules, found)),
-        management=tuple(
-            hint._replace(mac=mac)
-            for hint in platform.management
-            for mac in found.get(hint.mac, (hint.mac,))
-        ),
-    )
+    hints = [
+        hint._replace(mac=mac)
+        for hint in platform.management
+        for mac in found.get(hint.mac, (hint.mac,))
+    ]
+    return _bound_requests(platform, found)._replace(management=tuple(hints))
 
 
 def _bound(requests: Iterable[_OnLink], found: Mapping[str, Collection[str]]) -> Iterator[_OnLink]:
     for request in requests:
-        link = request.link
-        if link is None:
-            yield request
-            continue
-        for mac in found.get(link.mac, (link.mac,)):
-            yield request._replace(link=LinkKey(mac, link.vlan_id))
+        links = _keys(request.link, found) if request.link else [None]
+        yield from (request._replace(link=link) for link in links)
 
 
 def bound_links(
@@ -100,35 +107,17 @@ def bound_links(
         return tuple(requests)
     links: dict[LinkKey, LinkRequest] = {}
     for request in requests:
-        for mac in found.get(request.key.mac, (request.key.mac,)):
-            key = LinkKey(mac, request.key.vlan_id)
-            moved = replace(request, key=key, virtual=_with_macs(request.virtual, found))
-            if key in links:
-                moved = overlay(moved, links[key])
-            links[key] = moved
+        virtual = request.virtual and _bound_virtual(request.virtual, found)
+        for key in _keys(request.key, found):
+            moved = replace(request, key=key, virtual=virtual)
+            links[key] = overlay(moved, links[key]) if key in links else moved
     return tuple(links.values())
 
 
-def _with_macs(
-    virtual: Optional[Virtual], found: Mapping[str, Collection[str]]
-) -> Optional[Virtual]:
-    if virtual is None:
-        return None
-    members = tuple(
-        LinkKey(mac, key.vlan_id)
-        for key in virtual.members
-        for mac in found.get(key.mac, (key.mac,))
-    )
-    parent = virtual.parent
-    if parent is not None:
-        macs = [*found.get(parent.mac, ()), parent.mac]
-        parent = LinkKey(macs[0], parent.vlan_id)
+def _bound_virtual(virtual: Virtual, found: Mapping[str, Collection[str]]) -> Virtual:
+    members = tuple(key for member in virtual.members for key in _keys(member, found))
+    parent = virtual.parent and [*_keys(virtual.parent, found), virtual.parent][0]
     return virtual._replace(members=members, parent=parent)
-
-
-def _macs(platform: PlatformDocument) -> Iterable[str]:
-    yield from (request.key.mac for request in platform.links)
-    yield from (hint.mac for hint in platform.management)
 
 
 def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
@@ -137,28 +126,22 @@ def _called(pattern: str, world: World, record: Record) -> tuple[str, ...]:
     A recorded name counts because another NIC may have the name now. Failing that, or for a
     pattern, alternative names count (ip-link(8), property).
     """
-    names = {}
-    others: dict[str, tuple[str, ...]] = {}
-    for device in filter(is_nic, world.devices.values()):
-        mac = identity(device)
-        names[mac] = record.nics.get(mac, UNRECORDED).name or device.name
-        others[mac] = device.altnames
-    called = {mac for mac, name in names.items() if fnmatchcase(name, pattern)}
+    nics = {identity(device): device for device in filter(is_nic, world.devices.values())}
+    called = {
+        mac
+        for mac, device in nics.items()
+        if fnmatchcase(record.nics.get(mac, UNRECORDED).name or device.name, pattern)
+    }
     if not called or set(pattern) & set("*?["):
         called |= {
-            mac for mac, also in others.items() if any(fnmatchcase(name, pattern) for name in also)
+            mac
+            for mac, device in nics.items()
+            if any(fnmatchcase(name, pattern) for name in device.altnames)
         }
     return tuple(sorted(called))
 
 
 # --- GUIDs of InfiniBand ports --------------------------------------------------------------------
-
-
-def _macs_of_nics(world: World, record: Record) -> set[str]:
-    """The MAC addresses of the NICs that are present or recorded."""
-    nics = filter(is_nic, world.devices.values())
-    present = {mac for device in nics for mac in (identity(device), device.mac)}
-    return present | {mac for mac, nic in record.nics.items() if nic.name}
 
 
 def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
@@ -173,7 +156,9 @@ def aliases(world: World, record: Record) -> dict[str, tuple[str, ...]]:
             ports[one].add(guid)
     if not ports:
         return {}
-    macs = _macs_of_nics(world, record)
+    macs = {mac for mac, nic in record.nics.items() if nic.name}
+    for device in filter(is_nic, world.devices.values()):
+        macs |= {identity(device), device.mac}
     for one, guids in ports.items():
         if len(guids) > 1:
             ports[one] = {guid for guid in guids if record.nics.get(guid, UNRECORDED).applied}
@@ -193,15 +178,8 @@ def bound_document(document: Document, found: Mapping[str, Collection[str]]) -> 
     """The document with the GUIDs of ports in place of their short forms."""
     if not found:
         return document
-    platform = document.platform
-    if platform is not None:
-        platform = _bound_platform(platform, found)
-    return document._replace(
-        links=bound_links(document.links, found),
-        routes=tuple(_bound(document.routes, found)),
-        rules=tuple(_bound(document.rules, found)),
-        platform=platform,
-    )
+    platform = document.platform and _bound_platform(document.platform, found)
+    return _bound_requests(document, found)._replace(platform=platform)
 
 
 def bind(

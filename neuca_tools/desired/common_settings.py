@@ -1,19 +1,25 @@
-"""The settings of every kind of link: addresses, queue length, sysctls and device settings."""
+"""The settings of every kind of link: addresses, queue length, sysctls and device settings.
+
+Some of the last depend on other links: the MAC of a NIC, and its place in a bond or bridge.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Optional
 
 from neuca_tools.desired.device_settings import Wish, flat
-from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import LEAST_IPV6_MTU
 from neuca_tools.desired.policy_routing import Gateways, bare
+from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
-from neuca_tools.desired.safety import Fence
+from neuca_tools.desired.safety import Fence, mac_reason
+from neuca_tools.documents.neuca.link_settings import place_of
 from neuca_tools.model import (
     ACCEPT_RA,
     DISABLE_IPV6,
@@ -27,7 +33,8 @@ from neuca_tools.model import (
     Original,
     Problem,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
+from neuca_tools.model.topology import is_nic
 from neuca_tools.tuning import allowed_sysctls
 
 IPV6 = "net/ipv6/"
@@ -197,3 +204,108 @@ class CommonSettings:
         if OWN in template or other == value:
             return None
         return f'another link requests "{other}"'
+
+
+MAC, PRIMARY = "mac", "bond-primary"
+
+
+# --- Settings that depend on other links ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of all links: `masters` has the bond or bridge that each is to be in."""
+
+    scene: Scene
+    masters: Mapping[LinkKey, LinkKey]
+
+    def master(self, key: LinkKey) -> str:
+        """The kind of what the link is to be in; empty for none."""
+        if key not in self.masters:
+            return ""
+        return self.masters[key].kind
+
+    def is_joined(self, key: LinkKey) -> bool:
+        """Whether the link is in the bond or bridge that it is to be in."""
+        if key not in self.masters:
+            return False
+        found = self.scene.found
+        device, master = found.get(key), found.get(self.masters[key])
+        return device is not None and master is not None and device.master == master.index
+
+    def refused(self, key: LinkKey, asked: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Each of these settings that is refused, with the reason."""
+        reasons = {}
+        if MAC in asked:
+            reasons[MAC] = self._mac_reason(key, asked[MAC])
+        if asked.get(PRIMARY) == "yes":
+            reasons[PRIMARY] = self._primary_reason(key)
+        for setting, reason in reasons.items():
+            if reason:
+                yield setting, reason
+
+    def restorable(self, key: LinkKey, original: Mapping[str, str]) -> dict[str, str]:
+        """Those of the original values that can be restored where the link is now.
+
+        The bond sets the MAC of its members, and a port has its settings as long as it is one.
+        """
+        device = self.scene.found.get(key)
+        in_bond = device is not None and device.slave
+        places = {"", self.master(key)} if self.is_joined(key) else {""}
+        return {
+            name: value
+            for name, value in original.items()
+            if not (name == MAC and in_bond) and place_of(name) in places
+        }
+
+    @cached_property
+    def _by_requested_mac(self) -> Mapping[str, list[LinkKey]]:
+        """The NICs that are requested to have each MAC."""
+        found = defaultdict(list)
+        for key, request in self.scene.requests.items():
+            mac = dict(request.device).get(MAC)
+            if mac and not key.rank:
+                found[mac].append(key)
+        return found
+
+    @cached_property
+    def _primary(self) -> Mapping[LinkKey, list[LinkKey]]:
+        """The links that are requested to be the primary member of each bond."""
+        found = defaultdict(list)
+        for key, master in self.masters.items():
+            if dict(self.scene.requests[key].device).get(PRIMARY) == "yes":
+                found[master].append(key)
+        return found
+
+    def _mac_reason(self, key: LinkKey, mac: str) -> Optional[str]:
+        """Why a NIC may not have this MAC."""
+        device = self.scene.found.get(key)
+        if self.master(key) == "bond" or (device is not None and device.slave):
+            return "it is in a bond, which sets the MAC address of its members"
+        if mac == key.mac:
+            return None
+        for other in self._by_requested_mac.get(mac, ()):
+            if other != key:
+                return f"it is requested for {other} too, so it is set on none of them"
+        reason = mac_reason(mac, (key.mac,), self.scene.world, self.scene.roles)
+        return reason or self._owner_reason(key, mac)
+
+    def _owner_reason(self, key: LinkKey, mac: str) -> Optional[str]:
+        """Whether it is that of a NIC that is absent, or the present one of another NIC."""
+        requests, world, _, record, found = self.scene
+        if mac in record.nics or LinkKey(mac) in requests:
+            return f"the MAC address {mac} is that of another NIC"
+        for device in world.devices.values():
+            if is_nic(device) and device.mac == mac and device != found.get(key):
+                return f'the MAC address {mac} is that of "{device.name}"'
+        return None
+
+    def _primary_reason(self, key: LinkKey) -> Optional[str]:
+        """Why a member may not be the primary one: another one is requested to be that."""
+        beside: Sequence[LinkKey] = ()
+        if key in self.masters:
+            beside = self._primary.get(self.masters[key], ())
+        for other in beside:
+            if other != key:
+                return f"{other} is requested as the primary member too, so none of them is"
+        return None

@@ -2,20 +2,33 @@
 
 The default route must stay the management NIC's. A prefix of length 0 or 1 is only the plainest way
 to replace it: 2000::/3, four routes of length 2 or an address like 2001::1/3 do the same. So the
-limit is on the union of all routes and connected networks that a document requests.
+limit is on the union of all routes and connected networks that a document requests. A default route
+of another program that takes its place is reported.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import collapse_addresses, ip_network
 from typing import Any
 
 from neuca_tools.desired.roles import Roles
-from neuca_tools.model import Address, LinkKey, LinkRequest, Network, Owned, RouteRequest, World
+from neuca_tools.model import (
+    Address,
+    LinkKey,
+    LinkRequest,
+    Network,
+    NetworkState,
+    Owned,
+    Problem,
+    Route,
+    RouteRequest,
+    World,
+)
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL
+from neuca_tools.model.topology import best_default_routes, is_nic
 
 SHORTEST_PREFIX = 2  # a prefix of length 0 or 1 is a default route, or half of one
 
@@ -144,3 +157,50 @@ def _of(version: int, networks: Iterable[Network]) -> list[Network]:
         for network in networks
         if network.version == version and network.prefixlen >= SHORTEST_PREFIX
     ]
+
+
+# --- Default routes of other programs -------------------------------------------------------------
+
+
+def bypasses(roles: Roles, world: World, have: NetworkState) -> Iterator[Problem]:
+    """A problem for each default route of a NIC that is preferred to those of management NICs.
+
+    A DHCP client of the image may have added one before a document named the NIC. It is not
+    removed: it may be meant, and a client that still runs would add it again.
+
+    Those that this pass removes (`have`), and those on links with a client (`dhcp`), are left out.
+    """
+    removed = {
+        (hop.to, have.links[hop.link].index, hop.metric) for hop in have.hops if hop.left_over
+    }
+    clients = {have.links[key].index for key in roles.dhcp.clients if key in have.links}
+    on_management = (route for route in world.routes if route.index in roles.guard.management)
+    metrics = {route.to.version: route.metric for route in best_default_routes(on_management)}
+    for route in world.routes:
+        metric = metrics.get(route.to.version)
+        if route.to.prefixlen or metric is None or route.metric >= metric:
+            continue
+        if route.protocol == ROUTE_PROTOCOL or route.index in clients | roles.guard.devices:
+            continue
+        if (route.to, route.index, route.metric) not in removed:
+            yield from _problem(route, metric, world)
+
+
+def _problem(route: Route, metric: int, world: World) -> Iterator[Problem]:
+    device = world.devices.get(route.index)
+    if device is None or not is_nic(device):
+        return
+    way = f"{device.name} via {route.via}" if route.via else device.name
+    leases = [
+        str(address)
+        for address in world.addresses.get(device.index, ())
+        if (device.index, address) in world.leased and address.version == route.to.version
+    ]
+    lease = ""
+    if leases:
+        lease = f"; {device.name} has {', '.join(leases)} from a DHCP client or router"
+    yield Problem(
+        "contested",
+        f"another program leads the IPv{route.to.version} default route of this host through {way}"
+        f" (metric {route.metric}), not through the management NIC (metric {metric}){lease}",
+    )

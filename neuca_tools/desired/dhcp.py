@@ -10,9 +10,8 @@ routing. A default route is never copied, nor a public network, not even that of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from itertools import chain
 from typing import Optional
 
 from neuca_tools.desired import dhcp_files
@@ -31,8 +30,9 @@ from neuca_tools.model import (
     Route,
     World,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import MAIN_TABLE, ROUTE_PROTOCOL, Traits
+from neuca_tools.model.topology import foreign_routes, hosts_of
 
 SETTING = "dhcp"
 MOST_ROUTES = 64  # of each NIC: a server or router must not fill the routing table
@@ -54,8 +54,8 @@ def devices(roles: Roles, world: World) -> dict[LinkKey, Device]:
     found = find_links(world, roles)
     return {
         key: found[key]
-        for key in sorted(roles.clients)
-        if key in found and found[key].index not in roles.protected
+        for key in sorted(roles.dhcp.clients)
+        if key in found and found[key].index not in roles.guard.devices
     }
 
 
@@ -72,13 +72,6 @@ def _inbox(key: LinkKey, device: Device, world: World) -> list[Route]:
     return sorted(routes, key=lambda route: (route.metric, route.via is not None, str(route.to)))
 
 
-def _foreign(world: World) -> Iterator[object]:
-    """The identities of foreign routes in the main table, which the kernel would replace."""
-    for route in world.routes:
-        if route.protocol != ROUTE_PROTOCOL:
-            yield (route.to, MAIN_TABLE, route.metric, route.traits.tos)
-
-
 class Learned:
     """What the clients have learned on the links so far: addresses, and allowed routes.
 
@@ -89,7 +82,7 @@ class Learned:
         self, roles: Roles, world: World, limits: Fence, taken: Collection[object]
     ) -> None:
         self.world, self.limits = world, limits
-        self.taken = {*taken, *_foreign(world)}
+        self.taken, self.own = {*taken, *foreign_routes(world)}, hosts_of(world, world.addresses)
         self.addresses: dict[LinkKey, tuple[Address, ...]] = {}
         self.hops: list[Hop] = []
         self.notes: list[Note] = []
@@ -131,7 +124,7 @@ class Learned:
                 near.add(route.to)
                 continue
             reason = self._reason(route, near)
-            if reason is None and self._is_full():
+            if reason is None and len(self.hops) >= MOST_ROUTES * len(self.addresses):
                 reason = f"there are more than {MOST_ROUTES} routes"
             if reason:
                 text = f"the route to {route.to} that was offered on it is not used: {reason}"
@@ -166,13 +159,9 @@ class Learned:
             return "link-local addresses are not routed"
         return self._next_hop_reason(route.via, near)
 
-    def _is_full(self) -> bool:
-        return len(self.hops) >= MOST_ROUTES * len(self.addresses)
-
     def _next_hop_reason(self, via: Host, near: Collection[Network]) -> Optional[str]:
         """Why the next hop cannot be used; None if it can."""
-        own = {address.ip for address in chain.from_iterable(self.world.addresses.values())}
-        if via in own:
+        if via in self.own:
             return f"its next hop {via} is this host itself"
         if via.is_link_local:
             return None

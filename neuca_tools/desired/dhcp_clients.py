@@ -15,7 +15,7 @@ from dataclasses import replace
 from neuca_tools.desired import dhcp_files, platform_roles
 from neuca_tools.desired.dhcp_files import MANAGERS, OWN, client_labels
 from neuca_tools.desired.management import ANSWERED
-from neuca_tools.desired.roles import Roles, find_links
+from neuca_tools.desired.roles import Dhcp, Roles, find_links
 from neuca_tools.desired.router_advertisements import ipv6_clients
 from neuca_tools.documents.neuca.link_kinds import is_ipoib
 from neuca_tools.model import ACCEPT_RA, Automatic, LinkKey, LinkRequest, Problem, World
@@ -67,7 +67,7 @@ def _running(world: World, roles: Roles) -> str:
     A silent one may have it if no other does.
     """
     running = [name for name in MANAGERS if name in world.managers]
-    names = {world.devices[index].name for index in roles.management if index in world.devices}
+    names = {world.devices[at].name for at in roles.guard.management & world.devices.keys()}
     for name in running:
         if any(world.managers[name].get(interface) == "managed" for interface in names):
             return name
@@ -112,11 +112,10 @@ def assigned(
         for known, key in dhcp_files.known(world.files).values():
             if known == manager and roles.role(key.mac) == "unlisted":
                 clients[key] = manager
-    found = replace(roles, clients=clients)
-    left = platform_roles.leased(requests, found)
+    left = platform_roles.leased(requests, roles, clients)
     if manager:
         left = frozenset(filter(is_guid, left))
-    return replace(found, left=left)
+    return replace(roles, dhcp=Dhcp(clients, left))
 
 
 def _clients(
@@ -202,7 +201,7 @@ def _is_unserved(key: LinkKey, request: LinkRequest, roles: Roles, world: World)
     is_counted = is_ipoib(key) or not key.rank
     if device is None or not is_counted or roles.role_of(key) != "dataplane":
         return False
-    is_served = key in roles.clients or any(index == device.index for index, _ in world.leased)
+    is_served = key in roles.dhcp.clients or any(index == device.index for index, _ in world.leased)
     return not is_served and platform_roles.is_leased(request) and wants(request)
 
 

@@ -22,7 +22,7 @@ from neuca_tools.desired.manager_files import asked_mtu
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import find_links
 from neuca_tools.model import Automatic, Device, LinkKey, OwnClients, Record, World
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 
 SETTING = "dhcp"
 # What only a network manager does: the overrides of netplan, and what they request.
@@ -41,12 +41,12 @@ def requests(resolution: Resolution, record: Record, world: World) -> dict[str, 
     """
     found = dict(_kept(resolution, world.own_clients))
     devices = find_links(world, resolution.roles)
-    for key in sorted(resolution.roles.handed([OWN])):
+    for key in sorted(resolution.roles.dhcp.handed([OWN])):
         device, request = devices.get(key), resolution.requests.get(key)
         if device is None or request is None or request.automatic is None:
             continue
         name = resolution.names.get(key, device.name)
-        is_ours = device.index not in resolution.roles.protected and device.up
+        is_ours = device.index not in resolution.roles.guard.devices and device.up
         is_ours = is_ours and not name.startswith("-")  # it is no option of a program
         if is_ours and device.name == name and key in resolution.want.links:
             has_mtu = asked_mtu(key, resolution, record) is not None
@@ -100,7 +100,7 @@ def _request(link: _Link, protocol: str, own: OwnClients) -> str:
 
 def notes(resolution: Resolution) -> Iterator[Note]:
     """What such a client does not do although the document requests it."""
-    for key in sorted(resolution.roles.handed([OWN])):
+    for key in sorted(resolution.roles.dhcp.handed([OWN])):
         request = resolution.requests.get(key)
         asked = request.automatic if request is not None else None
         if asked is None:

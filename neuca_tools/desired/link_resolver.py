@@ -8,16 +8,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired.common_settings import CommonSettings
+from neuca_tools.desired.common_settings import CommonSettings, Places
 from neuca_tools.desired.dhcp_files import MANAGERS
-from neuca_tools.desired.link_places import Places
 from neuca_tools.desired.mtu import Sizes
 from neuca_tools.desired.names import reserved, vlan_name
 from neuca_tools.desired.policy_routing import Gateways
-from neuca_tools.desired.remaining import remaining
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.safety import Fence
-from neuca_tools.desired.virtual_links import Stacks, deletable, own_mac, subject, vlan_reason
+from neuca_tools.desired.virtual_links import (
+    Stacks,
+    remaining,
+    subject,
+    vlan_reason,
+)
 from neuca_tools.model import (
     UNCHANGED,
     UNRECORDED,
@@ -27,6 +30,7 @@ from neuca_tools.model import (
     LinkRequest,
     Problem,
     ProblemCode,
+    Virtual,
 )
 from neuca_tools.tuning import allowed_sysctls
 
@@ -62,7 +66,8 @@ class LinkResolver:
             for device in self.after.world.devices.values()
             for name in (*device.altnames, device.name)
         }
-        self.sizes = Sizes(scene, self.refuse)
+        self.wanted: dict[LinkKey, Link] = {}
+        self.sizes = Sizes(scene, self.wanted, self.refuse)
         self.problems += self.stacks.problems
 
     def refuse(self, key: LinkKey, text: str, code: ProblemCode = "refused") -> None:
@@ -70,38 +75,35 @@ class LinkResolver:
 
     def links(self) -> dict[LinkKey, Link]:
         """Every wanted link, lower devices first."""
-        links: dict[LinkKey, Link] = {}
         for key in sorted(self.requests, key=lambda key: key.order):
-            link = self._link(key, links)
+            link = self._link(key)
             if link is None:
                 continue
-            links[key] = link
             if key in self.stacks.masters:
-                links[key] = self._put_into(self.stacks.masters[key], link)
+                link = self._put_into(self.stacks.masters[key], link)
             elif key in self.stacks.barred:
-                links[key] = self._barred(self.stacks.barred[key], link)
-        return links
+                link = self._barred(self.stacks.barred[key], link)
+            self.wanted[key] = link
+        return self.wanted
 
-    def _link(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> Optional[Link]:
-        """One wanted link, or None; `links` are those below it."""
-        is_made = bool(key.made) and key.mac not in self.roles.carriers
-        if not (self._may_make(key, links) if is_made else self._may_write(key)):
+    def _link(self, key: LinkKey) -> Optional[Link]:
+        """One wanted link, or None."""
+        is_made = bool(key.made) and key.mac not in self.roles.guard.carriers
+        if not (self._may_make(key) if is_made else self._may_write(key)):
             return None
         if key.vlan_id is not None:
-            return self._vlan(self.requests[key], links)
-        if key.made:
-            return self._made(self.requests[key], links)
-        return self._nic(self.requests[key])
+            return self._vlan(self.requests[key])
+        return (self._made if key.made else self._nic)(self.requests[key])
 
-    def _may_make(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> bool:
+    def _may_make(self, key: LinkKey) -> bool:
         """Whether this virtual link, or VLAN on one, can be created; `stacks` says why not."""
         if key.vlan_id is not None:
-            if key.nic not in links:
+            if key.nic not in self.wanted:
                 self.refuse(key, f"{subject(key)} is on {key.nic}, which cannot be used")
-            return key.nic in links
-        found = self.roles.stacked.get(key.mac)
+            return key.nic in self.wanted
+        found = self.roles.made.devices.get(key.mac)
         if found and self.requests[key].state == "user":
-            return found.index not in self.roles.protected
+            return found.index not in self.roles.guard.devices
         return key in self.stacks.links
 
     def _put_into(self, master: LinkKey, link: Link) -> Link:
@@ -128,7 +130,7 @@ class LinkResolver:
         device = self.found_keys.get(link.key, Device(0, ""))
         present, owned = self.world.addresses.get(device.index, ()), self.record.owned.addresses
         kept = tuple(address for address in present if (link.key, address) in owned)
-        holders = {found.index: mac for mac, found in self.roles.stacked.items()}
+        holders = {found.index: mac for mac, found in self.roles.made.devices.items()}
         holder = LinkKey(holders[device.master]) if device.master in holders else None
         for address in link.addresses:
             if address not in kept:
@@ -156,7 +158,7 @@ class LinkResolver:
             # While it is in doubt which NIC is management, the problem is contested: any change of
             # a link may decide it.
             code: ProblemCode = "refused"
-            if key.mac in self.roles.doubtful:
+            if key.mac in self.roles.choice.doubtful:
                 code = "contested"
             self.refuse(key, f"{subject(key)} is on the management NIC: {reason}", code)
         if role == "ignored" and key.vlan_id is None:
@@ -171,23 +173,23 @@ class LinkResolver:
         one.
         """
         device = self.roles.device(key.mac)
-        if device is None or key.mac in self.roles.tagged:
+        if device is None or key.mac in self.roles.guard.vlans:
             return device is not None
-        if device.index in self.roles.protected:
+        if device.index in self.roles.guard.devices:
             self.refuse(key, f"{subject(key)} depends on a management or ignored NIC")
             return False
         return True
 
     def _is_only_carrier(self, key: LinkKey) -> bool:
         """Whether nothing is asked of this NIC but to carry a VLAN next to the management VLAN."""
-        carries = key.mac in self.roles.tagged and key.vlan_id is None
+        carries = key.mac in self.roles.guard.vlans and key.vlan_id is None
         return carries and not self.requests[key].origins
 
     def _managers(self, key: LinkKey) -> Mapping[str, str]:
         """What network managers should say of the link; nothing if DHCP is left to others."""
-        if key.mac in self.roles.left:
+        if key.mac in self.roles.dhcp.left:
             return {}
-        client = self.roles.clients.get(key)
+        client = self.roles.dhcp.clients.get(key)
         if client in MANAGERS:
             return {**UNMANAGED, client: "managed"}
         return UNMANAGED
@@ -199,9 +201,8 @@ class LinkResolver:
         link = Link(request.key, "physical", "dataplane", name, device.index, managers=managers)
         if request.state == "user":
             return self._hands_off(link, device)
-        mtu = self.sizes.nic(
-            request.key, request.mtu or self.common.before(request.key).mtu, device
-        )
+        asked = request.mtu or self.common.before(request.key).mtu
+        mtu = self.sizes.nic(request.key, asked, device)
         return self.common.add(request, link, mtu, mtu or device.mtu)
 
     def _hands_off(self, link: Link, device: Optional[Device]) -> Optional[Link]:
@@ -221,7 +222,7 @@ class LinkResolver:
             device=self.common.places.restorable(link.key, before.device),
         )
 
-    def _made(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+    def _made(self, request: LinkRequest) -> Optional[Link]:
         """A virtual link of any kind but a VLAN."""
         key, virtual = request.key, self.stacks.links.get(request.key)
         found = self.found_keys.get(key)
@@ -231,18 +232,17 @@ class LinkResolver:
         link = Link(key, key.kind, "dataplane", key.given_name, index, managers=managers)
         if virtual is None:
             return self._hands_off(link, found)
-        if virtual.parent and virtual.parent not in links:
+        if virtual.parent and virtual.parent not in self.wanted:
             self.refuse(key, f"it is on {virtual.parent}, which cannot be used")
             return None
-        link = replace(link, virtual=virtual)
-        size = self.sizes.made(key, virtual, links)
-        room = size or self.sizes.of(key, {**links, key: link})
-        return self.common.add(request, link, size, room)
+        link = self.wanted[key] = replace(link, virtual=virtual)
+        size = self.sizes.made(key, virtual)
+        return self.common.add(request, link, size, size or self.sizes.of(key))
 
-    def _vlan(self, request: LinkRequest, links: Mapping[LinkKey, Link]) -> Optional[Link]:
+    def _vlan(self, request: LinkRequest) -> Optional[Link]:
         """A VLAN; None if it is refused, or if it is left to the user and absent."""
         key, found = request.key, self.found_keys.get(request.key)
-        parent = links.get(key.nic) or self._carrier(key.nic)
+        parent = self.wanted.get(key.nic) or self._carrier(key.nic)
         refusal = vlan_reason(request, parent, self.scene)
         if refusal:
             self.refuse(key, refusal)
@@ -256,7 +256,7 @@ class LinkResolver:
             link = replace(link, index=found.index)
         if request.state == "user":
             return self._hands_off(link, found)
-        link = self._configured_vlan(request, link, parent, links)
+        link = self._configured_vlan(request, link, parent)
         self._check_vlan_mac(request, found)
         if link.state == "up" and self._is_down(parent):
             lower = key.made or "NIC"
@@ -265,12 +265,10 @@ class LinkResolver:
             return replace(link, state=None)
         return link
 
-    def _configured_vlan(
-        self, request: LinkRequest, link: Link, parent: Link, links: Mapping[LinkKey, Link]
-    ) -> Link:
+    def _configured_vlan(self, request: LinkRequest, link: Link, parent: Link) -> Link:
         """The VLAN with its MTU, which is at most that of its parent, and its other settings."""
         key, found = request.key, self.found_keys.get(request.key)
-        most = self.sizes.of(key.nic, links)
+        most = self.sizes.of(key.nic)
         mtu = request.mtu or self.common.before(key).mtu
         if found and key in self.record.owned.vlans:
             mtu = request.mtu or most
@@ -287,7 +285,7 @@ class LinkResolver:
 
     def _check_vlan_mac(self, request: LinkRequest, found: Optional[Device]) -> None:
         """Refuse a MAC for a VLAN that another program created: the MAC is set at creation only."""
-        mac = own_mac(request)
+        mac = (request.virtual or Virtual()).option("mac")
         if found is None or mac in ("", found.mac) or request.key in self.record.owned.vlans:
             return
         self.refuse(request.key, f'the MAC {mac} for "{found.name}": neucad did not create it')
@@ -331,7 +329,7 @@ class LinkResolver:
         left: dict[LinkKey, Link] = {}
         for key in self.record.originals:
             device = self.found_keys.get(key)
-            if device is None or device.index in self.roles.protected:
+            if device is None or device.index in self.roles.guard.devices:
                 continue
             if key in self.requests or key in self.record.owned.vlans:
                 continue
@@ -340,14 +338,7 @@ class LinkResolver:
                 left[key] = self._reverted(link, device)
         return left
 
-    def deletable(self, complete: bool) -> frozenset[LinkKey]:
-        """The links that we created and may delete; see `virtual_links.deletable`."""
-        stacks = self.stacks if complete else None
-        free, problems = deletable(self.scene, stacks)
-        self.problems += problems
-        return free
-
-    def shown(self, links: Mapping[LinkKey, Link]) -> Iterable[Link]:
+    def shown(self) -> Iterable[Link]:
         """Every NIC, whatever its role, then all other links that are requested or have a problem.
 
         None: not ours to set.
@@ -356,10 +347,10 @@ class LinkResolver:
             key = LinkKey(mac)
             request = self.requests.get(key)
             name = request.name if request else None
-            yield replace(links.get(key) or self._unresolved(key), name=name)
+            yield replace(self.wanted.get(key) or self._unresolved(key), name=name)
         upper = {problem.link for problem in self.problems if problem.link} | self.requests.keys()
         for key in sorted((key for key in upper if key.rank), key=lambda key: key.order):
-            yield links.get(key) or self._unresolved(key)
+            yield self.wanted.get(key) or self._unresolved(key)
 
     def _unresolved(self, key: LinkKey) -> Link:
         """A link that is not set, as far as it is known; of an absent dataplane NIC, what is asked

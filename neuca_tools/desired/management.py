@@ -41,7 +41,8 @@ class Management(NamedTuple):
     address families of those routes (4, 6). `declared` are management NICs only because a document
     says so. One of the `undecided` will be a management NIC, but nothing on the host shows yet
     which one. `rivals` are NICs that the document does not distinguish from the chosen ones.
-    `beside` are further management NICs that were not chosen, and that only a route indicates.
+    `beside` are further management NICs that were not chosen, and that only a route indicates which
+    no DHCP server or router has caused.
     `belief`: the NIC that is believed on a first boot.
     """
 
@@ -52,6 +53,9 @@ class Management(NamedTuple):
     rivals: frozenset[str] = frozenset()
     beside: frozenset[str] = frozenset()
     belief: first_nic.Belief = first_nic.Belief()
+
+
+NO_CHOICE = Management({}, {})
 
 
 def choose(world: World, policy: Policy, record: Record, said: Said = NOTHING) -> Management:
@@ -110,7 +114,7 @@ class _Chooser:
             frozenset(declared.keys() - seen.keys()),
             undecided,
             self._rivals({*seen, *declared}) - undecided,
-            frozenset(seen.keys() - chosen - firm.keys()),
+            frozenset(seen.keys() - chosen - firm.keys() - doubtful),
             self.belief,
         )
 

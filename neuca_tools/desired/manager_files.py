@@ -75,7 +75,7 @@ def marked(resolution: Resolution, record: Record) -> frozenset[str]:
     Dataplane NICs; without a complete document also those that were dataplane NICs before.
     """
     roles = resolution.roles
-    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.left
+    named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"} - roles.dhcp.left
     before = {
         mac
         for mac, nic in record.nics.items()
@@ -141,7 +141,8 @@ class _Files:
             name = self._pinned_name(mac)
             if name in used:
                 name = ""
-            if self._has_rule(mac, name):
+            is_of_use = bool(name) or mac in self.dataplane
+            if is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane):
                 used.add(name)
                 rules.update(self._rule(mac, name))
         return {**rules, **dict.fromkeys(self._stale(known, rules))}
@@ -165,16 +166,12 @@ class _Files:
         }
         return {path: mac for path, mac in found.items() if mac}
 
-    def _has_rule(self, mac: str, name: str) -> bool:
-        is_of_use = bool(name) or mac in self.dataplane
-        return is_of_use and has_rule(mac, self.resolution, self.record, self.dataplane)
-
     def _rule(self, mac: str, name: str) -> dict[str, bytes]:
         places, is_dataplane = self.places, mac in self.dataplane
         file = marks.udev_rule_name(
             mac, is_dataplane, places.substring, places.data_priority, places.mgmt_priority
         )
-        client = self.roles.clients.get(LinkKey(mac), "")
+        client = self.roles.dhcp.clients.get(LinkKey(mac), "")
         return {f"{places.udev}/{file}": marks.udev_rule(mac, name, is_dataplane, client)}
 
     def _is_disowned(self, mac: str) -> bool:
@@ -233,7 +230,7 @@ class _Files:
 
     def _clients(self, manager: str) -> frozenset[str]:
         """The NICs on which this manager does DHCP."""
-        return frozenset(key.mac for key in self.roles.handed([manager]) if not key.rank)
+        return frozenset(key.mac for key in self.roles.dhcp.handed([manager]) if not key.rank)
 
     def _patterns(self) -> set[str]:
         """The names of virtual links and of InfiniBand ports, and a pattern for VLANs on each
@@ -242,7 +239,7 @@ class _Files:
         A name that is requested and not granted is left out: the interface that has it now belongs
         to another manager.
         """
-        nics, names, left = self.roles.nics, self.names, self.roles.left
+        nics, names, left = self.roles.nics, self.names, self.roles.dhcp.left
         others = {device.name for mac, device in nics.items() if mac not in self.dataplane}
         bases = {names.get(LinkKey(mac)) or self._recorded_name(mac) for mac in self.dataplane}
         bases.update(key.given_name for key in names)  # empty for a NIC
@@ -284,11 +281,11 @@ class _Files:
                 found[path] = None
         told = {path: manager for path, (manager, _) in there.items() if path in found}
         profiles: dict[LinkKey, str] = {}
-        for key in sorted(self.roles.handed(dhcp_files.MANAGERS)):
+        for key in sorted(self.roles.dhcp.handed(dhcp_files.MANAGERS)):
             path, content = self._client_file(key)
             found.pop(path, None)
             if content:
-                found[path], told[path] = content, self.roles.clients[key]
+                found[path], told[path] = content, self.roles.dhcp.clients[key]
                 profiles[key] = dhcp_profiles.uuid_of(content)
         return Marks(found, {path: told[path] for path in found}, profiles)
 
@@ -297,7 +294,7 @@ class _Files:
         request = self.resolution.requests.get(key)
         asked = request.automatic if request is not None else None
         mtu = asked_mtu(key, self.resolution, self.record)
-        if self.roles.clients[key] == "networkmanager":
+        if self.roles.dhcp.clients[key] == "networkmanager":
             path = str(self.places.profiles / dhcp_files.profile_name(key))
             return path, dhcp_profiles.profile(key, asked, mtu) if asked else b""
         path = str(self.places.networkd / dhcp_files.networkd_name(key))

@@ -1,31 +1,38 @@
 """Merges the local configuration, the NEuca document and the platform's documents.
 
-They are merged setting by setting, and take precedence in this order. The platform lists every NIC,
-including the management NIC, so roles are assigned first, and only its requests for dataplane NICs
-are used.
+There is one request for each link. They are merged setting by setting, and take precedence in this
+order. The platform lists every NIC, including the management NIC, so roles are assigned first, and
+only its requests for dataplane NICs are used.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import dhcp_clients, platform_roles, vrfs
+from neuca_tools.desired import dhcp_clients, platform_roles, routing_tables
 from neuca_tools.desired.bindings import bound
 from neuca_tools.desired.management import ANSWERED
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Roles, assign
-from neuca_tools.documents.neuca.links import combine
-from neuca_tools.documents.stacking import lower_of, users
+from neuca_tools.desired.routes import Networks
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.neuca.values import nic as nic_of
+from neuca_tools.documents.stacking import combine, lower_of, users, with_parents, with_vrfs
 from neuca_tools.model import (
+    OWN,
     UNRECORDED,
     Address,
     Document,
+    Fault,
+    Host,
     LinkKey,
     LinkRequest,
     Network,
@@ -36,7 +43,9 @@ from neuca_tools.model import (
     RouteRequest,
     World,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
+from neuca_tools.model.links import KINDS
+from neuca_tools.model.ports import forms
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import RuleRequest
 from neuca_tools.model.topology import VIRTUAL_NICS
@@ -77,14 +86,14 @@ def stack(
     side = _Side(local, policy, world, record)
     layers = _held_back(_stacked(document or Document(), side), side)
     complete = document is not None and document.complete
-    asked, notes = vrfs.without_dhcp(layers.requests)
+    asked, notes = routing_tables.without_dhcp(layers.requests)
     roles = dhcp_clients.assigned(asked, layers.roles, world, complete)
     problems = (*layers.problems, *dhcp_clients.unserved(asked, roles, world))
     requests = dhcp_clients.without_kernel(asked, roles)
     if document is not None and document.platform is not None:
         notes += platform_roles.notes(document.platform, roles, requests)
     layers = layers._replace(roles=roles, requests=requests, problems=problems)
-    routes = vrfs.placed(layers.routes, requests)
+    routes = routing_tables.placed(layers.routes, requests)
     return layers._replace(routes=routes, notes=(*layers.notes, *notes))
 
 
@@ -104,7 +113,7 @@ class _Side(NamedTuple):
 
 def _held_back(layers: Layers, side: _Side) -> Layers:
     roles = layers.roles
-    held = roles.undecided or _held(roles, side)
+    held = roles.choice.undecided or _held(roles, side)
     if not held:
         return layers
     reason = WAITS if "management" in roles.by_mac.values() else HELD
@@ -124,7 +133,7 @@ def _held_back(layers: Layers, side: _Side) -> Layers:
 
 def _may_be_marked(roles: Roles, world: World) -> bool:
     """Whether NICs may be kept from managers although it is not known yet what they are for."""
-    if roles.undecided or world.age >= MARKED_FOR:
+    if roles.choice.undecided or world.age >= MARKED_FOR:
         return False
     return any(
         roles.role(mac) == "unlisted" and device.kind not in VIRTUAL_NICS
@@ -152,8 +161,8 @@ def _held(roles: Roles, side: _Side) -> frozenset[str]:
 def _is_reached(world: World, roles: Roles) -> bool:
     """Whether this host is reached otherwise: by a protected NIC, or a route set by hand."""
     defaults = (route for route in world.routes if route.to.prefixlen == 0)
-    return world.metadata_index in roles.protected or any(
-        route.index in roles.protected or not is_automatic(route, world) for route in defaults
+    return world.metadata_index in roles.guard.devices or any(
+        route.index in roles.guard.devices or not is_automatic(route, world) for route in defaults
     )
 
 
@@ -219,4 +228,123 @@ def stacked(
     for role in stricter:
         on_such = users([mac for mac in lowers if roles.role(mac) == role], requests)
         found.update(dict.fromkeys(found.keys() & on_such, role))
-    return replace(roles, stacked_roles=found)
+    return replace(roles, made=replace(roles.made, roles=found))
+
+
+# --- Requests, before the host is looked at -------------------------------------------------------
+
+
+def merge(
+    document: Iterable[LinkRequest], local: Iterable[LinkRequest]
+) -> dict[LinkKey, LinkRequest]:
+    """One request for each link; each setting of the local configuration takes precedence.
+
+    The lower devices of a link that is requested to be up are brought up too.
+    """
+    merged = {request.key: request for request in with_parents(with_vrfs(combine(document, local)))}
+    for key in sorted(merged, key=lambda key: key.order, reverse=True):
+        if merged[key].state != "up":
+            continue
+        for lower in (key.nic, *lower_of(merged[key])):
+            if lower in merged and merged[lower].state is None:
+                merged[lower] = replace(merged[lower], state="up")
+    return {key: _with_dns(request) for key, request in merged.items()}
+
+
+def _with_dns(request: LinkRequest) -> LinkRequest:
+    """The request, with the DNS settings that its platform offers if it requests them."""
+    if request.dns != "per-link" or not request.offers:
+        return request
+    device = {**dict(request.offers), **dict(request.device)}
+    return replace(request, device=tuple(device.items()))
+
+
+def twice(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> dict[Host, str]:
+    """The addresses requested on several dataplane links, with these links; none of them gets it.
+
+    This depends on the documents, not on which NICs are present. Link-local IPv6 addresses are
+    unique per link only (RFC 4291, 2.5.6), and do not count.
+    """
+    asked: dict[Host, list[LinkKey]] = {}
+    for key in sorted(requests):
+        if roles.role_of(key) == "dataplane" and requests[key].state != "user":
+            for ip in {*map(attrgetter("ip"), requests[key].addresses)}:
+                asked.setdefault(ip, []).append(key)
+    return {
+        ip: " and ".join(map(str, keys))
+        for ip, keys in asked.items()
+        if len(keys) > 1 and not (ip.version == 6 and ip.is_link_local)
+    }
+
+
+def trusted(document: Document, requests: Mapping[LinkKey, LinkRequest]) -> frozenset[LinkKey]:
+    """The links of an incomplete document without faulty lines: what they no longer request may be
+    removed.
+    """
+    doubtful: set[str] = set()
+    for fault in document.faults:
+        if fault.severity == "error":
+            doubtful.update(_macs_of(fault))
+    return frozenset(
+        key
+        for key, request in requests.items()
+        if request.origins and not (doubtful and forms([key.mac]) & doubtful)
+    )
+
+
+def _macs_of(fault: Fault) -> Iterable[str]:
+    """Every MAC or "KIND NAME" that a faulty line may be about.
+
+    `[vlan MAC.ID]` has the MAC before its last dot.
+    """
+    words = fault.section.split()
+    yield from (
+        f"{kind} {name.partition('.')[0]}" for kind, name in zip(words, words[1:]) if kind in KINDS
+    )
+    for word in (fault.key, *words):
+        for part in (word, word.rpartition(".")[0]):
+            with suppress(UnusableError):
+                yield nic_of(part)
+
+
+def digests(
+    requests: Mapping[LinkKey, LinkRequest],
+    asked: Mapping[LinkKey, tuple[Address, ...]],
+    routes: Iterable[RouteRequest],
+    sysctls: Mapping[str, str],
+    refused: Collection[Host],
+) -> dict[str, str]:
+    """The digests of each NIC's request: of its links, and of the routes through their networks.
+
+    The key "" is for requests that belong to no NIC, with the `sysctls` of the whole host. A digest
+    depends on the documents only: plugging in a NIC changes no other NIC's request. `refused` are
+    the addresses that another NIC requests too: none of them has it any more.
+    """
+    parts: dict[str, list[str]] = {"": [], **{key.mac: [] for key in requests}}
+    for key in sorted(requests):
+        request = requests[key]
+        parts[key.mac].append(request.substance())
+        parts[key.mac] += [f"not {one}" for one in request.addresses if one.ip in refused]
+        parts[""] += [repr(pair) for pair in request.sysctls if OWN not in pair[0]]
+        for lower in lower_of(request):
+            parts[lower.mac].append(f"in {key}")
+    parts[""] += [repr(pair) for pair in sorted(sysctls.items())]
+    networks = Networks(asked)
+    paths: dict[str, list[str]] = {mac: [] for mac in parts}
+    for route in routes:
+        mac = _mac_of(route, networks)
+        paths[mac if mac in paths else ""].append(repr(route._replace(where="")))
+    return {mac: f"{_digest(texts)}.{_digest(paths[mac])}" for mac, texts in parts.items()}
+
+
+def _digest(texts: Iterable[str]) -> str:
+    """The digest of a set of texts."""
+    return sha256("\n".join(sorted(texts)).encode()).hexdigest()[:16]
+
+
+def _mac_of(route: RouteRequest, networks: Networks) -> str:
+    """The MAC of the link that a route belongs to; empty if it belongs to none."""
+    link = networks.link(route.via, route.link)
+    if link is None and route.traits.kind == "unicast":
+        link = route.link if route.via is None or route.traits.onlink else None
+    return link.mac if link else ""

@@ -48,32 +48,40 @@ class Refuse(Protocol):
 
 
 class Sizes:
-    """One resolution's judgement of MTUs; each refusal is handed to `refuse`."""
+    """One resolution's judgement of MTUs; each refusal is handed to `refuse`.
 
-    def __init__(self, scene: Scene, refuse: Refuse) -> None:
+    `links` are the wanted links so far, lower devices first.
+    """
+
+    def __init__(self, scene: Scene, links: Mapping[LinkKey, Link], refuse: Refuse) -> None:
         self.requests, self.world, _, self.record, self.found = scene
-        self.refuse = refuse
+        self.links, self.refuse = links, refuse
         self.keys = {device.index: key for key, device in scene.found.items()}
         self.children: dict[int, list[Device]] = defaultdict(list)
         for device in scene.world.devices.values():
             self.children[device.lower].append(device)
 
-    def of(self, key: LinkKey, links: Mapping[LinkKey, Link]) -> int:
+    def of(self, key: LinkKey) -> int:
         """The MTU that a link will have.
 
         The default of a bridge is the lowest of its ports' (br_mtu_auto_adjust), that of a VLAN
         the one of its lower device.
         """
-        link, found = links.get(key), self.found.get(key)
+        link, found = self.links.get(key), self.found.get(key)
         if link and link.mtu:
             return link.mtu
-        default = found.mtu if found else USUAL_MTU
         if key.vlan_id is not None and not found:
-            return self.of(key.nic, links)
+            return self.of(key.nic)
+        default = found.mtu if found else USUAL_MTU
         if link is None or link.virtual is None or key.kind != "bridge":
             return default
-        ports = (port for port in link.virtual.members if port in links)
-        return min((self.of(port, links) for port in ports), default=default)
+        return min(self._of_members(link.virtual), default=default)
+
+    def _of_members(self, virtual: Virtual) -> list[int]:
+        return [self.of(member) for member in virtual.members if member in self.links]
+
+    def _refuse(self, key: LinkKey, mtu: int, but: str, code: ProblemCode = "mtu") -> None:
+        self.refuse(key, f"MTU {mtu} requested, but {but}", code)
 
     def nic(self, key: LinkKey, mtu: Optional[int], device: Device) -> Optional[int]:
         """The MTU to set, None if it is refused: outside the device's limits, or too low for an
@@ -85,61 +93,51 @@ class Sizes:
         if device.infiniband:
             mode = self._mode(key, device)
             least, most, why = LEAST_IPOIB_MTU, _most(mode, device), f" in {mode} mode"
-        asked = f'MTU {mtu} requested, but "{device.name}"'
+        foreign = self._foreign_above(device, mtu)
         if most and mtu > most:
-            self.refuse(key, f"{asked} supports at most {most}{why}", "mtu")
+            self._refuse(key, mtu, f'"{device.name}" supports at most {most}{why}')
         elif mtu < least:
-            self.refuse(key, f"{asked} requires at least {least}{why}", "mtu")
+            self._refuse(key, mtu, f'"{device.name}" requires at least {least}{why}')
+        elif foreign is None:
+            return self.with_ipv6(key, mtu, device)
         else:
-            foreign = self._foreign_above(device, mtu)
-            if foreign is None:
-                return self.with_ipv6(key, mtu, device)
             above = f'"{foreign.name}" on "{device.name}" was not created by neucad'
-            self.refuse(key, f"MTU {mtu} requested, but {above} and has MTU {foreign.mtu}")
+            self._refuse(key, mtu, f"{above} and has MTU {foreign.mtu}", "refused")
         return None
 
     def vlan(self, key: LinkKey, mtu: Optional[int], parent: Link, most: int) -> Optional[int]:
         """The MTU of a VLAN to set, at most that of its lower device (`most`); None if it is
         refused.
         """
-        found = self.found.get(key)
         if mtu is not None and mtu > most:
-            lower = f'{key.made or "NIC"} "{parent.name}"'
-            self.refuse(key, f"MTU {mtu} requested, but its {lower} has {most}", "mtu")
+            self._refuse(key, mtu, f'its {key.made or "NIC"} "{parent.name}" has {most}')
             return None
-        if mtu and found:
-            return self.with_ipv6(key, mtu, found)
-        return mtu
+        return self._checked(key, mtu)
 
-    def made(self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]) -> Optional[int]:
+    def made(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The MTU of a virtual link to set, None to leave it.
 
         A bond sets the MTU of its members; a bridge has at most that of its ports, a VXLAN or
         macvlan what its parent leaves.
         """
-        mtu, found = self.requests[key].mtu, self.found.get(key)
+        mtu = self.requests[key].mtu
         if key.kind == "bond":
-            mtu = self._bond(key, virtual, links, mtu)
+            mtu = self._bond(key, virtual, mtu)
         elif key.kind == "bridge" and mtu:
-            mtu = self._bridge(key, virtual, links, mtu)
+            mtu = self._bridge(key, virtual, mtu)
         elif key.kind == "ipoib" and virtual.parent:
-            mtu = self._child(key, virtual, links[virtual.parent], mtu)
+            mtu = self._child(key, virtual.option("mode"), self.found[virtual.parent], mtu)
         elif virtual.parent:
-            parent, size = links[virtual.parent], self.of(virtual.parent, links)
-            mtu = self._over(key, virtual, parent, size, mtu)
-        if found and not mtu and Written("mtu", key) in self.record.written:
-            mtu = self._default(key, virtual, links)
-        if mtu and found:
-            return self.with_ipv6(key, mtu, found)
-        return mtu
+            mtu = self._over(key, virtual, virtual.parent, mtu)
+        if not mtu and key in self.found and Written("mtu", key) in self.record.written:
+            mtu = self._default(key, virtual)
+        return self._checked(key, mtu)
 
-    def _default(
-        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link]
-    ) -> Optional[int]:
+    def _default(self, key: LinkKey, virtual: Virtual) -> Optional[int]:
         """The MTU of a link of ours that no longer requests one; None if that is not known."""
         if key.kind == "vrf":
             return self.found[key].max_mtu
-        ports = [self.of(port, links) for port in virtual.members if port in links]
+        ports = self._of_members(virtual)
         defaults = {"bond": USUAL_MTU, "bridge": min(ports, default=USUAL_MTU)}
         return defaults.get(key.kind)
 
@@ -152,46 +150,36 @@ class Sizes:
         original = self.record.originals.get(key, UNCHANGED)
         return original.device.get(IPOIB_MODE) or device.mode or "datagram"
 
-    def _child(
-        self, key: LinkKey, virtual: Virtual, parent: Link, mtu: Optional[int]
-    ) -> Optional[int]:
+    def _child(self, key: LinkKey, mode: str, port: Device, mtu: Optional[int]) -> Optional[int]:
         """The MTU of an IPoIB child, which has a mode of its own."""
-        mode = virtual.option("mode")
-        most = _most(mode, self.found[parent.key])
+        most = _most(mode, port)
         if mtu is None or mtu <= most:
             return mtu
-        text = f"MTU {mtu} requested, but an IPoIB child supports at most {most} in {mode} mode"
-        self.refuse(key, text, "mtu")
+        self._refuse(key, mtu, f"an IPoIB child supports at most {most} in {mode} mode")
         return None
 
-    def _bridge(
-        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: int
-    ) -> Optional[int]:
-        for port in filter(links.__contains__, virtual.members):
-            size = self.of(port, links)
+    def _bridge(self, key: LinkKey, virtual: Virtual, mtu: int) -> Optional[int]:
+        for port in filter(self.links.__contains__, virtual.members):
+            size = self.of(port)
             if size < mtu:
-                name = links[port].name
-                self.refuse(key, f'MTU {mtu} requested, but its port "{name}" has {size}', "mtu")
+                self._refuse(key, mtu, f'its port "{self.links[port].name}" has {size}')
                 return None
         return mtu
 
-    def _bond(
-        self, key: LinkKey, virtual: Virtual, links: Mapping[LinkKey, Link], mtu: Optional[int]
-    ) -> Optional[int]:
+    def _bond(self, key: LinkKey, virtual: Virtual, mtu: Optional[int]) -> Optional[int]:
         """The MTU of a bond: the requested one, otherwise the lowest that a member requests."""
-        asked = {member: self.requests[member].mtu for member in virtual.members if member in links}
+        members = filter(self.links.__contains__, virtual.members)
+        asked = {member: self.requests[member].mtu for member in members}
         mtu = mtu or min(filter(None, asked.values()), default=None)
         for member in asked:
             most = self.found[member].max_mtu
             if mtu and 0 < most < mtu:
-                name = links[member].name
-                text = f'MTU {mtu} requested, but its member "{name}" supports at most {most}'
-                self.refuse(key, text, "mtu")
+                name = self.links[member].name
+                self._refuse(key, mtu, f'its member "{name}" supports at most {most}')
                 return None
         for member, theirs in asked.items():
-            if theirs != mtu and self._names_mtu(member):
-                text = f'MTU {theirs} requested, but it is in "{key.given_name}", which has {mtu}'
-                self.refuse(member, text, "mtu")
+            if theirs and theirs != mtu and self._names_mtu(member):
+                self._refuse(member, theirs, f'it is in "{key.given_name}", which has {mtu}')
         return mtu
 
     def _names_mtu(self, key: LinkKey) -> bool:
@@ -201,19 +189,20 @@ class Sizes:
         origins = [one for one in self.requests[key].origins if one.setting == "mtu"]
         return not all(one.where.startswith(PROFILE) for one in origins)
 
-    def _over(
-        self, key: LinkKey, virtual: Virtual, parent: Link, size: int, mtu: Optional[int]
-    ) -> int:
-        taken = link_kinds.overhead(virtual)
+    def _over(self, key: LinkKey, virtual: Virtual, parent: LinkKey, mtu: Optional[int]) -> int:
+        size, taken = self.of(parent), link_kinds.overhead(virtual)
         most = size - taken
         if mtu is None or mtu <= most:
             return mtu or most
         why = ""
         if taken:
             why = f", which leaves {most} to a VXLAN over IPv{4 if taken == 50 else 6}"
-        below = f'"{parent.name}" below it has {size}{why}'
-        self.refuse(key, f"MTU {mtu} requested, but {below}", "mtu")
+        self._refuse(key, mtu, f'"{self.links[parent].name}" below it has {size}{why}')
         return most
+
+    def _checked(self, key: LinkKey, mtu: Optional[int]) -> Optional[int]:
+        """The MTU of a link; that of a present one `with_ipv6`."""
+        return self.with_ipv6(key, mtu, self.found[key]) if mtu and key in self.found else mtu
 
     def with_ipv6(self, key: LinkKey, mtu: int, device: Device) -> Optional[int]:
         """The MTU, unless the kernel would drop an IPv6 address of the user for it."""
@@ -227,8 +216,7 @@ class Sizes:
         address = next(theirs, None) if mtu < LEAST_IPV6_MTU <= device.mtu else None
         if address is None:
             return mtu
-        loss = f'"{device.name}" would lose its IPv6 address {address}'
-        self.refuse(key, f"MTU {mtu} requested, but {loss}", "mtu")
+        self._refuse(key, mtu, f'"{device.name}" would lose its IPv6 address {address}')
         return None
 
     def _foreign_above(self, device: Device, mtu: int) -> Optional[Device]:

@@ -53,14 +53,14 @@ def nic_names(
 
     Only dataplane NICs are renamed, and none while another program does DHCP on it.
     """
-    managed = roles.handed(MANAGERS)
+    managed = roles.dhcp.handed(MANAGERS)
     current = {LinkKey(mac): device.name for mac, device in roles.nics.items()}
     movable = {
         key
         for key in current.keys() - managed
         if roles.role(key.mac) == "dataplane"
-        and roles.nics[key.mac].index not in roles.protected
-        and key.mac not in roles.left
+        and roles.nics[key.mac].index not in roles.guard.devices
+        and key.mac not in roles.dhcp.left
     }
     wishes = _wishes(movable, requests, record, roles)
     keys = {roles.nics[key.mac].index: key for key in movable}
@@ -140,7 +140,7 @@ def _grant(
     None if no NIC that can be renamed has it. A recorded name takes precedence over a name that is
     asked for another NIC.
     """
-    order = sorted(wishes, key=lambda key: (key in asked, key.position))
+    order = sorted(wishes, key=lambda key: (key in asked, key))
     refused: dict[LinkKey, Problem] = {}
     while True:
         stays = {current[key]: key for key in current if key not in wishes or key in refused}
@@ -187,7 +187,10 @@ def boot_names(
         if device.index in names:
             continue
         name = device.name
-        if name in taken and not _is_twins_own(device, granted, roles):
+        mac = identity(device)
+        # A name may belong to a MAC that several devices have, so that none of them is the NIC.
+        is_twins_own = mac not in roles.nics and granted.get(LinkKey(mac)) == name
+        if name in taken and not is_twins_own:
             name = free_name(name, taken | in_force)
         names[device.index] = name
         taken.add(name)
@@ -232,14 +235,6 @@ def _first_come(
         if wishes[key] and wishes[key] not in fixed:
             owners.setdefault(wishes[key], key)
     return {key: name for name, key in owners.items()}
-
-
-def _is_twins_own(device: Device, granted: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Whether the name belongs to this MAC, which several devices have, so that none of them is the
-    NIC.
-    """
-    mac = identity(device)
-    return mac not in roles.nics and granted.get(LinkKey(mac)) == device.name
 
 
 def own_names(

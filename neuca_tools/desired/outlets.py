@@ -64,7 +64,7 @@ def pinned(origin: Origin, world: World, record: Record) -> tuple[Outlet, ...]:
     """The interface through which the service has answered; none while it is absent."""
     found = []
     for device in world.devices.values():
-        nics = _nics(world, device)
+        nics = nics_of(world, [device.index])
         released = any(record.nics.get(mac, NicRecord()).released for mac in nics)
         usable = nics and device.up and not device.master and not released
         if usable and name_of(world, device) == origin.mac:
@@ -79,7 +79,7 @@ def outlets(
     """The interfaces to try while no service has answered yet, the likeliest first; none on a NIC
     of `without`.
     """
-    known = _Known(policy, record, roles.belief)
+    known = _Known(policy, record, roles.choice.belief)
     candidates = []
     for device in world.devices.values():
         macs = _usable(world, roles, device)
@@ -124,17 +124,12 @@ def _outlet(candidate: _Candidate, world: World) -> Outlet:
 
 def name_of(world: World, device: Device) -> str:
     """The lasting identity of the interface: the MAC of the NIC below it, and its VLAN."""
-    nics = _nics(world, device)
+    nics = nics_of(world, [device.index])
     if not nics:
         return ""
     if device.kind == "vlan":
         return f"{min(nics)}.{device.vlan_id}"
     return min(nics)
-
-
-def _nics(world: World, device: Device) -> frozenset[str]:
-    """The MACs of the NICs that the device is or is stacked on."""
-    return nics_of(world, [device.index])
 
 
 def _macs(world: World, device: Device) -> frozenset[str]:
@@ -148,10 +143,10 @@ def _usable(world: World, roles: Roles, device: Device) -> frozenset[str]:
     """The NICs below it, empty if it cannot be used: one of them is dataplane or ignored, or it is
     ours.
     """
-    nics = _nics(world, device)
+    nics = nics_of(world, [device.index])
     lowers = below(world, [device.index])
     current = {world.devices[index].mac for index in lowers if index in world.devices}
-    ours = {one.index for one in roles.stacked.values()} & lowers
+    ours = {one.index for one in roles.made.devices.values()} & lowers
     refused = {"dataplane", "ignored"} & {roles.role(mac) for mac in nics | current}
     if ours or refused or roles.held & nics or device.master or not device.up:
         return frozenset()

@@ -12,7 +12,7 @@ from neuca_tools.desired.roles import Roles
 from neuca_tools.desired.virtual_links import subject
 from neuca_tools.documents.stacking import carriers
 from neuca_tools.model import LinkKey, LinkRequest, PlatformDocument, Problem, World
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.topology import above, identity, is_nic
 
 LEFT = "DHCP on it is left to other programs"
@@ -78,10 +78,12 @@ def is_leased(request: LinkRequest) -> bool:
     return found is not None and bool(found.dhcp4 or found.dhcp6)
 
 
-def leased(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> frozenset[str]:
+def leased(
+    requests: Mapping[LinkKey, LinkRequest], roles: Roles, clients: Collection[LinkKey]
+) -> frozenset[str]:
     """The dataplane NICs with DHCP, on the NIC or on a VLAN on it, for which there is no client."""
     macs = {key.mac for key, request in requests.items() if is_leased(request)}
-    macs -= {key.mac for key in roles.clients}
+    macs -= {key.mac for key in clients}
     return frozenset(mac for mac in macs if roles.role(mac) == "dataplane")
 
 
@@ -198,18 +200,18 @@ def unset(platform: PlatformDocument, roles: Roles, world: World) -> Iterator[No
 
 def _unserved(key: LinkKey, roles: Roles) -> str:
     """Why the agent has no DHCP client for this link; empty if it has one."""
-    if key.mac in roles.left:
+    if key.mac in roles.dhcp.left:
         return LEFT
-    if key.rank and key not in roles.clients:
+    if key.rank and key not in roles.dhcp.clients:
         return UPPER
     return ""
 
 
 def choice(roles: Roles) -> Iterator[str]:
     """A sentence if the document has several links that could equally be the management link."""
-    if not roles.rivals:
+    if not roles.choice.rivals:
         return
-    others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.rivals))
+    others = ", ".join(sorted(roles.name(mac) or mac for mac in roles.choice.rivals))
     yield (
         f"{_chosen(roles)}; the platform's document has a gateway or DHCP on {others} too:"
         " to choose otherwise, set [network] management-macs"

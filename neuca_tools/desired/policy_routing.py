@@ -27,11 +27,10 @@ from neuca_tools.desired.routing_tables import TABLES, assigned, closed
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Address, Device, Hop, Host, Link, LinkKey, LinkRequest, Network, World
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
     MAIN_TABLE,
-    NOWHERE,
     ROUTE_PROTOCOL,
     Choice,
     NicRouting,
@@ -39,6 +38,7 @@ from neuca_tools.model.routing import (
     Traits,
     is_link_scoped,
 )
+from neuca_tools.model.topology import addresses_of, foreign_routes, hosts_of
 
 SETTING = "policy-routing"
 # Behind the rules of all others: amazon-vpc-cni has 512 to 1536, ec2-net-utils 10000 and more,
@@ -240,20 +240,13 @@ class _Work:
         self.notes: list[Note] = []
         self.used: set[LinkKey] = set()
         self.foreign = _Sources(world)
-        self.foreign_routes = {
-            Hop(one.to, NOWHERE, metric=one.metric, traits=one.traits).identity
-            for one in world.tables
-            if one.protocol != ROUTE_PROTOCOL
-        }
-        ignored = sorted(roles.protected - roles.management)
-        self.ignored = {one.ip for index in ignored for one in world.addresses.get(index, ())}
+        self.foreign_routes = foreign_routes(world)
+        self.ignored = hosts_of(world, roles.guard.devices - roles.guard.management)
         self.led = {route.to for route in world.routes}
-        management = (world.addresses.get(index, ()) for index in sorted(roles.management))
-        self.management = list(chain.from_iterable(management))
+        self.management = [*addresses_of(world, sorted(roles.guard.management))]
         self.own = {address.ip for address in self.management}
-        present = chain.from_iterable(world.addresses.values())
         asked = chain.from_iterable(link.addresses for link in links.values())
-        self.ours = {address.ip for address in chain(present, asked)}
+        self.ours = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
         self.siblings = {version: Siblings(self._networks(version)) for version in (4, 6)}
 
     def usable(self, routed: Gateways) -> dict[LinkKey, Link]:
@@ -331,14 +324,10 @@ class _Work:
             yield _hop(network, key, table, source=source)
         for network in self.siblings[gateway.version].of(own.keys(), gateway):
             yield _hop(network, key, table, gateway)
-        for host in self._platform_hosts(gateway.version):
-            yield _hop(ip_network(host), key, table, gateway)
+        for host in map(ip_network, PLATFORM_HOSTS):
+            if host.version == gateway.version and host in self.led:  # by a route of the main table
+                yield _hop(host, key, table, gateway)
         yield _hop(EVERYTHING[gateway.version], key, table, gateway)
-
-    def _platform_hosts(self, version: int) -> list[Host]:
-        """The platform's addresses to which the main table has a route of its own."""
-        hosts = [host for host in PLATFORM_HOSTS if host.version == version]
-        return [host for host in hosts if ip_network(host) in self.led]
 
     def _networks(self, version: int) -> Iterator[Network]:
         """The networks of all NICs, management included."""

@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired import bindings, coverage, dhcp, forwarding, policy_routing, vrfs
+from neuca_tools.desired import bindings, coverage, dhcp, policy_routing, routing_tables
 from neuca_tools.desired.link_resolver import LinkResolver
-from neuca_tools.desired.merge import Layers, stack
+from neuca_tools.desired.merge import Layers, digests, stack, trusted, twice
 from neuca_tools.desired.names import nic_names
 from neuca_tools.desired.policy import Policy
-from neuca_tools.desired.requests import digests, trusted, twice
 from neuca_tools.desired.roles import Roles, Scene, find_links
-from neuca_tools.desired.router_advertisements import quiet
-from neuca_tools.desired.routes import Routing
-from neuca_tools.desired.routing import resolve_routing
+from neuca_tools.desired.router_advertisements import allowed_forwarding, quiet
+from neuca_tools.desired.routes import Routing, resolve_routes
+from neuca_tools.desired.routing_tables import of_vrfs
+from neuca_tools.desired.rules import resolve_rules, shadowed, without_included
 from neuca_tools.desired.safety import Fence, fence, ground
+from neuca_tools.desired.virtual_links import deletable
 from neuca_tools.model import (
     Document,
+    Hop,
     Host,
     Link,
     LinkKey,
@@ -36,8 +38,8 @@ from neuca_tools.model import (
     Router,
     World,
 )
-from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import MAIN_TABLE, Choice
+from neuca_tools.model.device_settings import Note
+from neuca_tools.model.routing import MAIN_TABLE, Choice, RuleRequest
 from neuca_tools.tuning import allowed_sysctls
 from neuca_tools.tuning.layer import Layer
 from neuca_tools.tuning.links import Tuned, tune
@@ -93,7 +95,7 @@ class Resolution(NamedTuple):
         A link that lacks IPv6 may also get it at any time.
         """
         default = any(not hop.to.prefixlen for hop in self.want.hops)
-        return bool(self.want.rules or self.roles.clients) or default or self.lacks_ipv6
+        return bool(self.want.rules or self.roles.dhcp.clients) or default or self.lacks_ipv6
 
 
 def resolve(
@@ -103,37 +105,36 @@ def resolve(
     document, own, policy = bindings.bind(document, settings.links, settings.policy, world, record)
     settings = settings._replace(links=own, policy=policy)
     layers = stack(document, own, policy, world, record)
-    requests, roles = layers.requests, layers.roles
-    names, name_problems = nic_names(requests, world, roles, record)
-    complete, removable, sure = _trust(document, requests, record.owned)
+    names, name_problems = nic_names(layers.requests, world, layers.roles, record)
+    complete, removable, sure = _trust(document, layers.requests, record.owned)
     limits = _limits(layers, settings, world, record, removable)
     tuned, scene = _tuned(layers, settings.tuning, world, record)
     rules = allowed_sysctls.Judge(own, settings.allow_sysctls)
     work = LinkResolver(scene, limits, names, sure, rules, _gateways(scene, settings))
     links = work.links()
-    forwards, contested = forwarding.allowed(_router(document, settings), roles, world)
+    forwards, contested = allowed_forwarding(_router(document, settings), layers.roles, world)
     refused = limits.twice.keys() | work.common.lacking
     routing = resolve_routing(document, layers, links, work)
-    problems = (*settings.tuning.problems, *roles.problems, *layers.problems, *name_problems)
+    problems = (*settings.tuning.problems, *layers.roles.problems, *layers.problems, *name_problems)
     return Resolution(
         _want(work, links, routing, {**_host_sysctls(settings, record, sure, world), **forwards}),
-        _left_as_they_are(removable, work.deletable(complete), links),
-        roles,
+        _left_as_they_are(removable, work, complete),
+        layers.roles,
         tuned.requests,
         names={**names, **work.vlan_names},
-        shown=tuple(work.shown(links)),
+        shown=tuple(work.shown()),
         problems=(*problems, *work.problems, *routing.problems, *contested),
-        digests=digests(requests, layers.addresses, layers.routes, forwards, refused),
+        digests=digests(layers.requests, layers.addresses, layers.routes, forwards, refused),
         lacks_ipv6=bool(work.common.lacking),
         hostname=document.hostname if document else None,
         router=_router(document, settings),
         complete=complete,
         left_alone=tuple(route.to for route in layers.routes if route.state == "user"),
         loose=routing.loose,
-        ground=ground(world, roles),
+        ground=ground(world, layers.roles),
         notes=(*_open(layers.notes, routing), *work.common.notes, *tuned.notes, *routing.notes),
         tuning=settings.tuning._replace(values=(*settings.tuning.values, *tuned.values)),
-        quiet=quiet(tuned.requests, roles, world),
+        quiet=quiet(tuned.requests, layers.roles, world),
         tables=routing.tables,
     )
 
@@ -145,15 +146,15 @@ def _tuned(layers: Layers, tuning: Layer, world: World, record: Record) -> tuple
     return tuned, Scene(tuned.requests, world, layers.roles, record, found)
 
 
-def _left_as_they_are(
-    removable: Owned, deletable: frozenset[LinkKey], links: Collection[LinkKey]
-) -> Owned:
+def _left_as_they_are(removable: Owned, work: LinkResolver, complete: bool) -> Owned:
     """What may be removed: links that stay although they are not among the wanted ones keep their
     addresses.
     """
-    kept = {key for key in removable.vlans if key not in deletable and key not in links}
+    free, problems = deletable(work.scene, work.stacks if complete else None)
+    work.problems += problems
+    kept = removable.vlans - free - work.wanted.keys()
     addresses = frozenset(pair for pair in removable.addresses if pair[0] not in kept)
-    return removable._replace(vlans=deletable, addresses=addresses)
+    return removable._replace(vlans=free, addresses=addresses)
 
 
 def _open(notes: Iterable[Note], routing: Routing) -> Iterator[Note]:
@@ -168,7 +169,7 @@ def _gateways(scene: Scene, settings: Settings) -> dict[LinkKey, dict[int, Host]
     routers = policy_routing.routers(scene.world, scene.found, scene.record.routers)
     learned, choice = dhcp.gateways(scene.roles, scene.world), settings.policy_routing
     routed = policy_routing.gateways(scene, settings.links, choice, learned, routers)
-    return {key: routed[key] for key in routed.keys() - vrfs.tables(scene.requests).keys()}
+    return {key: routed[key] for key in routed.keys() - of_vrfs(scene.requests).keys()}
 
 
 def _router(document: Optional[Document], settings: Settings) -> Router:
@@ -222,3 +223,49 @@ def _limits(
         twice=twice(requests, roles),
         shortest=coverage.shortest(asked, kept),
     )
+
+
+# --- Routes and rules -----------------------------------------------------------------------------
+
+
+def resolve_routing(
+    document: Optional[Document], layers: Layers, links: Mapping[LinkKey, Link], work: LinkResolver
+) -> Routing:
+    """The routing for these links, which `work` has resolved."""
+    scene, world, roles, limits = work.scene, work.world, work.roles, work.limits
+    without_ipv6 = work.common.without_ipv6
+    found = resolve_routes(
+        layers.routes, links, layers.addresses, work.after, limits, without_ipv6=without_ipv6
+    )
+    taken = {hop.identity for hop in found.hops}
+    learned = dhcp.Learned(roles, world, limits, taken)
+    isolated = of_vrfs(work.requests)
+    leased = learned.added_to({key: links[key] for key in links if key not in isolated})
+    policy = policy_routing.build(work.routed, leased, scene)
+    inside, vrf_notes = routing_tables.default_routes(links, work.after, taken)
+    asked = (*found.hops, *inside)
+    tables = {hop.traits.table for hop in asked} - {MAIN_TABLE} | {*policy.tables.values()}
+    rules, problems = resolve_rules(_requests(document, layers, roles), links, tables, limits)
+    rules = without_included({**rules, **policy.rules})
+    return found._replace(
+        hops=_joined((*asked, *learned.hops), policy.hops),
+        rules=rules,
+        tables=policy.tables,
+        problems=(*found.problems, *problems, *learned.problems),
+        notes=(*policy.notes, *learned.notes, *vrf_notes, *shadowed(rules, world)),
+    )
+
+
+def _joined(asked: tuple[Hop, ...], own: tuple[Hop, ...]) -> tuple[Hop, ...]:
+    """A route that a document requests in the table of a NIC takes the place of the NIC's own."""
+    taken = {hop.identity for hop in asked}
+    return (*asked, *(hop for hop in own if hop.identity not in taken))
+
+
+def _requests(document: Optional[Document], layers: Layers, roles: Roles) -> list[RuleRequest]:
+    """The rules of the NEuca document, and those of the platform's for its dataplane NICs."""
+    own = document.rules if document else ()
+    theirs = (
+        one for one in layers.platform_rules if one.link and roles.role_of(one.link) == "dataplane"
+    )
+    return [*own, *theirs]

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Optional
 
-from neuca_tools.desired.first_nic import Belief
-from neuca_tools.desired.management import Management, choose
+from neuca_tools.desired.management import NO_CHOICE, Management, choose
 from neuca_tools.desired.management_vlans import around
 from neuca_tools.desired.policy import NOTHING, Policy, Said
 from neuca_tools.model import Device, LinkKey, LinkRequest, Problem, Record, Role, World
@@ -28,50 +27,70 @@ EMPTY = Record()
 
 
 @dataclass(frozen=True)
-class Roles:
-    """The role of every NIC, by MAC.
+class Guard:
+    """What must not be changed: the indexes of `management` devices, and with those of ignored NICs
+    all protected `devices`, upper and lower devices included.
 
-    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `protected`
-    and `management` are device indexes, upper and lower devices included. `doubtful` maps NICs that
-    are management only because of automatic default routes to the families of those routes (4, 6).
-    `declared` are management only because a document says so. `tagged` maps management NICs, and
-    bonds and bridges of other programs on them (`carriers`), to the IDs of the VLANs that are for
-    management too; other VLANs on them can be dataplane links. `undecided` and `rivals`: see
-    `management.Management`. `held` are unlisted for now although a document names them (see
-    `merge`); network managers are also kept off those that are `ahead`. `clients` are what does
-    DHCP for us on links (see `dhcp_clients`); NICs without one are `left` to other programs.
-    `stacked` are the virtual links on this host that we created, by "KIND NAME"; `stacked_roles`
-    has the role of each one that is requested. `ours` are the device indexes of the virtual links
-    that we created, VLANs included. `hands_off` are the MACs to ignore, present or not.
+    `ignored` are the MACs to ignore, present or not. `vlans` maps management NICs, and bonds and
+    bridges of other programs on them (`carriers`), to the IDs of the VLANs that are for management
+    too; other VLANs on them can be dataplane links.
+    """
+
+    devices: frozenset[int] = frozenset()
+    management: frozenset[int] = frozenset()
+    ignored: frozenset[str] = frozenset()
+    vlans: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    carriers: Mapping[str, Device] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dhcp:
+    """What does DHCP on links (`dhcp_clients`); NICs without a client are `left` to others."""
+
+    clients: Mapping[LinkKey, str] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()
+
+    def handed(self, clients: Collection[str]) -> frozenset[LinkKey]:
+        """The links on which one of these clients does DHCP for us."""
+        return frozenset(key for key, client in self.clients.items() if client in clients)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The virtual links: those on this host that we created, by "KIND NAME"; the role of each one
+    that is requested; and the device indexes of all that we created, VLANs included.
+    """
+
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    indexes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The role of every NIC, by MAC, with the reasons.
+
+    `nics` are free and have a MAC of their own; `twins` have a master or share a MAC. `held` are
+    unlisted for now although a document names them (see `merge`); network managers are also kept
+    off those that are `ahead`.
     """
 
     nics: Mapping[str, Device] = field(default_factory=dict)
     twins: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
     by_mac: Mapping[str, Role] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    protected: frozenset[int] = frozenset()
-    management: frozenset[int] = frozenset()
-    problems: tuple[Problem, ...] = ()
-    doubtful: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    declared: frozenset[str] = frozenset()
-    undecided: frozenset[str] = frozenset()
-    rivals: frozenset[str] = frozenset()
-    tagged: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    carriers: Mapping[str, Device] = field(default_factory=dict)
+    choice: Management = NO_CHOICE
     held: frozenset[str] = frozenset()
     ahead: frozenset[str] = frozenset()
-    clients: Mapping[LinkKey, str] = field(default_factory=dict)
-    left: frozenset[str] = frozenset()
-    stacked: Mapping[str, Device] = field(default_factory=dict)
-    stacked_roles: Mapping[str, Role] = field(default_factory=dict)
-    ours: frozenset[int] = frozenset()
-    hands_off: frozenset[str] = frozenset()
-    belief: Belief = field(default_factory=Belief)
+    guard: Guard = field(default_factory=Guard)
+    dhcp: Dhcp = field(default_factory=Dhcp)
+    made: Made = field(default_factory=Made)
+    problems: tuple[Problem, ...] = ()
 
     @cached_property
     def links(self) -> Mapping[LinkKey, Device]:
         """The device of each free NIC and of each of our virtual links."""
-        every = {**self.nics, **self.stacked, **self.carriers}
+        every = {**self.nics, **self.made.devices, **self.guard.carriers}
         return {LinkKey(mac): device for mac, device in every.items()}
 
     @cached_property
@@ -80,31 +99,27 @@ class Roles:
         return {device.index: key.mac for key, device in self.links.items()}
 
     def role(self, mac: str) -> Role:
-        return self.by_mac.get(mac) or self.stacked_roles.get(mac, "unlisted")
+        return self.by_mac.get(mac) or self.made.roles.get(mac, "unlisted")
 
     def role_of(self, key: LinkKey) -> Role:
         """The role of a link: that of its NIC, unless only other VLANs on the NIC are for
         management.
         """
-        if key.vlan_id is not None and key.mac in self.tagged:
-            return "management" if key.vlan_id in self.tagged[key.mac] else "dataplane"
+        if key.vlan_id is not None and key.mac in self.guard.vlans:
+            return "management" if key.vlan_id in self.guard.vlans[key.mac] else "dataplane"
         return self.role(key.mac)
 
     def reason_of(self, key: LinkKey) -> str:
         """Why the link has its role; empty if nothing particular gives it."""
         if self.role_of(key) != self.role(key.mac):
-            if 0 in self.tagged[key.mac]:
+            if 0 in self.guard.vlans[key.mac]:
                 return "a VLAN changes nothing of the management link that it is on"
             return "only another VLAN of its NIC is for management"
         return self.reasons.get(key.mac, "")
 
-    def handed(self, clients: Collection[str]) -> frozenset[LinkKey]:
-        """The links on which one of these clients does DHCP for us."""
-        return frozenset(key for key, client in self.clients.items() if client in clients)
-
     def device(self, mac: str) -> Optional[Device]:
         """The NIC or virtual link that VLANs can be created on."""
-        return self.nics.get(mac) or self.stacked.get(mac) or self.carriers.get(mac)
+        return self.nics.get(mac) or self.made.devices.get(mac) or self.guard.carriers.get(mac)
 
     def name(self, mac: str) -> str:
         """The name of the NIC with this MAC, the first in order if there are several; empty if
@@ -163,21 +178,30 @@ def find_nics(
         if len(devices) == 1 or (mac, device.index) in configured
     }
     problems = (
-        _beside(known[mac], candidates[mac])
-        if mac in known
-        else _unusable(mac, candidates.get(mac, []), held.get(mac), world)
+        _trouble(mac, known.get(mac), candidates.get(mac, []), held.get(mac), world)
         for mac in sorted(named)
     )
     return known, [*filter(None, problems)]
 
 
-def _beside(nic: Device, devices: Collection[Device]) -> Optional[Problem]:
-    """A problem if the NIC is not the only device with its MAC."""
-    if len(devices) == 1:
+def _trouble(
+    mac: str, nic: Optional[Device], free: list[Device], held: Optional[Device], world: World
+) -> Optional[Problem]:
+    """What is wrong with a NIC that is named, out of the `free` devices with its MAC."""
+    names = ", ".join(sorted(device.name for device in free if device is not nic))
+    if nic and not names:
         return None
-    names = ", ".join(sorted(device.name for device in devices if device is not nic))
-    text = f'another device has the MAC of "{nic.name}" too, and is left alone: {names}'
-    return Problem("contested", text, LinkKey(identity(nic)))
+    if nic:
+        text = f'another device has the MAC of "{nic.name}" too, and is left alone: {names}'
+    elif names:
+        text = f'{len(free)} devices have the MAC "{mac}" ({names}): they are left alone'
+    elif held:
+        master = world.devices.get(held.master)
+        holder = f'"{master.name}"' if master else "another device"
+        text = f'"{held.name}" belongs to {holder}: it is left alone'
+    else:
+        return _absence(mac, world)
+    return Problem("contested", text, LinkKey(mac))
 
 
 def _configured(world: World, record: Record) -> frozenset[tuple[str, int]]:
@@ -196,23 +220,8 @@ def _twins(world: World, nics: Mapping[str, Device]) -> dict[str, tuple[Device, 
     return found
 
 
-def _unusable(
-    mac: str, found: list[Device], held: Optional[Device], world: World
-) -> Optional[Problem]:
+def _absence(mac: str, world: World) -> Problem:
     key = LinkKey(mac)
-    if len(found) > 1:
-        names = ", ".join(sorted(device.name for device in found))
-        return Problem(
-            "contested",
-            f'{len(found)} devices have the MAC "{mac}" ({names}): they are left alone',
-            key,
-        )
-    if found:
-        return None
-    if held:
-        master = world.devices.get(held.master)
-        holder = f'"{master.name}"' if master else "another device"
-        return Problem("contested", f'"{held.name}" belongs to {holder}: it is left alone', key)
     every = filter(is_nic, world.devices.values())
     ports = [device.name for device in every if short(identity(device)) == mac]
     if len(ports) > 1:
@@ -229,32 +238,32 @@ def assign(
     ours, stacked = _created(world, record)
     ignored = policy.ignored | {mac for mac, nic in record.nics.items() if nic.released}
     named = {mac for mac in named if not LinkKey(mac).made}
-    found = choose(world, policy, record, said)
+    choice = choose(world, policy, record, said)
     ports = {identity(device) for device in world.devices.values() if device.master}
-    free = named - ignored - found.declared - (ports & found.reasons.keys())
+    free = named - ignored - choice.declared - (ports & choice.reasons.keys())
     nics, problems = find_nics(world, free, {device.index for device in stacked.values()}, record)
-    roles = _by_mac(world, named, ignored, found.reasons, ours)
+    roles = _by_mac(world, named, ignored, choice.reasons, ours)
     managing = {mac for mac, role in roles.items() if role == "management"}
     wanted = said.vlans | _made_beside(record)
     vlans, management = around(world, _indexes(world, managing, ours, vlans=False), ours, wanted)
+    if not named:
+        # Before any document is known, every default route but one is in question.
+        choice = choice._replace(declared=choice.declared | choice.beside)
     return Roles(
         nics,
         _twins(world, nics),
         roles,
-        found.reasons,
-        protected=management | above(world, _indexes(world, ignored, ours)),
-        management=management,
+        choice.reasons,
+        choice,
+        guard=Guard(
+            management | above(world, _indexes(world, ignored, ours)),
+            management,
+            ignored,
+            vlans,
+            _carriers(world, management - ours, vlans),
+        ),
+        made=Made(stacked, indexes=ours),
         problems=tuple(problems),
-        doubtful=found.doubtful,
-        declared=found.declared | _unproven(found, named),
-        undecided=found.undecided,
-        rivals=found.rivals,
-        tagged=vlans,
-        carriers=_carriers(world, management - ours, vlans),
-        stacked=stacked,
-        ours=ours,
-        hands_off=ignored,
-        belief=found.belief,
     )
 
 
@@ -271,15 +280,6 @@ def _carriers(
     devices = (world.devices[index] for index in management)
     found = {base(device): device for device in devices if device.kind in KINDS}
     return {mac: found[mac] for mac in found.keys() & vlans}
-
-
-def _unproven(found: Management, named: Collection[str]) -> frozenset[str]:
-    """What is not to be recorded: before any document is known, every default route but one is in
-    question.
-    """
-    if named:
-        return frozenset()
-    return found.beside - found.doubtful.keys()
 
 
 def _by_mac(

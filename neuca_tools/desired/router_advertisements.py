@@ -1,4 +1,4 @@
-"""Router advertisements on dataplane links: whether they are accepted, and what they have left.
+"""Router advertisements: whether dataplane links accept them, what they have left, and forwarding.
 
 Any host on the link can send one. What the kernel has added because of one can be recognized:
 routes as `model.provenance` describes, addresses by the flags of address autoconfiguration.
@@ -25,8 +25,12 @@ from neuca_tools.model import (
     LinkRequest,
     NetworkState,
     Owned,
+    Problem,
+    Router,
     World,
 )
+from neuca_tools.model.provenance import ROUTER_SECONDS
+from neuca_tools.model.topology import identity, is_nic
 
 
 def removable(owned: Owned, have: NetworkState, world: World, quiet: Collection[LinkKey]) -> Owned:
@@ -64,9 +68,10 @@ def ipv6_clients(requests: Mapping[LinkKey, LinkRequest], roles: Roles) -> froze
 
     A network manager always does; we do so where advertisements or DHCPv6 are requested.
     """
-    asked = {key: requests[key].automatic for key in roles.handed([OWN_CLIENT]) & requests.keys()}
-    own = {key for key, found in asked.items() if found is not None and wants_ipv6(found)}
-    return roles.handed(MANAGERS) | own
+    served = roles.dhcp.handed([OWN_CLIENT]) & requests.keys()
+    asked = {key: requests[key].automatic for key in served}
+    own = {key for key, automatic in asked.items() if automatic and wants_ipv6(automatic)}
+    return roles.dhcp.handed(MANAGERS) | own
 
 
 def is_left_on(request: LinkRequest) -> bool:
@@ -143,3 +148,53 @@ def is_lasting(index: int, address: Address, world: World) -> bool:
     """Whether the kernel does not make the address again by itself."""
     is_made_again = address.is_link_local or (index, address) in world.autoconf
     return address.version == 4 or not is_made_again
+
+
+# --- Forwarding -----------------------------------------------------------------------------------
+
+# It is switched on in both families, unless a NIC that is not dataplane would lose its routes: one
+# that forwards IPv6 ignores the routes in router advertisements unless its accept_ra is 2, and the
+# kernel drops those that it has when forwarding is switched on for all NICs. Switching on dataplane
+# NICs alone has no effect: without conf/all no packet is forwarded (ip-sysctl.rst; ip6_forward in
+# net/ipv6/ip6_output.c). Linux 6.17 has force_forwarding for that.
+_FORWARD_IPV4, _FORWARD_IPV6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+_VALUES = {"true": "1", "false": "0"}
+
+
+def forwarding(router: Router) -> dict[str, str]:
+    """The sysctls that `router` requests; none for `user`, which leaves or restores the user's
+    values.
+    """
+    if router not in _VALUES:
+        return {}
+    return dict.fromkeys((_FORWARD_IPV4, _FORWARD_IPV6), _VALUES[router])
+
+
+def allowed_forwarding(
+    router: Router, roles: Roles, world: World
+) -> tuple[dict[str, str], list[Problem]]:
+    """The requested sysctls that may be set, and a problem if one may not."""
+    wanted = forwarding(router)
+    listening = sorted(
+        device.name
+        for device in world.devices.values()
+        if device.index in world.advertised
+        and (
+            device.index in roles.guard.devices
+            or (device.up and is_nic(device) and roles.role(identity(device)) != "dataplane")
+        )
+    )
+    if router != "true" or not listening:
+        return wanted, []
+    del wanted[_FORWARD_IPV6]
+    name = listening[0]
+    if world.age < ROUTER_SECONDS:
+        soon = f"until {ROUTER_SECONDS:g} s after the boot, in case {name} gets its default route"
+        reason = f"IPv6 forwarding remains off {soon} from router advertisements"
+        return wanted, [Problem("pending", reason)]
+    reason = (
+        f"IPv6 forwarding remains off: {name} gets its default route from router advertisements"
+        " (accept_ra = 1), which a forwarding host ignores; to use both,"
+        f" set net.ipv6.conf.{name}.accept_ra = 2, then run neuca apply"
+    )
+    return wanted, [Problem("contested", reason)]

@@ -24,15 +24,9 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.addresses import NetworkTable
-from neuca_tools.model.effects import Note
-from neuca_tools.model.routing import (
-    MAIN_TABLE,
-    NOWHERE,
-    ROUTE_PROTOCOL,
-    Rule,
-    Traits,
-    is_link_scoped,
-)
+from neuca_tools.model.device_settings import Note
+from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, Rule, Traits, is_link_scoped
+from neuca_tools.model.topology import foreign_routes, hosts_of
 
 # A metric of our own, so that no other program's route with the same prefix is replaced: the kernel
 # replaces by prefix, TOS and metric. It is below the kernel's default for IPv6, 1024
@@ -125,10 +119,9 @@ class _Finder:
         self._asked = Networks({key: link.addresses for key, link in usable.items()})
         self._present = Networks({key: world.addresses.get(at, ()) for key, at in present.items()})
         self._all = Networks(asked_of)
-        self._foreign = _foreign(world)
-        of_links = (link.addresses for link in links.values())
-        every = chain.from_iterable((*of_links, *world.addresses.values()))
-        self._own = {address.ip for address in every}
+        self._foreign = foreign_routes(world)
+        asked = chain.from_iterable(link.addresses for link in links.values())
+        self._own = {*hosts_of(world, world.addresses), *(address.ip for address in asked)}
         self._vrfs = foreign_vrfs(world, scene.roles)
         self.without_ipv6: Mapping[LinkKey, str] = ALL_HAVE_IPV6
         self._shared = shared_tables(world)
@@ -255,16 +248,7 @@ def foreign_vrfs(world: World, roles: Roles) -> dict[int, str]:
     return {
         int(dict(device.options).get("table") or 0): device.name
         for device in world.devices.values()
-        if device.kind == "vrf" and device.index not in roles.ours
-    }
-
-
-def _foreign(world: World) -> set[object]:
-    """The identities of the routes of other programs."""
-    return {
-        (route.to, route.traits.table, route.metric, route.traits.tos)
-        for route in (*world.routes, *world.tables)
-        if route.protocol != ROUTE_PROTOCOL
+        if device.kind == "vrf" and device.index not in roles.made.indexes
     }
 
 
@@ -286,7 +270,7 @@ class Networks:
     @cached_property
     def _links(self) -> dict[Network, LinkKey]:
         found: dict[Network, LinkKey] = {}
-        for key in sorted(self._addresses, key=lambda key: key.position, reverse=True):
+        for key in sorted(self._addresses, reverse=True):
             found.update((address.network, key) for address in self._addresses[key])
         return found
 

@@ -1,16 +1,220 @@
-"""The routing table of each link for policy routing, and the tables that no link may have."""
+"""The routing tables of VRFs and of links with policy routing, and why a table is refused.
+
+What arrives on a member, or leaves through a socket bound to the VRF, is routed by the table of the
+VRF alone (vrf.rst of the kernel). So the routes of a member belong into this table, and it is
+no one else's: neither the management link's nor that of policy routing.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Optional
 
-from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
-from neuca_tools.desired.routes import foreign_vrfs
-from neuca_tools.model import LinkKey, World
-from neuca_tools.model.routing import KERNEL_TABLES, ROUTE_PROTOCOL, SeenRule
+from neuca_tools.desired.routes import ROUTE_METRIC, Networks, foreign_vrfs
+from neuca_tools.model import (
+    Hop,
+    Host,
+    Link,
+    LinkKey,
+    LinkRequest,
+    Route,
+    RouteRequest,
+    Virtual,
+    World,
+)
+from neuca_tools.model.device_settings import Note
+from neuca_tools.model.routing import (
+    KERNEL_TABLES,
+    MAIN_TABLE,
+    ROUTE_PROTOCOL,
+    SeenRule,
+    Traits,
+    is_link_scoped,
+)
+from neuca_tools.model.topology import hosts_of
+
+VRF = "vrf"
+EVERYTHING = {4: ip_network("0.0.0.0/0"), 6: ip_network("::/0")}
+Tables = Mapping[LinkKey, int]
+NO_DHCP = "network managers do no DHCP in a VRF that they have not made"
+
+
+def vrf_table(virtual: Optional[Virtual]) -> int:
+    """The table of a VRF; 0 if none is requested."""
+    return int((virtual or Virtual()).option("table") or 0)
+
+
+def of_vrfs(requests: Mapping[LinkKey, LinkRequest]) -> dict[LinkKey, int]:
+    """The table of each requested VRF and of each of its members.
+
+    This depends on the requests only: whether the VRF can be created makes no difference.
+    """
+    found: dict[LinkKey, int] = {}
+    for key, request in requests.items():
+        table = vrf_table(request.virtual) if key.kind == VRF else 0
+        if table and request.virtual and request.state != "user":
+            found[key] = table
+            found.update(dict.fromkeys(request.virtual.members, table))
+    return found
+
+
+def without_dhcp(
+    requests: Mapping[LinkKey, LinkRequest],
+) -> tuple[dict[LinkKey, LinkRequest], list[Note]]:
+    """The requests without DHCP and router advertisements for members, and notes about these.
+
+    networkd takes a link out of a VRF that is not in its own files (systemd.network(5), VRF=).
+    """
+    found, notes = dict(requests), []
+    for key in sorted(of_vrfs(requests).keys() & requests.keys(), key=lambda key: key.order):
+        asked = requests[key].automatic
+        if asked and (asked.dhcp4 or asked.dhcp6 or asked.accept_ra):
+            notes.append(Note("dhcp", "not applicable", NO_DHCP, key))
+        found[key] = replace(requests[key], automatic=None)
+    return found, notes
+
+
+def placed(
+    routes: Iterable[RouteRequest], requests: Mapping[LinkKey, LinkRequest]
+) -> tuple[RouteRequest, ...]:
+    """The routes, with those through a VRF or one of its members in the table of the VRF.
+
+    A route that names another table than `main` stays there. Of a VRF's own route, the link is the
+    member that has the next hop in one of its networks.
+    """
+    routed = of_vrfs(requests)
+    if not routed:
+        return tuple(routes)
+    networks = Networks({key: request.addresses for key, request in requests.items()})
+    return tuple(_placed(route, requests, routed, networks) for route in routes)
+
+
+def _placed(
+    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables, networks: Networks
+) -> RouteRequest:
+    if route.state != "present":
+        return route
+    route = _through_member(route, requests, routed)
+    is_tied = route.via is None or route.traits.onlink
+    link = route.link if is_tied else networks.link(route.via, route.link) or route.link
+    table = routed.get(link, 0) if link else 0
+    if not table or route.traits.table != MAIN_TABLE:
+        return route
+    return route._replace(traits=route.traits._replace(table=table))
+
+
+def _through_member(
+    route: RouteRequest, requests: Mapping[LinkKey, LinkRequest], routed: Tables
+) -> RouteRequest:
+    """A route through a VRF leaves through the member that has the next hop in its network."""
+    key = route.link
+    if key is None or key.kind != VRF or route.via is None or key not in routed:
+        return route
+    virtual = requests[key].virtual or Virtual()
+    members = {one: requests[one].addresses for one in virtual.members if one in requests}
+    return route._replace(link=Networks(members).link(route.via) or key)
+
+
+class Taken:
+    """Why a table cannot be that of a VRF, by all requests and what is in the tables now."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._roles, world = scene.roles, scene.world
+        self._foreign = foreign_vrfs(world, scene.roles)
+        self._vrfs: dict[int, list[LinkKey]] = {}
+        self._links: dict[int, LinkKey] = {}
+        for key, request in scene.requests.items():
+            if key.kind == VRF and request.state != "user":
+                self._vrfs.setdefault(vrf_table(request.virtual), []).append(key)
+            self._links.setdefault(request.routing.table, key)
+        self._rules = {
+            seen.rule.table: seen.rule.priority
+            for seen in world.rules
+            if seen.protocol != ROUTE_PROTOCOL
+        }
+        self._routes: dict[int, list[Route]] = {}
+        for route in world.tables:
+            if route.protocol != ROUTE_PROTOCOL:
+                self._routes.setdefault(route.traits.table, []).append(route)
+
+    def reason(self, key: LinkKey, table: int) -> Optional[str]:
+        """Why the VRF may not have this table."""
+        twin = next((one for one in self._vrfs.get(table, ()) if one != key), None)
+        if twin:
+            return f"the table {table} is requested for {twin} too"
+        if table in self._links:
+            return f"the table {table} is that of the policy routing of {self._links[table]}"
+        if table in self._foreign:
+            name = self._foreign[table]
+            return f'the table {table} is that of the VRF "{name}", which neucad did not create'
+        if table in self._rules:
+            return f"rule {self._rules[table]} of another program refers to the table {table}"
+        return self._content_reason(key, table)
+
+    def _content_reason(self, key: LinkKey, table: int) -> Optional[str]:
+        """Why the table may not be used, by the routes in it.
+
+        Once we have created the VRF, the kernel and others may have added routes of the members.
+        """
+        device = self._roles.made.devices.get(key.mac)
+        is_ours = device is not None and vrf_table(Virtual(options=device.options)) == table
+        for route in self._routes.get(table, ()):
+            if route.index in self._roles.guard.management:
+                return f"the table {table} has a route of the management NIC, to {route.to}"
+            if route.index in self._roles.guard.devices or not is_ours:
+                return f"the table {table} has a route of another program, to {route.to}"
+        return None
+
+
+def default_routes(
+    links: Mapping[LinkKey, Link], scene: Scene, taken: Collection[object]
+) -> tuple[tuple[Hop, ...], tuple[Note, ...]]:
+    """The default routes through the gateways of members, in the tables of their VRFs.
+
+    `taken` are the identities of requested routes, which take precedence. Of several gateways in
+    one VRF, the first counts.
+    """
+    hops: dict[object, Hop] = {}
+    notes: list[Note] = []
+    inside = _members_with_addresses(links)
+    if not inside:
+        return (), ()
+    present = hosts_of(scene.world, scene.world.addresses)
+    for link in inside:
+        table = vrf_table(scene.requests[link.master].virtual) if link.master else 0
+        for gateway in scene.requests[link.key].routing.gateways:
+            to = EVERYTHING[gateway.version]
+            hop = Hop(to, link.key, gateway, ROUTE_METRIC, traits=Traits(table))
+            if gateway in present:
+                text = f"the gateway {gateway} is this host itself"
+            elif hop.identity in {*hops, *taken}:
+                text = f"its VRF has another default route than through {gateway}"
+            else:
+                hops.update((one.identity, one) for one in _near(link, gateway, table))
+                hops[hop.identity] = hop
+                continue
+            notes.append(Note("gateway", "not applicable", text, link.key))
+    return tuple(hops.values()), tuple(notes)
+
+
+def _members_with_addresses(links: Mapping[LinkKey, Link]) -> list[Link]:
+    """The members of VRFs that have addresses, in the order of their keys."""
+    members = [one for one in links.values() if one.master and one.master.kind == VRF]
+    return sorted((one for one in members if one.addresses), key=lambda one: one.key.order)
+
+
+def _near(link: Link, gateway: Host, table: int) -> Iterator[Hop]:
+    """The route to the gateway itself if it is in no network of the link."""
+    if not is_link_scoped(gateway) and not any(gateway in one.network for one in link.addresses):
+        yield Hop(ip_network(gateway), link.key, None, ROUTE_METRIC, traits=Traits(table))
+
+
+# --- Policy routing -------------------------------------------------------------------------------
 
 TABLES = range(31001, 32000)
 
@@ -25,7 +229,7 @@ def closed(scene: Scene) -> dict[int, str]:
         for seen in scene.world.rules
         if seen.protocol != ROUTE_PROTOCOL and seen.rule.table and not _is_marked(seen)
     }
-    found.update(dict.fromkeys(vrfs.tables(scene.requests).values(), "its table is that of a VRF"))
+    found.update(dict.fromkeys(of_vrfs(scene.requests).values(), "its table is that of a VRF"))
     found.update(
         (table, f'its table is that of the VRF "{name}", which neucad did not create')
         for table, name in foreign_vrfs(scene.world, scene.roles).items()

@@ -16,7 +16,7 @@ from typing import Any, Optional
 from neuca_tools.desired.coverage import is_inside
 from neuca_tools.desired.safety import Fence
 from neuca_tools.model import Host, Link, LinkKey, Network, Problem, World
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.model.routing import NOWHERE, ROUTE_PROTOCOL, Rule, RuleRequest, SeenRule
 
 MARKED = "a rule of another program selects packets with this mark"

@@ -20,7 +20,15 @@ from neuca_tools.model import Address, Host, Network, Route, World
 from neuca_tools.model.addresses import NetworkTable
 from neuca_tools.model.provenance import is_automatic
 from neuca_tools.model.routing import ROUTE_PROTOCOL
-from neuca_tools.model.topology import METADATA_HOSTS, above, best_default_routes, identity, is_nic
+from neuca_tools.model.topology import (
+    METADATA_HOSTS,
+    above,
+    addresses_of,
+    best_default_routes,
+    hosts_of,
+    identity,
+    is_nic,
+)
 
 LINK_LOCAL = ip_network("fe80::/64")  # RFC 4291, 2.5.6: on every link, so no management prefix
 NOTHING: Mapping[Host, str] = {}
@@ -145,7 +153,7 @@ def fence(
     foreign = [
         route
         for route in world.routes
-        if route.index in roles.protected
+        if route.index in roles.guard.devices
         or (route.index not in dataplane and not is_automatic(route, world))
     ]
     defaults = best_default_routes(foreign)
@@ -162,8 +170,8 @@ def fence(
         twice,
         routed=routed,
         shortest=shortest,
-        own=_hosts(world, roles.management),
-        ignored=_hosts(world, roles.protected - roles.management),
+        own=hosts_of(world, roles.guard.management),
+        ignored=hosts_of(world, roles.guard.devices - roles.guard.management),
         marks=_marks(world),
     )
 
@@ -186,11 +194,6 @@ def _marks(world: World) -> dict[int, frozenset[int]]:
     return {mask: frozenset(marks) for mask, marks in found.items()}
 
 
-def _hosts(world: World, devices: Iterable[int]) -> frozenset[Host]:
-    """The addresses of these devices."""
-    return frozenset(address.ip for index in devices for address in world.addresses.get(index, ()))
-
-
 def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[Host]:
     """The gateways of default routes, now and in the last boot."""
     for route in foreign:
@@ -203,27 +206,23 @@ def _gateways(foreign: Iterable[Route], before: Iterable[Network]) -> Iterator[H
 
 def _connected(world: World, roles: Roles) -> set[Network]:
     """The networks of the management devices."""
-    prefixes = {
-        address.network for index in roles.management for address in world.addresses.get(index, ())
-    }
-    return prefixes | {
-        route.to
-        for route in world.routes  # a /32 or /128 address has its network as a route (DHCP, RA)
-        if route.index in roles.management
-        and route.via is None
-        and route.to.prefixlen >= SHORTEST_PREFIX
-    }
+    networks = {address.network for address in addresses_of(world, roles.guard.management)}
+    # A /32 or /128 address has its network as a route (DHCP, RA).
+    direct = {route.to for route in _management_routes(world, roles) if route.via is None}
+    return networks | {to for to in direct if to.prefixlen >= SHORTEST_PREFIX}
+
+
+def _management_routes(world: World, roles: Roles) -> Iterator[Route]:
+    return (route for route in world.routes if route.index in roles.guard.management)
 
 
 def _routed(world: World, roles: Roles) -> frozenset[Network]:
     """The prefixes that others route through a management gateway, without default routes."""
+    ways = (route for route in _management_routes(world, roles) if route.via is not None)
     return frozenset(
         route.to
-        for route in world.routes
-        if route.index in roles.management
-        and route.via is not None
-        and route.to.prefixlen >= SHORTEST_PREFIX
-        and route.protocol != ROUTE_PROTOCOL
+        for route in ways
+        if route.to.prefixlen >= SHORTEST_PREFIX and route.protocol != ROUTE_PROTOCOL
     )
 
 
@@ -235,11 +234,7 @@ def ground(world: World, roles: Roles) -> tuple[str, ...]:
     prefixes = _connected(world, roles) - {LINK_LOCAL}
     if not prefixes:
         return ()
-    gateways = {
-        str(ip_network(route.via))
-        for route in world.routes
-        if route.to.prefixlen == 0 and route.via is not None and route.index in roles.management
-    }
+    gateways = {str(ip_network(host)) for host in _gateways(_management_routes(world, roles), ())}
     routed = sorted(str(network) for network in _routed(world, roles) if not is_broad(network))
     return tuple(sorted({*map(str, prefixes), *gateways, *routed[:MOST_ROUTED]}))
 
@@ -248,7 +243,7 @@ def _dataplane_indexes(world: World, roles: Roles) -> frozenset[int]:
     """The dataplane NICs, the virtual links that we created, and what is stacked on those."""
     named = {mac for mac, role in roles.by_mac.items() if role == "dataplane"}
     nics = {device.index for device in world.devices.values() if identity(device) in named}
-    return (above(world, roles.ours) | nics) - roles.protected
+    return (above(world, roles.made.indexes) | nics) - roles.guard.devices
 
 
 def _lengths_now(hosts: Iterable[Host], routes: Iterable[Route]) -> dict[Host, int]:
@@ -290,11 +285,13 @@ def protected_mac(mac: str, world: World, roles: Roles) -> Optional[str]:
     The device need not be there.
     """
     for device in world.devices.values():
-        if device.index in roles.protected and mac in (device.mac, device.permanent_mac):
-            role = "the management NIC" if device.index in roles.management else "an ignored NIC"
+        if device.index in roles.guard.devices and mac in (device.mac, device.permanent_mac):
+            role = (
+                "the management NIC" if device.index in roles.guard.management else "an ignored NIC"
+            )
             return f'the MAC address {mac} is that of {role} "{device.name}"'
     if roles.role(mac) == "management":
         return f"the MAC address {mac} is that of a management NIC"
-    if mac in roles.hands_off or roles.role(mac) == "ignored":
+    if mac in roles.guard.ignored or roles.role(mac) == "ignored":
         return f"the MAC address {mac} is that of an ignored NIC"
     return None

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Optional
 
-from neuca_tools.desired import vrfs
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.routes import Networks
+from neuca_tools.desired.routing_tables import VRF, Taken, vrf_table
 from neuca_tools.desired.safety import mac_reason, protected_mac
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.stacking import carriers
-from neuca_tools.model import Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
+from neuca_tools.model import Address, Device, Link, LinkKey, LinkRequest, Problem, Virtual, World
 from neuca_tools.model.provenance import ADMINISTRATOR, provenance
 
 
@@ -33,7 +34,7 @@ class Stacks:
         """Judge the requested virtual links, lowest first. `names` are the names of the NICs."""
         self.requests, self.world, self.roles, _, self.found = scene
         self.taken, requests = frozenset(names.values()), scene.requests
-        ours = {device.index for device in self.roles.stacked.values()}
+        ours = {device.index for device in self.roles.made.devices.values()}
         self.macvlans: dict[int, str] = {}
         self.holders: dict[str, Device] = {}
         for device in self.world.devices.values():
@@ -43,7 +44,7 @@ class Stacks:
         self.networks = Networks({key: request.addresses for key, request in requests.items()})
         # How many requested links have each name; none of several with the same name is made.
         self.names = Counter(key.given_name for key in requests if key.made and key == key.nic)
-        self.tables = vrfs.Taken(scene)
+        self.tables = Taken(scene)
         self.links: dict[LinkKey, Virtual] = {}
         self.masters: dict[LinkKey, LinkKey] = {}
         self.barred: dict[LinkKey, LinkKey] = {}
@@ -58,13 +59,13 @@ class Stacks:
         """Add it to the links that can be created, or add a problem."""
         if request.state == "user" or self.roles.role(key.mac) == "unlisted":
             return
-        if key.mac in self.roles.carriers and not request.origins:
+        if key.mac in self.roles.guard.carriers and not request.origins:
             return
         virtual = request.virtual and self._whole(key, request.virtual)
         problem = self._problem(key, virtual)
         if problem:
             self.problems.append(problem)
-            self.barred.update(dict.fromkeys(request_members(request), key))
+            self.barred.update(dict.fromkeys((request.virtual or Virtual()).members, key))
         elif virtual:
             self.links[key] = virtual
             self.masters.update(dict.fromkeys(virtual.members, key))
@@ -107,7 +108,7 @@ class Stacks:
 
         It may not keep that of a management or ignored NIC.
         """
-        device = self.roles.stacked.get(key.mac)
+        device = self.roles.made.devices.get(key.mac)
         if device is None or protected_mac(device.mac, self.world, self.roles):
             return ""
         return device.mac
@@ -121,13 +122,15 @@ class Stacks:
         if reason:
             return Problem("refused", reason, key)
         # A present one goes on without members.
-        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.stacked)
+        needs_lower = virtual.lower and not (virtual.members and key.mac in self.roles.made.devices)
         if needs_lower and not any(map(self._is_there, virtual.lower)):
             lowers = ", ".join(map(str, virtual.lower))
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
-        made_of = carriers((key.mac,), self.requests)
-        if virtual.option("mac") != self._present_mac(key):
-            reason = mac_reason(virtual.option("mac"), made_of, self.world, self.roles)
+        # Another one is its own or its first member's, which may have kept that of a former member.
+        requested = (self.requests[key].virtual or Virtual()).option("mac")
+        if requested != self._present_mac(key):
+            made_of = carriers((key.mac,), self.requests)
+            reason = mac_reason(requested, made_of, self.world, self.roles)
         return Problem("refused", reason, key) if reason else None
 
     def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:
@@ -139,8 +142,8 @@ class Stacks:
             return wrong
         if key.kind == "vxlan" and virtual.parent is None:
             return "no link has the network of its local or remote address: set its parent"
-        if key.kind == vrfs.KIND:
-            wrong = self.tables.reason(key, vrfs.number(virtual))
+        if key.kind == VRF:
+            wrong = self.tables.reason(key, vrf_table(virtual))
             if wrong:
                 return wrong
         reasons = (self._forbidden(key, lower) for lower in virtual.lower)
@@ -148,7 +151,7 @@ class Stacks:
 
     def _name_reason(self, key: LinkKey) -> Optional[str]:
         """Why it cannot have its name."""
-        holder, ours = self.holders.get(key.given_name), self.roles.stacked.get(key.mac)
+        holder, ours = self.holders.get(key.given_name), self.roles.made.devices.get(key.mac)
         if holder is not None and (ours is None or holder.index != ours.index):
             if holder.kind == key.kind and holder.name == key.given_name:
                 return f'"{key.given_name}" exists and was not made by this agent: it is left alone'
@@ -177,7 +180,7 @@ class Stacks:
         """Why the link may not be its member, or below it, because of another virtual link."""
         if lower in self.masters:
             return f"{lower} is in {self.masters[lower]} already"
-        if lower not in request_members(self.requests[key]) or key.kind == vrfs.KIND:
+        if lower not in (self.requests[key].virtual or Virtual()).members or key.kind == VRF:
             return None
         macvlan = self._macvlan_on(lower)
         if not macvlan:
@@ -194,7 +197,7 @@ class Stacks:
             return f"{lower} is ignored"
         if role != "dataplane":
             return f"{lower} is not a dataplane NIC"
-        if device is not None and device.index in self.roles.protected:
+        if device is not None and device.index in self.roles.guard.devices:
             return f"{lower} depends on a management or ignored NIC"
         return None
 
@@ -222,14 +225,8 @@ def vlan_reason(request: LinkRequest, parent: Link, scene: Scene) -> Optional[st
         bond = parent.master.given_name
         return f'{subject(key)} is on a NIC that is in "{bond}": request it there'
     made_of = {key.mac} | carriers((key.mac,), scene.requests)
-    return mac_reason(own_mac(request), made_of, scene.world, scene.roles)
-
-
-def own_mac(request: LinkRequest) -> str:
-    """The MAC that is requested, empty if none is."""
-    if request.virtual is None:
-        return ""
-    return request.virtual.option("mac")
+    own_mac = (request.virtual or Virtual()).option("mac")
+    return mac_reason(own_mac, made_of, scene.world, scene.roles)
 
 
 def subject(key: LinkKey) -> str:
@@ -237,12 +234,6 @@ def subject(key: LinkKey) -> str:
     if key.vlan_id is None:
         return "it"
     return f"VLAN {key.vlan_id}"
-
-
-def request_members(request: LinkRequest) -> tuple[LinkKey, ...]:
-    if request.virtual is None:
-        return ()
-    return request.virtual.members
 
 
 def deletable(scene: Scene, stacks: Optional[Stacks]) -> tuple[frozenset[LinkKey], list[Problem]]:
@@ -308,7 +299,7 @@ def _copies(scene: Scene) -> frozenset[LinkKey]:
     return frozenset(
         key
         for key, device in present
-        if device.index not in scene.roles.protected
+        if device.index not in scene.roles.guard.devices
         and protected_mac(device.mac, scene.world, scene.roles)
     )
 
@@ -323,3 +314,48 @@ def foreign_on(device: Device, world: World, ours: Collection[int]) -> Optional[
         ),
         None,
     )
+
+
+# --- Removal --------------------------------------------------------------------------------------
+
+
+def remaining(scene: Scene) -> Scene:
+    """The scene as others find it once a pass has removed what is ours and not requested any more.
+
+    What stands in the way of a request can be removed in the same pass: removal comes first.
+    """
+    world, gone, removed = scene.world, _deleted(scene), _removed(scene)
+    if not removed and not gone:
+        return scene
+    tables = set(map(_table, gone.values()))
+    after = replace(
+        world,
+        devices={index: one for index, one in world.devices.items() if index not in gone},
+        addresses={
+            index: tuple(address for address in present if (index, address) not in removed)
+            for index, present in world.addresses.items()
+            if index not in gone
+        },
+        tables=tuple(route for route in world.tables if route.traits.table not in tables),
+    )
+    return scene._replace(world=after)
+
+
+def _deleted(scene: Scene) -> dict[int, Device]:
+    """The devices of our links that are no longer requested and may go."""
+    old = scene.record.owned.vlans - scene.requests.keys()
+    old -= held(scene, old).keys() if old else set()
+    return {scene.found[key].index: scene.found[key] for key in old & scene.found.keys()}
+
+
+def _removed(scene: Scene) -> set[tuple[int, Address]]:
+    """Our addresses that are no longer requested, each with the index of its device."""
+    requests = scene.requests
+    asked = {(key, address) for key in requests for address in requests[key].addresses}
+    stale = scene.record.owned.addresses - asked
+    return {(scene.found[key].index, address) for key, address in stale if key in scene.found}
+
+
+def _table(device: Device) -> int:
+    """The table of a VRF, which loses the routes of its members with it; 0 for another link."""
+    return vrf_table(Virtual(options=device.options)) if device.kind == VRF else 0

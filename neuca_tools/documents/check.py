@@ -16,20 +16,23 @@ from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.documents import check_network, check_platform
 from neuca_tools.documents.envelope import MAX_UNZIPPED_BYTES, find_document, is_foreign
-from neuca_tools.documents.finding import (
-    MOST_SPELLINGS,
-    Finding,
-    Severity,
-    line_with,
-    suggested,
-)
-from neuca_tools.documents.neuca import link_kinds, links
+from neuca_tools.documents.neuca import filesystems, link_kinds, links
 from neuca_tools.documents.neuca.ini_document import GLOBALS, parse
 from neuca_tools.documents.neuca.values import UnusableError, clip
 from neuca_tools.documents.platform import openstack
 from neuca_tools.documents.platform.tree import from_json
 from neuca_tools.documents.privacy import LINK_KINDS, is_known_section, link_kind
-from neuca_tools.documents.spelling import closest, closest_name, section_meant, spelt
+from neuca_tools.documents.spelling import (
+    MOST_SPELLINGS,
+    Finding,
+    Severity,
+    closest,
+    closest_name,
+    line_with,
+    section_meant,
+    spelt,
+    suggested,
+)
 from neuca_tools.documents.stacking import lower_of
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Virtual
@@ -120,6 +123,7 @@ def _neuca(data: bytes) -> Iterator[Finding]:
     for number, fault in enumerate(document.faults):
         yield _of_line(fault, number < MOST_SPELLINGS)
     yield from _globals(document)
+    yield from _file_systems(document)
     yield from _incomplete(document, text)
     yield from _clashes(document, text)
 
@@ -149,6 +153,18 @@ def _globals(document: Document) -> Iterator[Finding]:
         if meant:
             text = f'[global] "{clip(item.key)}": it has no effect'
             yield Finding(item.line, "error", suggested(text, meant), meant)
+
+
+def _file_systems(document: Document) -> Iterator[Finding]:
+    """File systems that mkfs is not asked for."""
+    lines = {item.key: item.line for item in document.items if item.section == "storage"}
+    for device in document.storage:
+        try:
+            if device.format:
+                filesystems.options(device.fs_type, device.fs_options)
+        except UnusableError as reason:
+            text = f'[storage] "{device.device}": {reason}'
+            yield Finding(lines.get(device.device, 0), "error", text)
 
 
 def _clashes(document: Document, text: str) -> Iterator[Finding]:

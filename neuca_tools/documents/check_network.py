@@ -123,11 +123,15 @@ def _is_in(host: Host, networks: Collection[Network]) -> bool:
 def _members(links: Iterable[LinkRequest]) -> Iterator[Clash]:
     upper: dict[LinkKey, LinkRequest] = {}
     for request in links:
-        if request.key.kind in ("bond", "bridge") and request.virtual:
-            upper.update(dict.fromkeys(request.virtual.members, request))
+        for member in request.virtual.members if request.virtual else ():
+            other = upper.setdefault(member, request)
+            if other is not request:
+                text = f"{_label(request)}: {member} is in {_label(other)} already"
+                name = member.mac.rpartition(" ")[2]
+                yield Clash(_where(request, "members"), name, text, link=request.key)
     for request in links:
-        if request.key in upper and request.addresses:
-            above = upper[request.key]
+        above = upper.get(request.key)
+        if above and above.key.kind != "vrf" and request.addresses:
             what = "member of the bond" if above.key.kind == "bond" else "port of the bridge"
             text = f"a {what} {_label(above)} cannot have addresses: give them to that"
             yield Clash(_where(request, _ADDRESSES), str(request.addresses[0].ip), text)
@@ -167,6 +171,7 @@ def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> 
     of_links.update({request.key: _all_networks([request]) for request in links})
     versions = defaultdict(set, {key: {one.version for one in of_links[key]} for key in of_links})
     listed = list(routes)
+    own = {address.ip for request in links for address in request.addresses}
     direct: dict[Optional[LinkKey], set[Network]] = defaultdict(set)
     for route in listed:
         if route.via is None and route.link is not None:
@@ -181,3 +186,6 @@ def _next_hops(links: Sequence[LinkRequest], routes: Iterable[RouteRequest]) -> 
                 of = "the link" if route.link else "the document"
                 text = f"the next hop {hop} of {route.to} is in no network of {of}"
                 yield Clash(route.where, str(hop), text, "warning")
+            if hop in own:
+                text = f"the next hop {hop} of {route.to} is an address of this host"
+                yield Clash(route.where, str(hop), text)

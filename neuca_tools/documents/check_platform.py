@@ -8,12 +8,12 @@ finding, and the value of a misspelt key is checked too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
 from neuca_tools.documents import check_network
-from neuca_tools.documents.finding import MOST_SPELLINGS, Finding, line_with, suggested
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import (
     combined,
@@ -23,7 +23,15 @@ from neuca_tools.documents.platform import (
     openstack,
 )
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml, lines_of
-from neuca_tools.documents.spelling import closest, closest_name, spelt
+from neuca_tools.documents.spelling import (
+    MOST_SPELLINGS,
+    Finding,
+    closest,
+    closest_name,
+    line_with,
+    spelt,
+    suggested,
+)
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, PlatformDocument
 
@@ -33,6 +41,8 @@ _NAMING = frozenset(
 )
 # Keys whose values are words of the format.
 _WORDY = ("type", "mode")
+# What a reason quotes is in the text, maybe in another line of the item (a netmask).
+_QUOTED = re.compile('"([^"]+)"')
 
 
 class _Entry(NamedTuple):
@@ -77,8 +87,9 @@ def _misspelt(tree: Tree, known: frozenset[str], cutoff: float) -> Iterator[tupl
     unknown = (entry for entry in _entries(tree) if entry.key not in known)
     for entry in islice(unknown, MOST_SPELLINGS):
         parent = _parent(entry.path)
-        meant = foreign_keys.ELSEWHERE.get((parent, entry.key), "")
-        meant = meant if meant in known else closest(entry.key, known - {parent}, cutoff)
+        elsewhere = foreign_keys.elsewhere(parent, entry.key)
+        meant = next(filter(known.__contains__, elsewhere), "")
+        meant = meant or closest(entry.key, known - {parent}, cutoff)
         if meant:
             yield entry.path, meant
 
@@ -136,17 +147,19 @@ class _Corrector:
 
 
 def _findings(
-    tree: dict[str, Tree], kind: str, lines: Mapping[str, int], text: Sequence[str]
+    tree: dict[str, Tree], kind: str, lines: Mapping[str, int], written: Sequence[str]
 ) -> Iterator[Finding]:
     """What the reader says about the document, and links that are named but not described."""
     unknown = {(path, clip(name)): (item, meant) for path, item, name, meant in _unknown(tree)}
     document = combined.interpreted(kind, tree)
     for fault in document.faults:
         _, meant = unknown.pop((fault.key, fault.value), ("", ""))
+        quoted = _QUOTED.match(fault.reason) if fault.value else None
+        line = line_with(written, _line(lines, fault.key), quoted[1].lower() if quoted else "")
         fault = _spelt(fault, kind, meant)
         text = _without_document(fault, kind)
-        yield Finding(_line(lines, fault.key), fault.severity, text, fault.meant)
-    yield from _clashes(document, kind, lines, text)
+        yield Finding(line, fault.severity, text, fault.meant)
+    yield from _clashes(document, kind, lines, written)
     if kind == openstack.NAME:
         return  # its links have ids, which are not names of NICs; the reader says so
     for (path, name), (item, meant) in unknown.items():

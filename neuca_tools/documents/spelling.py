@@ -1,4 +1,4 @@
-"""Find the known word that somebody probably meant by an unknown one."""
+"""What a check finds in a document, and the known word that an unknown one probably means."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,13 +6,41 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import Fault
 
+Severity = Literal["error", "warning"]
+MOST_SPELLINGS = 200  # unknown words that are compared with the known ones
 LONGEST = 80  # characters of a word that is compared
+
+
+class Finding(NamedTuple):
+    """One fault. `line` is 0 if it has no line; `meant` is the probable spelling, if any."""
+
+    line: int
+    severity: Severity
+    text: str
+    meant: str = ""
+
+
+def line_with(lines: Sequence[str], first: int, item: str) -> int:
+    """The number of the first line, from `first` on, that has this item; else `first` itself."""
+    if first and item:
+        for number, line in enumerate(lines[first - 1 :], first):
+            if item in line.lower():
+                return number
+    return first
+
+
+def suggested(text: str, meant: str) -> str:
+    """The text with the probable spelling, if there is one."""
+    if not meant:
+        return text
+    return f'{text}; did you mean "{meant}"?'
 
 
 def closest(word: str, known: Collection[str], cutoff: float = 0.65) -> str:

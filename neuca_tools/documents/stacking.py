@@ -1,14 +1,18 @@
-"""How requests depend on each other: the lower devices of a virtual link, the upper ones of any."""
+"""How requests combine: two for one link are merged, and virtual links are on top of others."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from neuca_tools.model import LinkRequest
-from neuca_tools.model.links import LinkKey, Virtual, VirtualLink
+from neuca_tools.documents.neuca import routing_keys
+from neuca_tools.documents.neuca.link_settings import ATTRIBUTES
+from neuca_tools.documents.neuca.values import IPV6_MINIMUM_MTU
+from neuca_tools.model import LinkRequest, Origin
+from neuca_tools.model.links import LinkKey, Virtual
 
 
 def with_parents(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
@@ -31,7 +35,7 @@ def with_vrfs(requests: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
         if not request.vrf:
             continue
         every[request.key] = replace(request, vrf="")
-        key = VirtualLink("vrf", request.vrf)
+        key = LinkKey(f"vrf {request.vrf}")
         vrf = every.get(key, LinkRequest(key, state="up"))
         virtual = vrf.virtual or Virtual()
         members = tuple(dict.fromkeys((*virtual.members, request.key)))
@@ -76,3 +80,114 @@ def _reachable(start: Iterable[str], following: Callable[[str], set[str]]) -> fr
         found |= more
         waiting += more
     return frozenset(found)
+
+
+def above(unusable: Collection[LinkKey], requests: Iterable[LinkRequest]) -> dict[LinkKey, LinkKey]:
+    """What is on these links, directly or not, or is to be in one that is a VRF: each with that."""
+    found: dict[LinkKey, LinkKey] = {}
+    for request in sorted(requests, key=lambda request: request.key.rank):
+        key = request.key
+        below = [*lower_of(request), *((key.nic,) if key.vlan_id else ())]
+        if request.vrf:
+            below.append(LinkKey(f"vrf {request.vrf}"))
+        for lower in below:
+            if key not in unusable and (lower in unusable or lower in found):
+                found[key] = found.get(lower, lower)
+    return found
+
+
+# --- Merging requests for one link ----------------------------------------------------------------
+
+# Where a setting comes from that no text gives.
+DEFAULT = "default"
+# The fields of a request that a single line sets completely.
+SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
+
+
+def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
+    """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
+    defaulted = any(one.setting == "state" and one.where == DEFAULT for one in above.origins)
+    own = above
+    if defaulted and below.state:
+        own = without(above, "state")
+    virtual = below.virtual
+    if own.virtual:
+        virtual = own.virtual.over(virtual)
+    single: dict[str, Any] = {name: getattr(own, name) or getattr(below, name) for name in SINGLE}
+    return LinkRequest(
+        above.key,
+        **single,
+        sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
+        device=tuple({**dict(below.device), **dict(own.device)}.items()),
+        virtual=virtual,
+        routing=own.routing.over(below.routing),
+        automatic=routing_keys.over(own.automatic, below.automatic),
+        offers=own.offers or below.offers,
+        origins=_overlay_origins(below.origins, own.origins),
+    )
+
+
+def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[Origin, ...]:
+    merged = {origin.setting: origin for origin in below}
+    for origin in above:
+        old = merged.get(origin.setting)
+        if old:
+            origin = origin._replace(overrode=f"{old.value} from {old.where}")
+        merged[origin.setting] = origin
+    return tuple(merged.values())
+
+
+def without(request: LinkRequest, setting: str) -> LinkRequest:
+    """The request without one of the settings that are None if they are not requested."""
+    origins = tuple(origin for origin in request.origins if origin.setting != setting)
+    nothing: dict[str, Any] = {setting: None}
+    return replace(request, origins=origins, **nothing)
+
+
+def without_small_mtu(request: LinkRequest) -> tuple[LinkRequest, str]:
+    """The request without an MTU below 1280 bytes if it has IPv6 addresses (RFC 8200, section 5).
+
+    The kernel would remove every IPv6 address (addrconf.c). With the reason, empty if it has none.
+    """
+    small = request.mtu is not None and request.mtu < IPV6_MINIMUM_MTU
+    if not small or all(address.version == 4 for address in request.addresses):
+        return request, ""
+    reason = f"an MTU below {IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
+    return without(request, "mtu"), reason
+
+
+def up_by_default(request: LinkRequest) -> LinkRequest:
+    """The request with state `up` if it has none."""
+    if request.state:
+        return request
+    return replace(request, state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
+
+
+def hands_off(request: LinkRequest) -> LinkRequest:
+    """The request for a link in state `user`: nothing but its name."""
+    kept = tuple(origin for origin in request.origins if origin.setting in ("state", "name"))
+    return LinkRequest(
+        request.key, state="user", name=request.name, origins=kept, virtual=request.virtual
+    )
+
+
+def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
+    """Merge two sets of requests, setting by setting; `above` wins, links of `below` come first.
+
+    The result has a state, unless the link is only named as a lower device of another one.
+    """
+    merged = {request.key: request for request in below}
+    for request in above:
+        if request.key in merged:
+            merged[request.key] = overlay(merged[request.key], request)
+        else:
+            merged[request.key] = request
+    return tuple(map(_completed, merged.values()))
+
+
+def _completed(request: LinkRequest) -> LinkRequest:
+    if request.origins or request.key.vlan_id or request.virtual:
+        request = up_by_default(request)
+    if request.state == "user":
+        return hands_off(request)
+    return request

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from neuca_tools.backends import hostnamed
+from neuca_tools.backends import systemd
 from neuca_tools.errors import ApplyError, ManagerError
 from neuca_tools.files import applying, read_bytes, write_files
 from neuca_tools.guest import blocks, version1
@@ -53,7 +53,7 @@ def set_hostname(name: str, file: Path = FILE) -> bool:
     if is_set(name, file):
         return False
     with suppress(ManagerError):
-        hostnamed.set_hostname(name)
+        systemd.set_hostname(name)
     if not is_set(name, file):
         write_files({file: f"{name}\n".encode()})
         with applying(f'set the host name "{name}"'):

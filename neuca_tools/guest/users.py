@@ -19,7 +19,7 @@ from neuca_tools.config.options import LOGIN
 from neuca_tools.documents.neuca.tables import is_public_key
 from neuca_tools.documents.platform.instance import PUBLIC_KEYS
 from neuca_tools.errors import ApplyError, RecordError
-from neuca_tools.guest import accounts, authorized_keys, sudoers
+from neuca_tools.guest import accounts, authorized_keys
 from neuca_tools.guest.base import Finding, Guest
 from neuca_tools.model import Document
 from neuca_tools.model.rows import User
@@ -111,10 +111,10 @@ def _sudo(user: User, seconds: float) -> Iterator[Finding]:
     login, subject = user.login, f"{user.login} sudo"
     try:
         if user.sudo:
-            sudoers.grant(login, seconds)
+            accounts.grant(login, seconds)
             yield Finding("ok", f'"{login}" may use sudo', subject)
         else:
-            sudoers.revoke(login)
+            accounts.revoke(login)
     except ApplyError as error:
         yield Finding("failed", error.text, subject, again=True)
 
@@ -123,7 +123,7 @@ def withdraw(login: str) -> None:
     """Remove the agent's keys and sudo file of a user. Raises ApplyError."""
     if not LOGIN.fullmatch(login):
         return
-    sudoers.revoke(login)
+    accounts.revoke(login)
     account = accounts.find(login)
     try:
         if account:
@@ -170,7 +170,7 @@ def leaving(config: Config) -> list[Leaving]:
 
 def own_files(config: Config) -> list[Path]:
     """The sudo files that the agent wrote. Raises ApplyError if that is unknown."""
-    return [sudoers.path(login) for login in sorted(recorded(config))]
+    return [accounts.sudo_file(login) for login in sorted(recorded(config))]
 
 
 def _remember(config: Config, logins: Iterable[str]) -> None:

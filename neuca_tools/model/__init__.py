@@ -19,11 +19,11 @@ from neuca_tools.model.addresses import Address as Address
 from neuca_tools.model.addresses import DeviceNetworks, device_networks
 from neuca_tools.model.addresses import Host as Host
 from neuca_tools.model.addresses import Network as Network
-from neuca_tools.model.clients import OwnClients as OwnClients
 from neuca_tools.model.device_settings import Declined, DeviceSettings
 from neuca_tools.model.links import Automatic as Automatic
 from neuca_tools.model.links import Incarnation as Incarnation
 from neuca_tools.model.links import LinkKey as LinkKey
+from neuca_tools.model.links import OwnClients as OwnClients
 from neuca_tools.model.links import Owned as Owned
 from neuca_tools.model.links import Virtual as Virtual
 from neuca_tools.model.links import Written as Written
@@ -211,8 +211,8 @@ class World:
     """The observed state of the host.
 
     `metadata_index` is the device that leads to the metadata service, 0 for none. `leased` are the
-    addresses with a lifetime, each with its device; `endless` are those that a client has recorded
-    as leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
+    addresses with a lifetime, each with its device; `endless` are others that dhclient or udhcpc
+    has leased. `age` is in seconds since the boot. `advertised` are the devices on which the kernel
     accepts routes from router advertisements only as long as they do not forward. `sysctls` are the
     requested settings by path, without those that cannot be read. `files` are the agent's own
     files, None for one that does not exist. `managers` maps manager and interface to a state;
@@ -346,7 +346,7 @@ class NicRecord(NamedTuple):
     `applied` is the digest of the applied request, `incarnation` the appearance of the NIC and its
     VLANs that it was applied to. `leaving` is the manager that managed a new dataplane NIC, until
     all that it configured is removed. `unheard`: a manager gave no response and has to be told
-    about the NIC. `doubtful`: see `desired.roles`.
+    about the NIC. `doubtful`: see `desired.management`.
     """
 
     name: str = ""

@@ -1,11 +1,14 @@
-"""The types for settings of a device: qdisc, rings, channels, offloads and the like."""
+"""The settings of a device (qdisc, rings, channels, offloads and the like), and their effects."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Optional
+
+from neuca_tools.model.links import LinkKey
 
 Refusal = Literal["not applicable", "unsupported"]
 
@@ -56,3 +59,59 @@ class Declined(NamedTuple):
     value: str
     effect: Refusal
     reason: str
+
+
+Effect = Literal["effective", "not applicable", "unsupported", "overridden"]
+"""Whether a requested setting is in effect, or why not; no pass fails for it.
+
+`not applicable`: the device, driver or container does not accept it, or it would change nothing;
+`unsupported`: the kernel does not have it; `overridden`: something with a higher precedence sets
+it.
+"""
+
+
+class Note(NamedTuple):
+    """One setting by its requested name (`rings.rx`, `txqueuelen`).
+
+    `link` is None for a host-wide setting.
+    """
+
+    setting: str
+    effect: Effect
+    reason: str = ""
+    link: Optional[LinkKey] = None
+
+    @property
+    def text(self) -> str:
+        """Setting, effect and reason, for messages."""
+        return ": ".join(filter(None, (self.setting, self.effect, self.reason)))
+
+    def to_json(self) -> dict[str, str]:
+        """The JSON form, without the link."""
+        return {"setting": self.setting, "effect": self.effect, "reason": self.reason}
+
+
+# Rates as tc(8) writes them: `2gbit`. The numbers are in bit/s; the units are decimal.
+_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+_RATE = re.compile(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
+
+
+def rate_value(text: str) -> int:
+    """Parse a rate: bit/s, rounded down to whole bytes. Raises ValueError."""
+    found = _RATE.fullmatch(text.lower())
+    if found is None:
+        raise ValueError(text)
+    # Few requests have a rate; it saves 1 ms.
+    from decimal import Decimal
+
+    return int(Decimal(found[1]) * _UNITS[found[2]]) // 8 * 8
+
+
+def rate_text(rate: int) -> str:
+    """A rate in the largest unit that gives a whole number.
+
+    >>> rate_text(1500000000), rate_text(2 * 10**9)
+    ('1500mbit', '2gbit')
+    """
+    unit = next(unit for unit in ("gbit", "mbit", "kbit", "bit") if rate % _UNITS[unit] == 0)
+    return f"{rate // _UNITS[unit]}{unit}"

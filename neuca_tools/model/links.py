@@ -7,9 +7,9 @@ Lower devices always have a lower rank, so sorting by rank puts them before thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any, Literal, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.model.addresses import MOST_KEPT, Address
 
@@ -29,193 +29,65 @@ _RANKS = {
 }
 # The rank of a VLAN on a VXLAN, macvlan or bridge.
 _HIGHEST = 5
+_NO_VLAN = -1  # before every VLAN ID
 
 
-# `__new__` below returns no typing.Self (PYI034), which is newer than Python 3.9.
+class LinkKey(tuple[str, int]):  # noqa: SLOT001 - a tuple can have no other slots
+    """Identifies a link: a NIC, a virtual link, or a VLAN on one of them.
 
+    `mac` identifies the failure domain, a NIC or virtual link with its VLANs, by its MAC (of an
+    InfiniBand port, its GUID) or by `KIND NAME`: the form that documents, records and messages use.
+    `vlan_id` is None for a link that is no VLAN, and `nic` the NIC or virtual link that a VLAN is
+    on, for all others the link itself. `made` is the kind of a virtual link, also for a VLAN on it,
+    and `given_name` its name; both are empty for a NIC and its VLANs. `kind` is `physical`, `vlan`
+    or one of KINDS. `rank` is the position in the stack of links; a lower device has a lower rank.
 
-class LinkKey(tuple[Any, ...]):
-    """Identifies a link: a `Nic`, a `VirtualLink` or a `Vlan`.
-
-    `mac` identifies the failure domain, a NIC or virtual link with its VLANs, by its MAC or by
-    `KIND NAME`: the form that documents, records and messages use. LinkKey(mac, vlan_id) is the
-    link with this form.
+    Links are ordered by MAC or name, a lower device before its VLANs; `order` is a sort key that
+    puts lower devices before all of their upper devices.
     """
 
-    __slots__ = ()
+    # Attributes, and no properties: a pass asks for them a hundred times for each of thousands.
+    mac: str
+    vlan_id: Optional[int]
+    nic: LinkKey
+    made: str
+    given_name: str
+    kind: str
+    rank: int
+    order: tuple[int, str, int]
 
-    def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034
+    def __new__(cls, mac: str, vlan_id: Optional[int] = None) -> LinkKey:  # noqa: PYI034 - Python 3.9
         return _link_key(mac, vlan_id)
 
-    @property
-    def mac(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def vlan_id(self) -> Optional[int]:
-        """The VLAN ID; None for a link that is no VLAN."""
-        return None
-
-    @property
-    def nic(self) -> LinkKey:
-        """The NIC or virtual link that a VLAN is on; for all others, the link itself."""
-        return self
-
-    @property
-    def made(self) -> str:
-        """The kind of a virtual link, also for a VLAN on it; empty for a NIC and its VLANs."""
-        return ""
-
-    @property
-    def kind(self) -> str:
-        """`physical`, `vlan` or one of KINDS."""
-        raise NotImplementedError
-
-    @property
-    def given_name(self) -> str:
-        """The name of a virtual link, which is part of its identity; empty for a NIC."""
-        return ""
-
-    @property
-    def rank(self) -> int:
-        """The position in the stack of links; a lower device has a lower rank."""
-        return _RANKS[self.kind]
-
-    @property
-    def order(self) -> tuple[int, str, int]:
-        """A sort key that puts lower devices before their upper devices."""
-        return self.rank, self.mac, self.vlan_id or 0
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, LinkKey) and self.position < other.position
-
-    def __gt__(self, other: object) -> bool:
-        return isinstance(other, LinkKey) and self.position > other.position
-
-    @property
-    def position(self) -> tuple[str, int]:
-        """What links are ordered by: MAC or name; a lower device comes before its VLANs.
-
-        A sort computes it once for each link, not for each comparison.
-        """
-        return self.mac, self.vlan_id or 0
-
-    def __bool__(self) -> Literal[True]:
-        return True
-
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return tuple(self)
+        return self.mac, self.vlan_id
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(map(repr, self))})"
+        """The form that digests of requests are made of."""
+        if self.vlan_id is not None:
+            return f"Vlan({self.nic!r}, {self.vlan_id})"
+        if self.made:
+            return f"VirtualLink({self.made!r}, {self.given_name!r})"
+        return f"Nic({self.mac!r})"
 
     def __str__(self) -> str:
-        return self.mac
-
-
-class Nic(LinkKey):
-    """A NIC, by its permanent MAC, or by its GUID if it is an InfiniBand port."""
-
-    __slots__ = ()
-
-    def __new__(cls, mac: str) -> Nic:  # noqa: PYI034
-        return tuple.__new__(cls, (mac,))
-
-    # As for any link, but without a call of Python: a pass asks for them a hundred times for each
-    # of thousands.
-
-    mac = property(itemgetter(0))
-    vlan_id = None
-    kind = "physical"
-    made = given_name = ""
-    rank = 0
-
-    @property
-    def order(self) -> tuple[int, str, int]:
-        return 0, self[0], 0
-
-    @property
-    def position(self) -> tuple[str, int]:
-        return self[0], 0
-
-
-class VirtualLink(LinkKey):
-    """A bond, bridge, VXLAN, macvlan, VRF or IPoIB child, by its kind and name."""
-
-    __slots__ = ()
-
-    def __new__(cls, kind: str, name: str) -> VirtualLink:  # noqa: PYI034
-        return tuple.__new__(cls, (kind, name))
-
-    @property
-    def mac(self) -> str:
-        return f"{self[0]} {self[1]}"
-
-    @property
-    def made(self) -> str:
-        return self.kind
-
-    @property
-    def kind(self) -> str:
-        return str(self[0])
-
-    @property
-    def given_name(self) -> str:
-        return str(self[1])
-
-
-class Vlan(LinkKey):
-    """A VLAN, by its lower device (a `Nic` or `VirtualLink`) and ID."""
-
-    __slots__ = ()
-
-    def __new__(cls, lower: LinkKey, vlan_id: int) -> Vlan:  # noqa: PYI034
-        return tuple.__new__(cls, (lower, vlan_id))
-
-    @property
-    def mac(self) -> str:
-        return self.nic.mac
-
-    @property
-    def vlan_id(self) -> int:
-        return int(self[1])
-
-    @property
-    def nic(self) -> LinkKey:
-        lower: LinkKey = self[0]
-        return lower
-
-    @property
-    def made(self) -> str:
-        return self.nic.made
-
-    @property
-    def kind(self) -> str:
-        return "vlan"
-
-    @property
-    def given_name(self) -> str:
-        return self.nic.given_name
-
-    @property
-    def rank(self) -> int:
-        if self.nic.rank > _RANKS["vlan"]:
-            return _HIGHEST
-        return _RANKS["vlan"]
-
-    def __str__(self) -> str:
-        return f"{self.mac}.{self.vlan_id}"
+        return self.mac if self.vlan_id is None else f"{self.mac}.{self.vlan_id}"
 
 
 @lru_cache(MOST_KEPT)  # the document, the record and the kernel each name every link
 def _link_key(mac: str, vlan_id: Optional[int]) -> LinkKey:
-    lower: LinkKey = Nic(mac)
+    key = tuple.__new__(LinkKey, (mac, _NO_VLAN if vlan_id is None else vlan_id))
     kind, _, name = mac.partition(" ")
-    if name and kind in KINDS:
-        lower = VirtualLink(kind, name)
-    if vlan_id is None:
-        return lower
-    return Vlan(lower, vlan_id)
+    is_made = bool(name) and kind in KINDS
+    key.mac, key.vlan_id = mac, vlan_id
+    key.made, key.given_name = (kind, name) if is_made else ("", "")
+    key.nic, key.kind = key, key.made or "physical"
+    key.rank = _RANKS[key.kind]
+    if vlan_id is not None:
+        key.nic, key.kind = _link_key(mac, None), "vlan"
+        key.rank = _HIGHEST if key.rank > _RANKS["vlan"] else _RANKS["vlan"]
+    key.order = key.rank, mac, vlan_id or 0
+    return key
 
 
 class Incarnation(NamedTuple):
@@ -308,3 +180,23 @@ class Automatic(NamedTuple):
     dhcp6_overrides: tuple[tuple[str, str], ...] = ()
     optional: Optional[bool] = None
     critical: Optional[bool] = None
+
+
+class OwnClients(NamedTuple):
+    """The DHCP clients that the agent starts where no network manager serves a link, one process
+    for each link and protocol.
+
+    `program` is the path of dhcpcd, empty if it may not be used or is not installed;
+    `forced`: the configuration names it, and no network manager is to do it. `expected`: a network
+    manager is enabled that may still start. `requests` has what each client was started with, by
+    its label (`dhcp_files.client_labels`); those that are `alive` run. `helper` is the program
+    that they tell of leases. `refused`: interface indices, with why something leased is not used.
+    """
+
+    program: str = ""
+    helper: str = ""
+    forced: bool = False
+    expected: bool = False
+    requests: Mapping[str, str] = {}
+    alive: frozenset[str] = frozenset()
+    refused: tuple[tuple[int, str], ...] = ()

@@ -65,7 +65,7 @@ def is_advertised(route: Route, world: World) -> bool:
 def _is_of_lease(route: Route, world: World) -> bool:
     """Whether an IPv4 route came with a lease, although its protocol does not say so.
 
-    The script of dhclient adds its routes like an administrator. They are told apart by the
+    The scripts of dhclient and udhcpc add routes like an administrator. They are told apart by the
     address: its route goes through a device with a leased address, and its gateway is in no network
     of an address that was set by hand.
     """

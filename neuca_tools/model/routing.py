@@ -51,6 +51,8 @@ class Traits(NamedTuple):
 
 
 PLAIN = Traits()
+RouteIdentity = tuple[Network, int, int, int]
+"""What the kernel tells routes apart by: NLM_F_REPLACE replaces the route with the same."""
 
 
 class RouteRequest(NamedTuple):
@@ -88,6 +90,10 @@ class Route:
     others: tuple[tuple[int, Optional[Host]], ...] = ()
     message: bytes = field(default=b"", repr=False, compare=False)
 
+    @property
+    def identity(self) -> RouteIdentity:
+        return self.to, self.traits.table, self.metric, self.traits.tos
+
 
 class Hop(NamedTuple):
     """A route through a link, or through none (NOWHERE). `others` are further next hops.
@@ -107,8 +113,7 @@ class Hop(NamedTuple):
     others: tuple[tuple[LinkKey, Optional[Host]], ...] = ()
 
     @property
-    def identity(self) -> tuple[Network, int, int, int]:
-        """What the kernel tells routes apart by: NLM_F_REPLACE replaces the route with the same."""
+    def identity(self) -> RouteIdentity:
         return self.to, self.traits.table, self.metric, self.traits.tos
 
     @property

@@ -1,6 +1,6 @@
 """The parts of a document that are not about the network: users, scripts, storage, raw keys.
 
-And what is wrong with it, and where in it a setting comes from.
+And what is wrong with it, where in it a setting comes from, and how it is stored.
 """
 
 # SPDX-License-Identifier: MIT
@@ -109,3 +109,18 @@ class Origin(NamedTuple):
     value: str
     where: str
     overrode: str = ""
+
+
+@dataclass(frozen=True)
+class StoredDocument:
+    """The last good document, for a boot on which no source responds.
+
+    `fetched` is when it was first read (RFC 3339, UTC). `platform` is the text of the platform's
+    own documents (`documents.platform.combined.reduced`). `text` or `platform` may be empty.
+    """
+
+    source: str
+    sha256: str
+    fetched: str
+    text: str
+    platform: str = ""

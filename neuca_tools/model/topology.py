@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
+from itertools import chain
 
-from neuca_tools.model import Device, Host, LinkKey, Route, World
+from neuca_tools.model import Address, Device, Host, LinkKey, Route, World
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.ports import GUID_LENGTH
 from neuca_tools.model.provenance import is_automatic
+from neuca_tools.model.routing import ROUTE_PROTOCOL, RouteIdentity
 
 METADATA_HOSTS: tuple[Host, ...] = (ip_address("169.254.169.254"), ip_address("fd00:ec2::254"))
 """IPv4: RFC 3927's link-local address that every cloud uses; IPv6: EC2's (EC2 User Guide)."""
@@ -60,6 +62,21 @@ def best_default_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
     for route in defaults:
         best[route.to.version] = min(route.metric, best.get(route.to.version, route.metric))
     return tuple(route for route in defaults if route.metric == best[route.to.version])
+
+
+def foreign_routes(world: World) -> frozenset[RouteIdentity]:
+    """The identities of the routes of other programs, in every table."""
+    every = (*world.routes, *world.tables)
+    return frozenset(route.identity for route in every if route.protocol != ROUTE_PROTOCOL)
+
+
+def addresses_of(world: World, indexes: Iterable[int]) -> Iterator[Address]:
+    """The addresses of these devices."""
+    return chain.from_iterable(world.addresses.get(index, ()) for index in indexes)
+
+
+def hosts_of(world: World, indexes: Iterable[int]) -> frozenset[Host]:
+    return frozenset(address.ip for address in addresses_of(world, indexes))
 
 
 def lifelines(world: World, management: Collection[int]) -> frozenset[tuple[int, int]]:

@@ -1,14 +1,18 @@
-"""Operations that create VLANs and virtual links of other kinds, or change their members."""
+"""Operations that create virtual links, change their members, or set a device up."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Optional
 
+from neuca_tools.desired.device_settings import text
+from neuca_tools.documents.neuca.link_settings import is_of_place
 from neuca_tools.model import LinkKey, Virtual
-from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer
+from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 
 TITLES = {
     "vlan": "VLAN",
@@ -52,10 +56,6 @@ class CreateLink(LinkOperation):
         return self.fate
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.on.name
-
-    @property
     def text(self) -> str:
         key, own, parent, mtu = self.on.key, "", "", ""
         if self.virtual.options:
@@ -87,15 +87,15 @@ class MarkLink(Operation):
     on: Target
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.on.name
+    def value(self) -> Value:
+        return self.on.name
 
     @property
     def text(self) -> str:
         return f"mark {self.on.name} as created by neucad"
 
     def run(self, writer: Writer) -> None:
-        writer.mark_link(writer.index(self.on))
+        writer.links.mark_link(writer.index(self.on))
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class DeleteLink(LinkOperation):
     """It shares its fate with its lower devices: members leave it, and those of a bond go down."""
 
     kind = "delete-link"
+    is_removal = True
     lower: tuple[LinkKey, ...] = ()
     phase_of: Phase = Phase.SHRINK
 
@@ -111,15 +112,11 @@ class DeleteLink(LinkOperation):
         return super().fate | {lower.mac for lower in self.lower}
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return self.on.name, None
-
-    @property
     def text(self) -> str:
         return f"delete the {TITLES[self.on.key.kind]} {self.on.name}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_link(writer.index(self.on))
+        writer.links.delete_link(writer.index(self.on))
 
 
 @dataclass(frozen=True)
@@ -162,7 +159,7 @@ class SetMaster(LinkOperation):
         return f"remove {self.target} from {_name(self.before) or 'its master'}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_master(writer.index(self.on), _index(writer, self.master))
+        writer.links.set_master(writer.index(self.on), _index(writer, self.master))
 
 
 def _name(target: Optional[Target]) -> Optional[str]:
@@ -174,3 +171,57 @@ def _index(writer: Writer, target: Optional[Target]) -> int:
     if target is None:
         return 0
     return writer.index(target)
+
+
+# How the kernel, a driver or a container declines a setting of a device that is unsupported, or has
+# an unsupported value (EIO: an interrupt that the kernel manages itself). Other errors are
+# failures.
+DECLINES = (
+    errno.EOPNOTSUPP,
+    errno.EINVAL,
+    errno.ERANGE,
+    errno.ENOENT,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EROFS,
+    errno.EIO,
+)
+
+
+@dataclass(frozen=True)
+class SetDevice(LinkOperation):
+    """There is one for each group of settings, because many drivers reset the NIC for each change.
+
+    `before` and `after` have one group's (`rings`) values by their whole names (`rings.rx`).
+
+    The place in a bond or bridge that the device is put into has its values only then: without
+    `before`, the operation sees what it has `replaced`.
+    """
+
+    kind = "set-device"
+    group: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    phase_of: Phase = Phase.NIC
+    replaced: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def __hash__(self) -> int:
+        return hash((self.on, self.group, *sorted(self.after.items())))
+
+    @property
+    def change(self) -> tuple[Value, Value]:
+        after = f"{self.group} {text(self.after)}"
+        if not self.before:
+            return None, after
+        return f"{self.group} {text(self.before)}", after
+
+    @property
+    def text(self) -> str:
+        before = was(text(self.before) or None)
+        return f'set {self.group} of {self.target}{before} to "{text(self.after)}"'
+
+    def run(self, writer: Writer) -> None:
+        index = writer.index(self.on)
+        if is_of_place(self.group) and not self.before:
+            self.replaced.update(writer.device_values(index, self.group))
+        writer.set_device(index, self.group, self.after)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Optional
 
-from neuca_tools.model import Address
+from neuca_tools.desired.dhcp_files import BESIDE
+from neuca_tools.model import Address, LinkKey
 from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, Value, Writer, was
 
 
@@ -18,7 +19,7 @@ from neuca_tools.plan.operation import LinkOperation, Operation, Phase, Target, 
 class SetAttribute(LinkOperation):
     """Set an attribute of the link itself; `setting` is its row in the table of link settings.
 
-    Consecutive ones of a link are set with one request (`Writer.set_attributes`).
+    Consecutive ones of a link are set with one request (`LinkWriter.set_attributes`).
     """
 
     setting: ClassVar[str]
@@ -44,7 +45,7 @@ class SetAttribute(LinkOperation):
         return f"set the {self.title} of {self.target}{was(self.before)} to {self.after}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_attributes(writer.index(self.on), {self.setting: self.after})
+        writer.links.set_attributes(writer.index(self.on), {self.setting: self.after})
 
 
 class SetMtu(SetAttribute):
@@ -76,7 +77,7 @@ class SetState(LinkOperation):
         return f"bring {self.target} {self.change[1]}"
 
     def run(self, writer: Writer) -> None:
-        writer.set_up(writer.index(self.on), self.up)
+        writer.links.set_up(writer.index(self.on), self.up)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Rename(LinkOperation):
         return f"rename {self.on.name} to {self.new}"
 
     def run(self, writer: Writer) -> None:
-        writer.rename(writer.index(self.on), self.new)
+        writer.links.rename(writer.index(self.on), self.new)
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,8 @@ class AddAddress(LinkOperation):
     seen: float = 0.0
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, str(self.address)
+    def value(self) -> Value:
+        return str(self.address)
 
     @property
     def text(self) -> str:
@@ -128,18 +129,19 @@ class AddAddress(LinkOperation):
         if self.message:
             writer.restore_address(index, self.message, self.seen)
         else:
-            writer.add_address(index, self.address, self.bare, self.checked)
+            writer.links.add_address(index, self.address, self.bare, self.checked)
 
 
 @dataclass(frozen=True)
 class DeleteAddress(LinkOperation):
     kind = "delete-address"
+    is_removal = True
     address: Address
     phase_of: Phase = Phase.RETIRE
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return str(self.address), None
+    def value(self) -> Value:
+        return str(self.address)
 
     @property
     def text(self) -> str:
@@ -251,7 +253,7 @@ class Unmanage(LinkOperation):
         return f"make {self.manager} release {self.target}"
 
     def run(self, writer: Writer) -> None:
-        writer.unmanage(self.manager, [self.on.name])
+        writer.managers.unmanage(self.manager, [self.on.name])
 
 
 @dataclass(frozen=True)
@@ -265,15 +267,11 @@ class Tell(Operation):
         return self.manager
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, None
-
-    @property
     def text(self) -> str:
         return f"make {self.manager} reload its configuration"
 
     def run(self, writer: Writer) -> None:
-        writer.tell(self.manager)
+        writer.managers.tell(self.manager)
 
 
 @dataclass(frozen=True)
@@ -286,8 +284,8 @@ class Activate(LinkOperation):
     profile: str
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.profile
+    def value(self) -> Value:
+        return self.profile
 
     @property
     def text(self) -> str:
@@ -295,4 +293,79 @@ class Activate(LinkOperation):
 
     def run(self, writer: Writer) -> None:
         writer.index(self.on)
-        writer.activate(self.manager, self.on.name, self.profile)
+        writer.managers.activate(self.manager, self.on.name, self.profile)
+
+
+# --- DHCP clients ---------------------------------------------------------------------------------
+
+_TITLES = {"": "DHCP client", "dhcp6": "DHCPv6 client", "ra": "autoconfiguration"}
+
+
+@dataclass(frozen=True)
+class ClientOperation(Operation):
+    """A change of one client of a link; `label` is one of `desired.dhcp_files.client_labels`.
+
+    Its failure is none of the link, and a roll-back leaves clients alone.
+    """
+
+    key: LinkKey
+    label: str
+    request: str
+
+    @property
+    def target(self) -> str:
+        return str(self.key)
+
+    @property
+    def value(self) -> Value:
+        return self.request
+
+    @property
+    def protocol(self) -> str:
+        """Empty for DHCPv4."""
+        return self.label.partition(BESIDE)[2]
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return frozenset({self.key.mac, str(self.key), self.label})
+
+
+@dataclass(frozen=True)
+class StartClient(ClientOperation):
+    """Start the client, or start it again with another request."""
+
+    kind = "start-dhcp"
+    phase = Phase.CLIENT
+    name: str
+
+    @property
+    def target(self) -> str:
+        return self.name
+
+    @property
+    def fate(self) -> frozenset[str]:
+        return frozenset({self.key.mac})
+
+    @property
+    def text(self) -> str:
+        return f"start the {_TITLES.get(self.protocol, '')} of {self.name}"
+
+    def run(self, writer: Writer) -> None:
+        writer.start_client(self.label, self.request)
+
+
+@dataclass(frozen=True)
+class StopClient(ClientOperation):
+    """End the client, and remove what its lease has set."""
+
+    kind = "stop-dhcp"
+    is_removal = True
+    phase = Phase.MARK
+
+    @property
+    def text(self) -> str:
+        given = "remove its addresses" if self.protocol == "ra" else "release its lease"
+        return f"stop the {_TITLES.get(self.protocol, '')} of {self.key}, and {given}"
+
+    def run(self, writer: Writer) -> None:
+        writer.stop_client(self.label)

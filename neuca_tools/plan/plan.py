@@ -19,9 +19,7 @@ from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, SETTINGS
 from neuca_tools.documents.neuca.values import ACCEPT_DAD
 from neuca_tools.model import OWN, Address, Link, LinkKey, NetworkState, Owned, Virtual
 from neuca_tools.plan import route_steps
-from neuca_tools.plan.client_operations import StartClient, StopClient
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, DeleteLink, MarkLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, Phase, Target
 from neuca_tools.plan.operations import (
     Activate,
@@ -31,14 +29,15 @@ from neuca_tools.plan.operations import (
     SetMtu,
     SetState,
     SetTxQueueLen,
+    StartClient,
+    StopClient,
     Tell,
     Unmanage,
     WriteFile,
     WriteSysctl,
     size_of,
 )
-from neuca_tools.plan.sides import Sides, renamed, unrouted
-from neuca_tools.plan.sysctl_values import same
+from neuca_tools.plan.sides import Sides, renamed, same, unrouted
 
 NOTHING = Owned()
 # Each port changes the MTU of a bridge; an IPoIB child starts with that of its port.
@@ -106,14 +105,12 @@ def _widened(
     """The scope with the virtual links on top of what may change."""
     if asked is None:
         return None
-    scope = frozenset(asked)
-    for key in sorted({*have.links, *want.links}, key=lambda key: key.order):
-        for link in (have.links.get(key), want.links.get(key)):
-            if link is None or link.virtual is None:
-                continue
-            if any(lower.mac in scope for lower in link.virtual.lower):
-                scope |= {key.mac}
-    return scope
+    scope = {*asked}
+    every = (*have.links.values(), *want.links.values())
+    for link in sorted((link for link in every if link.virtual), key=lambda link: link.key.order):
+        if link.virtual and not scope.isdisjoint(lower.mac for lower in link.virtual.lower):
+            scope.add(link.key.mac)
+    return frozenset(scope)
 
 
 def _moving_members(asked: Collection[str], scope: Collection[str], sides: Sides) -> Iterator[str]:
@@ -137,7 +134,7 @@ def _files(sides: Sides) -> Iterator[Operation]:
 
 def _marks(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.have, sides.want)
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         for manager, word in sorted(wanted.managers.items()):
             if word != "unmanaged" or found.managers.get(manager) != "managed":
                 continue
@@ -146,7 +143,7 @@ def _marks(sides: Sides) -> Iterator[Operation]:
             else:
                 yield Unmanage(Target(key, found.name or "", found.index), manager)
     yield from map(Tell, sorted(to_reload))
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         if _is_inactive(found, wanted):
             target = Target(key, found.name or "", found.index)
             yield Activate(target, "networkmanager", wanted.profile)
@@ -209,19 +206,17 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
         yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
-    links = list(sides.both())
-    links.reverse()
-    for key, found, wanted in links:
+    for key, found, wanted in reversed(sides.both):
         if wanted.mtu and found.mtu and wanted.mtu < found.mtu:
             yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
-    for key, _, _ in links:
+    for key, _, _ in reversed(sides.both):
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
 
 
 def _removed_members(sides: Sides) -> Iterator[Operation]:
     """Remove members from our bonds, bridges and VRFs; deleting one releases its members anyway."""
-    for key in sorted(sides.have.links, key=lambda key: key.position):
+    for key in sorted(sides.have.links):
         master = sides.leaves(key)
         if master and not {master, key} & sides.gone:
             yield SetMaster(sides.target(key), sides.target(master), None, Phase.SHRINK)
@@ -229,7 +224,7 @@ def _removed_members(sides: Sides) -> Iterator[Operation]:
 
 def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
-    for key, found, _ in sides.both():
+    for key, found, _ in sides.both:
         if sides.joins(key) == master:
             if master.kind == "bond" and found.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
@@ -244,7 +239,7 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     (EEXIST), and an IPv4 address that is to get a route to its network (devinet.c ignores this). So
     are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
     """
-    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+    for key in sorted(sides.have.links.keys() - sides.gone):
         have, want = sides.found(key), sides.wanted(key)
         for address in unrouted(have, want):
             if address.version == 4:
@@ -263,34 +258,28 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
 
 
 def _unmarked_links(sides: Sides) -> Iterator[Operation]:
-    for key in sorted(sides.have.links.keys() - sides.gone, key=lambda key: key.position):
+    for key in sorted(sides.have.links.keys() - sides.gone):
         if sides.have.links[key].unmarked:
             yield MarkLink(sides.target(key))
 
 
 def _grow(sides: Sides) -> Iterator[Operation]:
     """Create links, raise the MTU, set queue length and device settings; lower devices first."""
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         if not sides.is_present(key):
             yield _create(sides, key, wanted)
         if key.kind in MEMBERS:
             yield from _added_members(sides, key)
         settings = list(_queue_and_device(sides, key, found, wanted))
-        modes = [one for one in settings if _sets_mtu(one)]
+        # The kernel changes the MTU with the mode of IPoIB.
+        modes = [step for step in settings if getattr(step, "group", "") == IPOIB_MODE]
         yield from modes
         yield from _raised_mtu(sides, key, found, wanted, any_mtu=bool(modes))
-        yield from (one for one in settings if one not in modes)
-
-
-def _sets_mtu(operation: Operation) -> bool:
-    """Whether the kernel changes the MTU with this, as it does with the mode of IPoIB."""
-    return isinstance(operation, SetDevice) and operation.group == IPOIB_MODE
+        yield from (step for step in settings if step not in modes)
 
 
 def _grow_phase(key: LinkKey) -> Phase:
-    if key.rank:
-        return Phase.VLAN
-    return Phase.NIC
+    return Phase.VLAN if key.rank else Phase.NIC
 
 
 def _raised_mtu(
@@ -322,23 +311,17 @@ def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
     """Create the link with its MTU, unless it has to get it later."""
-    virtual, mtu = wanted.virtual or Virtual(), wanted.mtu
-    below = virtual.parent
-    if key.vlan_id is not None:
-        below = key.nic
-    if key.kind in MTU_LATER:
-        mtu = None
-    parent = None
-    if below is not None:
-        parent = sides.target(below)
-    return CreateLink(sides.target(key), virtual, parent, mtu)
+    virtual = wanted.virtual or Virtual()
+    below = virtual.parent if key.vlan_id is None else key.nic
+    mtu = None if key.kind in MTU_LATER else wanted.mtu
+    return CreateLink(sides.target(key), virtual, below and sides.target(below), mtu)
 
 
 def _sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
         if not same(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         target = sides.target(key)
         for template, value in sorted(wanted.sysctls.items()):
             before = found.sysctls.get(template)
@@ -349,7 +332,7 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         is_up = found.state == "up"
         if wanted.state == "down":
             # The kernel sets every VLAN up with its NIC, and every IPoIB child with its port.
@@ -360,7 +343,7 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
 
 
 def _addresses(sides: Sides) -> Iterator[Operation]:
-    for key, found, wanted in sides.both():
+    for key, found, wanted in sides.both:
         lost = sides.goes_down(key)
         kept = {address for address in found.addresses if not (lost and address.version == 6)}
         kept -= wanted.theirs.keys() - found.theirs.keys()

@@ -38,16 +38,20 @@ class _RouteOperation(Operation):
         return self.on[0].name if self.on else str(self.hop.to)
 
     @property
+    def value(self) -> Value:
+        return _text(self.hop, self.on)
+
+    @property
     def needed(self) -> frozenset[LinkKey]:
         return frozenset(target.key for target in self.on)
 
     @property
-    def domains(self) -> frozenset[str]:
+    def fate(self) -> frozenset[str]:
         return frozenset(target.key.mac for target in self.on)
 
     @property
-    def fate(self) -> frozenset[str]:
-        return self.domains
+    def domains(self) -> frozenset[str]:
+        return self.fate
 
     @property
     def handles(self) -> frozenset[str]:
@@ -85,12 +89,8 @@ class ReplaceRoute(_RouteOperation):
         return super().domains | left
 
     @property
-    def fate(self) -> frozenset[str]:
-        return frozenset(target.key.mac for target in self.on)
-
-    @property
     def change(self) -> tuple[Value, Value]:
-        return self._old_text, _text(self.hop, self.on)
+        return self._old_text, self.value
 
     @property
     def _old_text(self) -> Optional[str]:
@@ -100,7 +100,7 @@ class ReplaceRoute(_RouteOperation):
 
     @property
     def text(self) -> str:
-        new, old = _text(self.hop, self.on), self._old_text
+        new, old = self.value, self._old_text
         if old:
             return f"replace the route to {self.hop.to} {old} with {new}"
         return f"route {self.hop.to} {new}"
@@ -127,12 +127,8 @@ class RestoreRoute(_RouteOperation):
         return self.domains | {str(target.key) for target in self.on}
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, _text(self.hop, self.on)
-
-    @property
     def text(self) -> str:
-        return f"restore the route to {self.hop.to} {_text(self.hop, self.on)}"
+        return f"restore the route to {self.hop.to} {self.value}"
 
     def run(self, writer: Writer) -> None:
         present = map(writer.index, self.on)
@@ -142,18 +138,15 @@ class RestoreRoute(_RouteOperation):
 @dataclass(frozen=True)
 class DeleteRoute(_RouteOperation):
     kind = "delete-route"
+    is_removal = True
     phase_of: Phase = Phase.SHRINK
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return _text(self.hop, self.on), None
-
-    @property
     def text(self) -> str:
-        return f"delete the route to {self.hop.to} {_text(self.hop, self.on)}"
+        return f"delete the route to {self.hop.to} {self.value}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_route(self.route(writer))
+        writer.links.delete_route(self.route(writer))
 
 
 def _text(hop: Hop, on: tuple[Target, ...]) -> str:
@@ -182,6 +175,10 @@ class _RuleOperation(Operation):
         return self.on
 
     @property
+    def value(self) -> Value:
+        return self.rule.text
+
+    @property
     def handles(self) -> frozenset[str]:
         return super().handles | {POLICY_ROUTING}
 
@@ -192,31 +189,24 @@ class AddRule(_RuleOperation):
     phase = Phase.RULE
 
     @property
-    def change(self) -> tuple[Value, Value]:
-        return None, self.rule.text
-
-    @property
     def text(self) -> str:
         return f"add the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
         if self.on:
             writer.index(self.on)
-        writer.add_rule(self.rule)
+        writer.links.add_rule(self.rule)
 
 
 @dataclass(frozen=True)
 class DeleteRule(_RuleOperation):
     kind = "delete-rule"
+    is_removal = True
     phase_of: Phase = Phase.SHRINK
-
-    @property
-    def change(self) -> tuple[Value, Value]:
-        return self.rule.text, None
 
     @property
     def text(self) -> str:
         return f"delete the rule {self.rule.text}"
 
     def run(self, writer: Writer) -> None:
-        writer.delete_rule(self.rule)
+        writer.links.delete_rule(self.rule)

@@ -84,7 +84,8 @@ def restored(sides: Sides) -> Iterator[Operation]:
     The last are in the desired state only if that is an earlier state of the host. Routes to next
     hops come after those that lead to them.
     """
-    cut = _interrupted(sides) if sides.have.theirs else set()
+    links = sides.have.links if sides.have.theirs else ()
+    cut = {key for key in links if sides.is_interrupted(key)}
     if not cut and not sides.want.theirs:
         return
     present = _theirs(sides.have)
@@ -93,10 +94,6 @@ def restored(sides: Sides) -> Iterator[Operation]:
     for hop in sorted(lost, key=lambda hop: hop.via is not None):
         if all(_is_there(sides, key) and sides.is_up_at_the_end(key) for key in _links(hop)):
             yield _restored(sides, hop, *lost[hop])
-
-
-def _interrupted(sides: Sides) -> set[LinkKey]:
-    return {key for key in sides.have.links if sides.is_interrupted(key)}
 
 
 def _missing(sides: Sides, present: Collection[Hop]) -> Iterator[tuple[Hop, Sequence[Route]]]:

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Optional
+from typing import Optional, Union
 
 from neuca_tools.desired.names import Step, rename_steps
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS
@@ -38,34 +39,21 @@ class Sides:
 
     def found(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
-        link = self.have.links.get(key)
-        if link is None or key in self.gone:
-            return _no_link(key)
-        return link
+        return self.have.links[key] if self.is_present(key) else _no_link(key)
 
     def wanted(self, key: LinkKey) -> Link:
         """The link as it is wanted; one without any settings if nothing is wanted of it."""
         return self.want.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
-        if key not in self._targets:
-            self._targets[key] = Target(key, self.names.get(key, ""), self.found(key).index)
-        return self._targets[key]
+        return Target(key, self.names.get(key, ""), self.found(key).index)
 
     @cached_property
-    def _targets(self) -> dict[LinkKey, Target]:
-        """Those that were asked for: several operations have the same."""
-        return {}
-
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         """Key, `found` and wanted link, lower devices first, once links are in their places.
 
         Absent NICs are left out, and those that are as they are wanted.
         """
-        return self._pairs
-
-    @cached_property
-    def _pairs(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         return tuple(self._paired())
 
     def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
@@ -106,18 +94,13 @@ class Sides:
             return True
         return bool(key.made) and key.nic in self.want.links
 
-    def moves(self, nic: LinkKey) -> bool:
-        """Whether this NIC joins or leaves a bond.
+    def _moves(self, key: LinkKey, kind: str) -> bool:
+        """Whether this link joins or leaves a bond or VRF.
 
-        The kernel takes it down for that, and restores its MTU.
+        The kernel takes it down for a bond, and restores its MTU; for a VRF it takes it down and up
+        (vrf.c).
         """
-        return "bond" in self._kinds_around(nic)
-
-    def _kinds_around(self, key: LinkKey) -> set[str]:
-        """The kinds of what the link is taken out of, and put into."""
-        if key not in self._members:
-            return set()
-        return {master.kind for master in (self.leaves(key), self.joins(key)) if master}
+        return kind in {master.kind for master in (self.leaves(key), self.joins(key)) if master}
 
     @cached_property
     def _members(self) -> frozenset[LinkKey]:
@@ -153,19 +136,15 @@ class Sides:
             return None
         return after
 
-    def cycles(self, nic: LinkKey) -> bool:
-        """Whether this link joins or leaves a VRF: the kernel takes it down and up (vrf.c)."""
-        return "vrf" in self._kinds_around(nic)
-
     def bounces(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down and up again."""
-        return key.mac in self.bounced or self.moves(key.nic)
+        return key.mac in self.bounced or self._moves(key.nic, "bond")
 
     def comes_up(self, nic: LinkKey) -> bool:
         """Whether the plan sets the NIC up."""
         if self.wanted(nic).state != "up":
             return False
-        return self.found(nic).state != "up" or self.bounces(nic) or self.cycles(nic)
+        return self.found(nic).state != "up" or self.bounces(nic) or self._moves(nic, "vrf")
 
     def carrier(self, key: LinkKey) -> LinkKey:
         """The link that the kernel takes up and down together with this one, or else itself.
@@ -196,16 +175,15 @@ class Sides:
         """
         carrier = self.carrier(key)
         for one in {key, carrier}:
-            if self.bounces(one) or self.is_taken_down(one) or self.cycles(one):
+            if self.bounces(one) or self.is_taken_down(one) or self._moves(one, "vrf"):
                 return True
         follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
 
     def is_interrupted(self, key: LinkKey) -> bool:
         """Whether the link goes away or down, and comes back to the same place."""
-        if self.joins(key) or self.leaves(key):
-            return key in self.gone
-        return key in self.gone or self.goes_down(key)
+        stays = not (self.joins(key) or self.leaves(key))
+        return key in self.gone or (stays and self.goes_down(key))
 
     def is_up_at_the_end(self, key: LinkKey) -> bool:
         states = (side.links[key].state for side in (self.want, self.have) if key in side.links)
@@ -279,10 +257,6 @@ def _names(state: NetworkState) -> dict[LinkKey, str]:
     return {key: link.name for key, link in state.links.items() if link.name}
 
 
-def _is_in(key: LinkKey, scope: Optional[Collection[str]]) -> bool:
-    return scope is None or key.mac in scope or str(key) in scope
-
-
 def renamed(
     have: NetworkState,
     want: NetworkState,
@@ -294,10 +268,60 @@ def renamed(
     gone = _gone(have, want, owned)
     everything, asked = _names(have), _names(want)
     current = {key: name for key, name in everything.items() if key not in gone}
-    wanted = {key: name for key, name in asked.items() if key in current and _is_in(key, scope)}
+    movable = {key for key in current if scope is None or {key.mac, str(key)} & {*scope}}
+    wanted = {key: name for key, name in asked.items() if key in movable}
     steps = tuple(rename_steps(current, wanted))
     names = {**everything, **asked, **current, **{step.key: step.new for step in steps}}
     bounced: frozenset[str] = frozenset()
     if not live:
         bounced = frozenset(step.key.mac for step in steps if have.links[step.key].state == "up")
     return Sides(have, want, owned, steps, bounced, names, gone)
+
+
+# --- Sysctls --------------------------------------------------------------------------------------
+
+# In decimal, hexadecimal or octal notation (proc_get_long, kernel/sysctl.c).
+_NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)", re.ASCII | re.I)
+# In hundredths of a second (NEIGH_SYSCTL_USERHZ_JIFFIES_ENTRY).
+_HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
+
+
+def same(path: str, found: Optional[str], wanted: str) -> bool:
+    """Whether two values of a sysctl are equal for the kernel.
+
+    It counts times in ticks, of which there are 100 or more in a second.
+
+    >>> same("net/ipv4/conf/eth1/rp_filter", "2", "0x2"), same("net/x", "10", "010")
+    (True, False)
+    >>> same("net/ipv6/neigh/eth1/retrans_time_ms", "1004", "1003")
+    True
+    """
+    if found is None or found == wanted:
+        return found is not None
+    pairs = list(zip(found.split(), wanted.split()))
+    if not len(pairs) == len(found.split()) == len(wanted.split()):
+        return False
+    rounding = _rounding(path)
+    return all(_is_near(_value(have), _value(want), rounding) for have, want in pairs)
+
+
+def _rounding(path: str) -> range:
+    """The differences that the kernel's rounding makes: milliseconds upwards, others downwards."""
+    if path.endswith("_ms"):
+        return range(10)
+    return range(-1 if _HUNDREDTHS.search(path) else 0, 1)
+
+
+def _value(word: str) -> Union[int, str]:
+    match = _NUMBER.fullmatch(word)
+    if match is None:
+        return word
+    if match["hex"]:
+        return int(word, 16)
+    return int(word, 8 if match["octal"] else 10)
+
+
+def _is_near(found: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:
+    if isinstance(found, int) and isinstance(wanted, int):
+        return found - wanted in rounding
+    return found == wanted

@@ -62,12 +62,12 @@ class _Kind(NamedTuple):
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "file": _Kind("file:PATH", ":", "file", "File"),
-    "configdrive": _Kind("configdrive[=PATH]", "=", "directories", "ConfigDrive"),
+    "file": _Kind("file:PATH", ":", "files", "File"),
+    "configdrive": _Kind("configdrive[=PATH]", "=", "files", "ConfigDrive"),
     "nocloud": _Kind("nocloud[=PATH]", "=", "nocloud", "NoCloud"),
     **{cloud.kind: _Kind(cloud.usage, "=", *cloud.source.split(".")) for cloud in CLOUDS},
     "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
-    "none": _Kind("none", "=", "directories", "Nothing"),
+    "none": _Kind("none", "=", "files", "Nothing"),
 }
 _SERVICES = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
 _AUTO = ("configdrive", "nocloud", "lxd", "vmware", *_SERVICES)  # local ones first

@@ -17,7 +17,7 @@ import binascii
 import json
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, ClassVar, Optional
+from typing import ClassVar, Optional
 
 from neuca_tools.documents.platform import azure, digitalocean, gce, hetzner, oci, vultr
 from neuca_tools.errors import SourceError
@@ -25,24 +25,9 @@ from neuca_tools.model.machine import instance
 from neuca_tools.sources.base import Answer, Deadline, Session
 from neuca_tools.sources.service import Service
 
-if TYPE_CHECKING:
-    from neuca_tools.sources.http import Response
-
 
 class _Cloud(Service):
-    """A service whose every request carries the same headers."""
-
-    headers: ClassVar[Mapping[str, str]] = {}
-
-    def get(self, path: str, deadline: Deadline) -> bytes:
-        """The body at a path. Raises SourceError for every status but 200."""
-        return self.respond(path, deadline).body
-
-    def respond(self, path: str, deadline: Deadline) -> Response:
-        response = self.request("GET", path, self.headers, deadline)
-        if response.status != 200:
-            raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response
+    """A service whose documents are JSON, with user-data that may be in base64."""
 
     def parsed(self, path: str, body: bytes) -> object:
         """The JSON at a path. Raises SourceError."""
@@ -68,17 +53,13 @@ class Azure(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Metadata": "true"}
     # The wireserver, which probes the health of load-balanced guests.
     guarded = (ip_address("168.63.129.16"),)
-    # The first has user-data; regions and Azure Stack that lack it answer 400.
-    versions = ("2021-08-01", "2019-06-01")
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        for version in self.versions:
-            path = f"/metadata/instance?api-version={version}"
-            response = self.request("GET", path, self.headers, deadline)
-            if response.status != 400:
-                break
-        if response.status != 200:
-            raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
+        path = _AZURE
+        response = self.get(path, deadline, absent=(400,))
+        if response.status == 400:
+            path = _AZURE_BEFORE
+            response = self.get(path, deadline)
         compute = _mapping(_mapping(self.parsed(path, response.body)).get("compute"))
         data = self.unpacked(compute.get("userData"))
         name = instance(self.kind, str(compute.get("vmId", "")))
@@ -92,8 +73,8 @@ class Oracle(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Authorization": "Bearer Oracle"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        about = _mapping(self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline)))
-        nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline))
+        about = _mapping(self.parsed(_OCI_INSTANCE, self.get(_OCI_INSTANCE, deadline).body))
+        nics = self.parsed(_OCI_NICS, self.get(_OCI_NICS, deadline).body)
         if not isinstance(nics, list):
             raise SourceError(f"GET {self.url}{_OCI_NICS}: the response is not a list")
         data = self.unpacked(_mapping(about.get("metadata")).get("user_data"))
@@ -110,7 +91,7 @@ class Gce(_Cloud):
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Flavor": "Google"}
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        response = self.respond(_GCE_TREE, deadline)
+        response = self.get(_GCE_TREE, deadline)
         if response.headers.get("metadata-flavor") != "Google":
             raise SourceError(
                 f"GET {self.url}{_GCE_TREE}: the response lacks Metadata-Flavor: Google"
@@ -130,55 +111,51 @@ class Hetzner(_Cloud):
     kind = "hetzner"
 
     def documents(self, deadline: Deadline, session: Session) -> Answer:
-        name = self.get(f"{_HETZNER}/metadata/instance-id", deadline).decode("ascii", "replace")
-        networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline)
-        data = self._user_data(deadline)
+        about = self.get(f"{_HETZNER}/metadata/instance-id", deadline).body
+        networks = self.get(f"{_HETZNER}/metadata/private-networks", deadline).body
+        data = self.get(f"{_HETZNER}/userdata", deadline, absent=(204, 404)).body or None
         parts = {hetzner.NAME: networks} if networks.strip() else {}
-        return Answer(self.name, data, session, parts, instance(self.kind, name.strip()))
-
-    def _user_data(self, deadline: Deadline) -> Optional[bytes]:
-        path = f"{_HETZNER}/userdata"
-        response = self.request("GET", path, self.headers, deadline)
-        if response.status not in (200, 204, 404):
-            raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return _decoded(response.body) or None
+        name = instance(self.kind, about.decode("ascii", "replace").strip())
+        return Answer(self.name, data, session, parts, name)
 
 
-def _decoded(body: bytes) -> bytes:
-    """User-data that may be in base64, as cloud-init reads that of Hetzner."""
-    try:
-        return base64.b64decode(b"".join(body.split()), validate=True)
-    except binascii.Error:
-        return body
+class _OneTree(_Cloud):
+    """A service with everything in one JSON document.
+
+    `path` is its place, `part` its name; `id_key` and `data_key` are the keys of the instance ID
+    and the user-data.
+    """
+
+    path = part = id_key = data_key = ""
+
+    def documents(self, deadline: Deadline, session: Session) -> Answer:
+        body = self.get(self.path, deadline).body
+        tree = _mapping(self.parsed(self.path, body))
+        name = instance(self.kind, str(tree.get(self.id_key, "")))
+        return Answer(self.name, _text(tree.get(self.data_key)), session, {self.part: body}, name)
 
 
-class Vultr(_Cloud):
+class Vultr(_OneTree):
     """`vultr`, or `vultr=URL`. With this header, user-data and start-up scripts are included."""
 
     kind = "vultr"
     headers: ClassVar[Mapping[str, str]] = {"Metadata-Token": "cloudinit"}
-
-    def documents(self, deadline: Deadline, session: Session) -> Answer:
-        body = self.get(_VULTR, deadline)
-        tree = _mapping(self.parsed(_VULTR, body))
-        name = instance(self.kind, str(tree.get("instance-v2-id", "")))
-        return Answer(self.name, _text(tree.get("user-data")), session, {vultr.NAME: body}, name)
+    path, part = "/v1.json", vultr.NAME
+    id_key, data_key = "instance-v2-id", "user-data"
 
 
-class DigitalOcean(_Cloud):
+class DigitalOcean(_OneTree):
     """`digitalocean`, or `digitalocean=URL`."""
 
     kind = "digitalocean"
-
-    def documents(self, deadline: Deadline, session: Session) -> Answer:
-        body = self.get(_DROPLET, deadline)
-        tree = _mapping(self.parsed(_DROPLET, body))
-        name = instance(self.kind, str(tree.get("droplet_id", "")))
-        parts = {digitalocean.NAME: body}
-        return Answer(self.name, _text(tree.get("user_data")), session, parts, name)
+    path, part = "/metadata/v1.json", digitalocean.NAME
+    id_key, data_key = "droplet_id", "user_data"
 
 
-_VULTR, _DROPLET = "/v1.json", "/metadata/v1.json"
+# The first has user-data; regions and Azure Stack that lack it answer 400.
+_AZURE, _AZURE_BEFORE = (
+    f"/metadata/instance?api-version={version}" for version in ("2021-08-01", "2019-06-01")
+)
 _OCI_INSTANCE, _OCI_NICS = "/opc/v2/instance/", "/opc/v2/vnics/"
 _GCE_TREE = "/computeMetadata/v1/instance/?recursive=true&alt=json"
 _HETZNER = "/hetzner/v1"

@@ -11,7 +11,7 @@ import os
 import select
 import socket
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
@@ -38,6 +38,7 @@ _HEADER_DEFECTS = (
     email.errors.MisplacedEnvelopeHeaderDefect,
     email.errors.MissingHeaderBodySeparatorDefect,
 )
+NO_HEADERS: Mapping[str, str] = {}
 Peer = Union[Url, Path]
 """Where a service is: a URL, or the path of a UNIX socket."""
 
@@ -232,6 +233,19 @@ class Connection:
         if self._socket is not None:
             self._socket.shut()
         self._socket = self._last = None
+
+    def get(
+        self,
+        path: str,
+        deadline: Deadline,
+        headers: Mapping[str, str] = NO_HEADERS,
+        absent: Collection[int] = (404,),
+    ) -> Response:
+        """GET a path. Raises SourceError for every status but 200 and those in `absent`."""
+        response = self.request("GET", path, headers, deadline)
+        if response.status not in (200, *absent):
+            raise SourceError(f"GET {_named(self._peer, path)}: HTTP {response.status}")
+        return response
 
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline

@@ -17,7 +17,7 @@ import zlib
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 from neuca_tools.documents.platform import instance, netplan
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_yaml
@@ -31,10 +31,6 @@ from neuca_tools.sources.base import (
     SourceTimeoutError,
     Surroundings,
 )
-
-if TYPE_CHECKING:
-    # Files are read without http.client, which takes 19 ms.
-    from neuca_tools.sources.http import Connection
 
 _RPCTOOL = "/usr/bin/vmware-rpctool"
 _NO_VALUE = 1  # its exit status if the key is not set
@@ -188,19 +184,12 @@ class Lxd(Source):
         from neuca_tools.sources.http import Connection
 
         with closing(Connection(self.place)) as connection:
-            get = partial(self._get, connection, deadline)
-            data = get("/1.0/config/cloud-init.user-data")
-            network = get("/1.0/config/cloud-init.network-config")
+            get = partial(connection.get, deadline=deadline)
+            data = get("/1.0/config/cloud-init.user-data").content
+            network = get("/1.0/config/cloud-init.network-config").content
             if data is None and network is None:
                 return Answer(self.name, None, session)
-            parts = {instance.NOCLOUD: get("/1.0/meta-data") or b""}
+            parts = {instance.NOCLOUD: get("/1.0/meta-data").body}
         if network is not None:
             parts[netplan.NAME] = network
         return Answer(self.name, data, session, parts)
-
-    def _get(self, connection: Connection, deadline: Deadline, path: str) -> Optional[bytes]:
-        """The body at a path; None if there is none. Raises SourceError."""
-        response = connection.request("GET", path, {}, deadline)
-        if response.status not in (200, 404):
-            raise SourceError(f"GET {path} from {self.place}: HTTP {response.status}")
-        return response.content

@@ -23,9 +23,9 @@ from neuca_tools.documents.platform.tree import Tree, from_yaml
 from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.files import text_of
 from neuca_tools.sources.base import Answer, Deadline, Session, Surroundings
-from neuca_tools.sources.directories import SEED, Directory, copied, read
+from neuca_tools.sources.files import SEED, Directory, copied, read
 from neuca_tools.sources.service import outlets_for
-from neuca_tools.sources.url import Url, parse_url
+from neuca_tools.sources.url import parse_url
 
 if TYPE_CHECKING:
     # Files are read without http.client, which takes 19 ms.
@@ -121,7 +121,7 @@ class NoCloud(Directory):
             share = deadline.share(len(outlets) - number)
             try:
                 with closing(Connection(there)) as connection:
-                    return _seed(partial(_fetched, connection, url, deadline=share))
+                    return _seed(partial(_fetched, connection, share))
             except SourceError as error:
                 failed.append(str(error))
         raise SourceError("; ".join(failed))
@@ -148,11 +148,8 @@ def _read(place: Path) -> Optional[_Seed]:
     return _seed(lambda name: read(place / name))
 
 
-def _fetched(connection: Connection, url: Url, name: str, deadline: Deadline) -> Optional[bytes]:
-    response = connection.request("GET", f"/{name}", {}, deadline)
-    if response.status not in (200, 404):
-        raise SourceError(f"GET {url}/{name}: HTTP {response.status}")
-    return response.content
+def _fetched(connection: Connection, deadline: Deadline, name: str) -> Optional[bytes]:
+    return connection.get(f"/{name}", deadline).content
 
 
 def _boot(surroundings: Surroundings) -> dict[str, str]:

@@ -50,8 +50,4 @@ class OpenStack(Service):
         return Answer(self.name, self._get("user_data", deadline), session, parts)
 
     def _get(self, name: str, deadline: Deadline, none: Sequence[int] = (404,)) -> Optional[bytes]:
-        path = f"/openstack/latest/{name}"
-        response = self.request("GET", path, {}, deadline)
-        if response.status not in (200, *none):
-            raise SourceError(f"GET {self.url}{path}: HTTP {response.status}")
-        return response.content
+        return self.get(f"/openstack/latest/{name}", deadline, none).content

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from ipaddress import ip_address
 from itertools import groupby
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, ClassVar, Optional
 
 from neuca_tools.errors import SourceError
 from neuca_tools.model import Host
@@ -49,6 +49,8 @@ class Service(Source):
     kind = ""
     local = False
     well_known = LINK_LOCAL
+    headers: ClassVar[Mapping[str, str]] = {}
+    """What every request carries."""
     guarded: tuple[Host, ...] = ()
     """Other addresses of the platform that no document may take over."""
 
@@ -122,19 +124,30 @@ class Service(Source):
     def request(
         self, method: str, path: str, headers: Mapping[str, str], deadline: Deadline
     ) -> Response:
-        """Make a request through the outlet of this service. Raises SourceError.
+        """Make a request through the outlet of this service. Raises SourceError."""
+        return self._connected(f"{method} {self.url}{path}").request(
+            method, path, headers, deadline
+        )
 
-        All requests until `close` use one connection where the service allows it.
+    def get(self, path: str, deadline: Deadline, absent: Collection[int] = ()) -> Response:
+        """GET a path with the headers of every request.
+
+        Raises SourceError for every status but 200 and those in `absent`.
         """
+        connection = self._connected(f"GET {self.url}{path}")
+        return connection.get(path, deadline, self.headers, absent)
+
+    def _connected(self, what: str) -> Connection:
+        """The connection of all requests until `close`, where the service allows it."""
         if self.outlet not in outlets_for(self.url, self.surroundings, self.named):
-            raise SourceError(f"{method} {self.url}{path}: {self.surroundings.blocked}")
+            raise SourceError(f"{what}: {self.surroundings.blocked}")
         if self._connection is None:
             # Files are read without http.client, which takes 19 ms.
             from neuca_tools.sources.http import Connection
 
             name = self.outlet.name if self.outlet else ""
             self._connection = Connection(replace(self.url, device=name))
-        return self._connection.request(method, path, headers, deadline)
+        return self._connection
 
     def close(self) -> None:
         if self._connection is not None:

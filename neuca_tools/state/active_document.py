@@ -25,7 +25,7 @@ from neuca_tools.errors import (
 )
 from neuca_tools.model import Document, Host, machine
 from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import (
     Answer,
     Session,
@@ -179,7 +179,7 @@ def _fetched(
         if not (intake.other or is_new):
             return intake
         if is_file:
-            from neuca_tools.sources.file import settle  # for a new document only
+            from neuca_tools.sources.files import settle  # for a new document only
 
             if not settle(answer.source):
                 return intake

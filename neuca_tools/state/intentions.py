@@ -25,8 +25,7 @@ from neuca_tools.model import (
     Written,
 )
 from neuca_tools.model.device_settings import Declined, Refusal
-from neuca_tools.plan.device_operation import SetDevice
-from neuca_tools.plan.link_operations import CreateLink, SetMaster
+from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
 

@@ -17,7 +17,6 @@ from neuca_tools.model import (
     UNRECORDED,
     Address,
     Device,
-    Hop,
     LinkKey,
     NetworkState,
     Owned,
@@ -67,7 +66,7 @@ def removable(
     Addresses that the only default route of their family depends on stay, so that the host remains
     reachable.
     """
-    kept = lifelines(world, roles.management)
+    kept = lifelines(world, roles.guard.management)
     leased = {
         (key, address)
         for key, address in _leased(record, have, world)
@@ -103,7 +102,10 @@ def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
             found = [
                 f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
             ]
-            found += [_route_text(hop) for hop in have.hops if hop.left_over and hop.link == key]
+            hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
+            found += [
+                f"the route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops
+            ]
             for what in found:
                 yield f"{holder} had added {what} to {link.name} before a document named it"
 
@@ -146,7 +148,7 @@ def _held(record: Record, have: NetworkState, world: World) -> set[str]:
 
 def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
-    lines = lifelines(world, roles.management)
+    lines = lifelines(world, roles.guard.management)
     for key, link in have.links.items():
         holder = TITLES.get(_leaving(key, record))
         for family in (4, 6):
@@ -170,9 +172,3 @@ def _leaving(key: LinkKey, record: Record) -> str:
     if key.vlan_id is not None:
         return ""
     return record.nics.get(key.mac, UNRECORDED).leaving
-
-
-def _route_text(hop: Hop) -> str:
-    if hop.via is None:
-        return f"the route to {hop.to}"
-    return f"the route to {hop.to} via {hop.via}"

@@ -9,13 +9,14 @@ journal at start means that the last pass was interrupted.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from itertools import chain
 from pathlib import Path
-from typing import Any, Optional, TypeVar
+from typing import Any, NamedTuple, Optional, TypeVar, cast
 
 from neuca_tools.errors import RecordError
 from neuca_tools.model import (
@@ -25,14 +26,13 @@ from neuca_tools.model import (
     LinkKey,
     NetworkState,
     Record,
-    Virtual,
     Written,
 )
 from neuca_tools.model.addresses import MOST_KEPT, read_address
 from neuca_tools.model.device_settings import Declined
 from neuca_tools.model.machine import Machine
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.model.shapes import Shapes
-from neuca_tools.model.stored import StoredDocument
 from neuca_tools.model.volumes import VolumeLog
 from neuca_tools.state.store import Where, exists, read, remove, save, unusable
 from neuca_tools.tuning.choice import Choice
@@ -47,20 +47,37 @@ MACHINE, SCRIPTS = "machine.json", "scripts"  # the second is a directory
 
 _NAME = re.compile(r"(?!\.{1,2}$)[^/:\s\0]{1,15}")  # dev_valid_name(), net/core/dev.c
 # Fields of a link that a journal need not have.
-_NOT_KEPT = ("profile", "unmarked", "bare", "theirs")
+_NOT_SAVED = ("profile", "unmarked", "bare", "theirs")
+_UNLESS_EMPTY = ("tables", "made", "routers")  # as earlier versions wrote a record
 _OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
 STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
+def _load(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) -> Optional[T]:
+    """The content of a state file, None if there is none; `needed` must be in it.
+
+    What only a later version has is left out. Raises RecordError if the file cannot be used.
+    """
+    data = read(where, name)
+    if not data:
+        return None
+    missing = sorted({*needed} - data.keys())
+    try:
+        if missing:
+            raise ValueError(f"{missing[0]!r} is missing")
+        known = kind.__annotations__.keys() & data.keys()
+        content = _SHAPES.read(kind, {field: data[field] for field in known})
+        return cast(T, _checked(content)) if isinstance(content, Record) else content
+    except STRANGE as error:
+        path = (where if isinstance(where, Path) else where.directory) / name
+        raise unusable(path, f"it is not what neucad wrote: {error}") from error
+
+
 def load_record(where: Where) -> Record:
     """The record; an empty one if there is none. Raises RecordError if the file cannot be used."""
-    data = read(where, RECORD)
-    try:
-        return _checked(_of(Record, data, _OF_A_RECORD)) if data else Record()
-    except STRANGE as error:
-        raise _strange(where, RECORD, error) from error
+    return _load(where, RECORD, Record, _OF_A_RECORD) or Record()
 
 
 def save_record(where: Where, record: Record) -> None:
@@ -74,14 +91,11 @@ def load_journal(where: Where, boot_id: str) -> Optional[NetworkState]:
     A journal of another boot does not apply to this kernel. One that cannot be read was not written
     completely, so no change followed it.
     """
-    try:
-        data = read(where, JOURNAL)
-        if not data or data["boot_id"] != boot_id:
-            return None
-        links = [_SHAPES.read(Link, link) for link in data["links"]]
-        return NetworkState({link.key: link for link in links})
-    except (RecordError, *STRANGE):
-        return None
+    with suppress(RecordError):
+        journal = _load(where, JOURNAL, _Journal, _Journal._fields)
+        if journal and journal.boot_id == boot_id:
+            return NetworkState({link.key: link for link in journal.links})
+    return None
 
 
 def save_journal(where: Where, before: NetworkState, boot_id: str) -> None:
@@ -97,15 +111,7 @@ def remove_journal(where: Where) -> None:
 
 def load_document(where: Where) -> Optional[StoredDocument]:
     """The last good document, None if there is none. Raises RecordError if the file is unusable."""
-    data = read(where, DOCUMENT)
-    if data is None:
-        return None
-    try:
-        return _of(StoredDocument, data, ("source", "sha256", "fetched", "text"))
-    except KeyError as error:
-        raise _strange(where, DOCUMENT, error, f"{error} is missing") from error
-    except STRANGE as error:
-        raise _strange(where, DOCUMENT, error) from error
+    return _load(where, DOCUMENT, StoredDocument, ("source", "sha256", "fetched", "text"))
 
 
 def has_document(where: Where) -> bool:
@@ -118,15 +124,14 @@ def save_document(where: Where, document: StoredDocument, mode: int = 0o600) -> 
 
     A redacted copy has another `mode`.
     """
-    save(where, DOCUMENT, dict(document.__dict__), mode)
+    save(where, DOCUMENT, document.__dict__, mode)
 
 
 def load_look(directory: Path) -> dict[str, Any]:
     """The answers of the sources at the last look; empty if there was none since the boot."""
-    try:
+    with suppress(RecordError):
         return read(directory, LOOK) or {}
-    except RecordError:
-        return {}
+    return {}
 
 
 def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
@@ -136,42 +141,34 @@ def save_look(directory: Path, said: Mapping[str, Any], sha256: str) -> None:
 
 def load_volumes(directory: Path) -> VolumeLog:
     """The volumes that were not used since the boot; empty if the file is absent or damaged."""
-    try:
-        return _of(VolumeLog, read(directory, VOLUMES) or {})
-    except (RecordError, *STRANGE):
-        return VolumeLog()
+    with suppress(RecordError):
+        return _load(directory, VOLUMES, VolumeLog) or VolumeLog()
+    return VolumeLog()
 
 
 def save_volumes(directory: Path, log: VolumeLog) -> None:
     """Write the file if its content changes. Raises ApplyError."""
-    data = {"refused": dict(log.refused), "reported": list(log.reported)}
-    save(directory, VOLUMES, data, 0o644)
+    save(directory, VOLUMES, log.__dict__, 0o644)
 
 
 def load_choice(directory: Path) -> Optional[Choice]:
     """The arguments of the last `neuca tune apply` since boot; None if `[tuning]` is in force."""
-    try:
-        data = read(directory, CHOICE)
-        return _of(Choice, data, ("profiles", "rate", "rtt")) if data else None
-    except (RecordError, *STRANGE):
-        return None
+    with suppress(RecordError):
+        return _load(directory, CHOICE, Choice, Choice._fields)
+    return None
 
 
 def save_choice(directory: Path, choice: Optional[Choice]) -> None:
     """Save the choice until the next boot; None removes it. Raises ApplyError."""
     if choice is None:
         remove(directory, CHOICE)
-        return
-    data = {"profiles": list(choice.profiles), "rate": choice.rate, "rtt": choice.rtt}
-    save(directory, CHOICE, data, 0o644)
+    else:
+        save(directory, CHOICE, choice._asdict(), 0o644)
 
 
 def load_machine(where: Where) -> Machine:
     """The machine that the state belongs to. Raises RecordError if the file cannot be used."""
-    try:
-        return _of(Machine, read(where, MACHINE) or {})
-    except STRANGE as error:
-        raise _strange(where, MACHINE, error) from error
+    return _load(where, MACHINE, Machine) or Machine()
 
 
 def save_machine(where: Where, machine: Machine) -> None:
@@ -179,21 +176,7 @@ def save_machine(where: Where, machine: Machine) -> None:
     save(where, MACHINE, asdict(machine), 0o644)
 
 
-def _strange(where: Where, name: str, error: Exception, why: str = "") -> RecordError:
-    path = (where if isinstance(where, Path) else where.directory) / name
-    return unusable(path, why or f"it is not what neucad wrote: {error!r}")
-
-
 # --- JSON -----------------------------------------------------------------------------------------
-
-
-def _of(kind: type[T], data: Mapping[str, Any], needed: Collection[str] = ()) -> T:
-    """The content of a state file, without what only a later version has. Raises one of STRANGE."""
-    missing = sorted({*needed} - data.keys())
-    if missing:
-        raise KeyError(missing[0])
-    fields = kind.__annotations__
-    return _SHAPES.read(kind, {name: data[name] for name in fields if name in data})
 
 
 def _checked(record: Record) -> Record:
@@ -235,8 +218,11 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     return Incarnation(boot_id, int(index), tuple([(int(one), int(at)) for one, at in pairs]))
 
 
-def _declined(data: Sequence[object]) -> Declined:
-    return Shapes({}).read(Declined, dict(zip(Declined._fields, data)))
+class _Journal(NamedTuple):
+    """The links before a pass, and the boot of it."""
+
+    boot_id: str
+    links: tuple[Link, ...]
 
 
 @lru_cache(MOST_KEPT)  # a record names each link several times
@@ -250,7 +236,7 @@ def key_of(text: str) -> LinkKey:
 _SHAPES = Shapes(
     {
         Address: read_address,
-        Declined: _declined,
+        Declined: lambda data: Shapes({}).read(Declined, dict(zip(Declined._fields, data))),
         LinkKey: key_of,
         Optional[Incarnation]: _incarnation,
         Written: _written,
@@ -260,65 +246,39 @@ _SHAPES = Shapes(
 
 
 def _record_json(record: Record) -> dict[str, Any]:
-    return {
-        "boot_id": record.boot_id,
-        "applied": record.applied,
-        "ground": list(record.ground),
-        "original_sysctls": dict(record.original_sysctls),
-        "written": {str(one): value for one, value in record.written.items()},
-        "probed": dict(record.probed),
-        "retry": list(record.retry),
-        **({"tables": dict(record.tables)} if record.tables else {}),
-        **(
-            {"made": {str(key): _link_json(link) for key, link in record.made.items()}}
-            if record.made
-            else {}
-        ),
-        **({"routers": dict(record.routers)} if record.routers else {}),
-        "nics": {
+    fields, own = record._asdict().items(), record.owned
+    plain = {name: value for name, value in fields if value or name not in _UNLESS_EMPTY}
+    plain.update(
+        written={str(setting): value for setting, value in record.written.items()},
+        nics={
             mac: {**nic._asdict(), "incarnation": str(nic.incarnation or "")}
             for mac, nic in record.nics.items()
         },
-        "owned": {
-            "addresses": sorted(
-                [str(key), str(address)] for key, address in record.owned.addresses
-            ),
-            "vlans": sorted(str(key) for key in record.owned.vlans),
+        owned={
+            "addresses": sorted([str(key), str(address)] for key, address in own.addresses),
+            "vlans": sorted(map(str, own.vlans)),
         },
-        "declined": {
-            str(key): {name: list(one) for name, one in settings.items()}
-            for key, settings in record.declined.items()
-        },
-        "originals": {
-            str(key): {
-                **original._asdict(),
-                "sysctls": dict(original.sysctls),
-                "device": dict(original.device),
-            }
-            for key, original in record.originals.items()
-        },
-    }
-
-
-def _virtual_json(virtual: Virtual) -> dict[str, Any]:
-    return {
-        "members": list(map(str, virtual.members)),
-        "parent": virtual.parent and str(virtual.parent),
-        "options": [list(pair) for pair in virtual.options],
-    }
+        declined={str(key): settings for key, settings in record.declined.items()},
+        originals={str(key): original._asdict() for key, original in record.originals.items()},
+    )
+    if record.made:
+        plain["made"] = {str(key): _link_json(link) for key, link in record.made.items()}
+    return plain
 
 
 def _link_json(link: Link) -> dict[str, Any]:
-    plain = {name: one for name, one in link.__dict__.items() if name not in _NOT_KEPT}
+    fields = link.__dict__.items()
+    plain = {name: value for name, value in fields if name not in _NOT_SAVED}
+    plain.update(key=str(link.key), addresses=list(map(str, link.addresses)), managers={})
     if link.bare:  # absent if there are none, as earlier versions wrote it
         plain["bare"] = list(map(str, link.bare))
-    return {
-        **plain,
-        "key": str(link.key),
-        "addresses": [str(address) for address in link.addresses],
-        "sysctls": dict(link.sysctls),
-        "device": dict(link.device),
-        "managers": {},
-        "master": link.master and str(link.master),
-        "virtual": link.virtual and _virtual_json(link.virtual),
-    }
+    if link.master:
+        plain["master"] = str(link.master)
+    if link.virtual:
+        lower, parent = list(map(str, link.virtual.members)), link.virtual.parent
+        plain["virtual"] = {
+            **link.virtual._asdict(),
+            "members": lower,
+            "parent": parent and str(parent),
+        }
+    return plain

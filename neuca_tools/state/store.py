@@ -235,15 +235,18 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST:
         raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
     try:
-        data = json.loads(
+        loaded: Any = json.loads(
             content, parse_int=_integer, parse_float=_number, parse_constant=_no_number
         )
     except ValueError as error:
         raise unusable(path, f"it is not JSON: {error}") from None
     except RecursionError:
         raise unusable(path, _too_deep()) from None
-    if not isinstance(data, dict) or not _is_ours(data.get("version")):
+    version = loaded.get("version") if isinstance(loaded, dict) else None
+    # In Python, True and 1.0 are equal to 1.
+    if type(version) is not int or version != VERSION:
         raise unusable(path, f"it is not of version {VERSION}")
+    data: dict[str, Any] = loaded
     if not _is_shallow(data):
         raise unusable(path, _too_deep())
     said = data.pop(CHECKSUM, None)
@@ -269,11 +272,6 @@ def unusable(path: Path, why: str) -> RecordError:
         f'read "{path}": {short}',
         hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
     )
-
-
-def _is_ours(version: object) -> bool:
-    # In Python, True and 1.0 are equal to 1.
-    return type(version) is int and version == VERSION
 
 
 def _too_deep() -> str:

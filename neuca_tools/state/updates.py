@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Literal, Optional
 
-from neuca_tools.desired import forwarding, policy_routing
+from neuca_tools.desired import policy_routing
 from neuca_tools.desired.device_settings import flat, same
 from neuca_tools.desired.manager_files import has_rule, marked
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.desired.router_advertisements import forwarding
 from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, group_of, is_of_place
 from neuca_tools.model import (
     OWN,
@@ -29,8 +30,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.routing import ROUTES_OF, is_link_scoped
 from neuca_tools.plan.sides import is_other
-from neuca_tools.state.changes import appearances, has_same_links, incarnations
-from neuca_tools.state.stale import without_links
+from neuca_tools.state.changes import appearances, has_same_links, incarnations, without_links
 
 
 def remember_nics(record: Record, resolution: Resolution) -> Record:
@@ -43,7 +43,7 @@ def remember_nics(record: Record, resolution: Resolution) -> Record:
             continue
         nic = nics.get(mac, UNRECORDED)
         name, lasting = _name(mac, nic, resolution), _lasting_role(mac, resolution, dataplane)
-        doubtful = resolution.roles.doubtful.get(mac, ())
+        doubtful = resolution.roles.choice.doubtful.get(mac, ())
         if mac not in nics or (nic.name, nic.role, nic.doubtful) != (name, lasting, doubtful):
             nics[mac] = nic._replace(name=name, role=lasting, doubtful=doubtful)
     return record._replace(nics=nics, ground=resolution.ground or record.ground)
@@ -67,8 +67,8 @@ def remember_tables(record: Record, resolution: Resolution) -> Record:
 def _nics_and_virtual_links(record: Record, resolution: Resolution) -> dict[str, NicRecord]:
     """The recorded NICs, and the virtual links that are present or that the document requests."""
     roles = resolution.roles
-    virtual = {mac for mac, role in roles.stacked_roles.items() if role == "dataplane"}
-    virtual |= roles.stacked.keys()
+    virtual = {mac for mac, role in roles.made.roles.items() if role == "dataplane"}
+    virtual |= roles.made.devices.keys()
     nics = {mac: record.nics.get(mac, UNRECORDED) for mac in virtual}
     nics.update((mac, nic) for mac, nic in record.nics.items() if not LinkKey(mac).made)
     return nics
@@ -91,9 +91,9 @@ def _lasting_role(
     So does that of the NICs which were not chosen then: the next boot may show more.
     """
     roles = resolution.roles
-    if mac in roles.rivals and roles.declared:
+    if mac in roles.choice.rivals and roles.choice.declared:
         return ""
-    if roles.by_mac[mac] == "management" and mac not in roles.declared:
+    if roles.by_mac[mac] == "management" and mac not in roles.choice.declared:
         return "management"
     if mac in dataplane:
         return "dataplane"
@@ -197,10 +197,12 @@ def _still_changed(
         for template, value in original.sysctls.items()
         if template in templates or found.sysctls.get(template) != value
     }
+    ended = original.device.keys() - found.device.keys()  # with the place in a bridge or bond
     device = {
         name: value
         for name, value in original.device.items()
-        if group_of(name) in groups or not _is_restored(name, found.device.get(name), value)
+        if group_of(name) in groups
+        or not (same(name, found.device.get(name), value) or (name in ended and is_of_place(name)))
     }
     if sysctls != original.sysctls or device != original.device:
         changes.update(sysctls=sysctls, device=device)
@@ -223,14 +225,9 @@ def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str
     }
 
 
-def _is_restored(setting: str, found: Optional[str], value: str) -> bool:
-    """Whether the original value is in force, or ended with the place in a bridge or bond."""
-    return (found is None and is_of_place(setting)) or same(setting, found, value)
-
-
 def _host_originals(record: Record, resolution: Resolution, have: NetworkState) -> dict[str, str]:
     """The original sysctls of the whole host that are requested, or that are not in force."""
-    asked = set(resolution.tuning.sysctls) | set(forwarding.requested(resolution.router))
+    asked = set(resolution.tuning.sysctls) | set(forwarding(resolution.router))
     for request in resolution.requests.values():
         asked |= {template for template, _ in request.sysctls if OWN not in template}
     return {

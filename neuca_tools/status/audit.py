@@ -1,4 +1,4 @@
-"""The settings that tuning covers, for `neuca tune audit`: current, wanted, source and effect."""
+"""The settings that tuning covers, for `neuca tune audit`: current, desired, origin and effect."""
 
 # SPDX-License-Identifier: MIT
 
@@ -22,16 +22,16 @@ SYSCTL = "sysctl."  # prefix of the name of a setting that is a sysctl
 
 
 class Row(NamedTuple):
-    """One setting: its current value, its wanted value, and the source of that.
+    """One setting: its current value, its desired value, and the origin of that.
 
     `effect` is `effective`, `not yet` (a pass at start or `neuca tune apply` sets it), or why the
     value of a profile is not set. `link` is None, and `name` empty, for a setting of the host.
     """
 
     setting: str
-    found: Optional[str]
-    wanted: Optional[str]
-    source: str
+    current: Optional[str]
+    desired: Optional[str]
+    origin: str
     effect: str
     reason: str = ""
     link: Optional[LinkKey] = None
@@ -42,9 +42,9 @@ class Row(NamedTuple):
             "interface": self.name or None,
             "link": self.link and str(self.link),
             "setting": dotted(self.setting),
-            "current": self.found,
-            "wanted": self.wanted,
-            "source": self.source,
+            "current": self.current,
+            "desired": self.desired,
+            "origin": self.origin,
             "effect": self.effect,
             "reason": self.reason,
         }
@@ -78,7 +78,7 @@ def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = N
     for value in resolution.tuning.values:
         if value.link in tuned:
             tuned[value.link].append(value)
-    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key.position)):
+    for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
         found += _link_scalars(key, resolution, have, tuned[key])
         found += _link_sysctls(key, resolution, have)
     return found
@@ -186,12 +186,12 @@ def to_json(
 
 
 def sentences(resolution: Resolution, have: NetworkState) -> list[str]:
-    """The throughput that the present and the wanted receive buffers allow."""
+    """The throughput that the current and the desired receive buffers allow."""
     values: list[Optional[str]] = []
     for row in (row for row in _host(resolution, have) if row.setting == RECEIVE):
-        values.append(row.found)
-        if row.effect in (EFFECTIVE, NOT_YET) and row.wanted != row.found:
-            values.append(row.wanted)
+        values.append(row.current)
+        if row.effect in (EFFECTIVE, NOT_YET) and row.desired != row.current:
+            values.append(row.desired)
     return list(filter(None, (_sentence(value, resolution.tuning.choice) for value in values)))
 
 

@@ -8,18 +8,25 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.desired.resolve import Resolution
-from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.documents.neuca.values import nic as nic_of
+from neuca_tools.desired.roles import find_links
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_OK, EXIT_PENDING
-from neuca_tools.model import Link, LinkKey, LinkRequest, NetworkState, Problem, ProblemCode
+from neuca_tools.model import (
+    Device,
+    Link,
+    LinkKey,
+    LinkRequest,
+    NetworkState,
+    Problem,
+    ProblemCode,
+    World,
+)
 from neuca_tools.model.links import Virtual
-from neuca_tools.model.ports import forms
 from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import Tell, WriteFile
 
 MOST_FILES = 3  # so many are listed one by one
 NO_NAMES: Mapping[LinkKey, str] = {}
-NO_MANAGERS: Mapping[str, Mapping[str, str]] = {}
+NO_WORLD = World()
 MANAGERS = {"networkmanager": "NetworkManager", "networkd": "systemd-networkd"}
 EXIT_CODES = {
     "ok": EXIT_OK,
@@ -98,7 +105,7 @@ def judge(
     left: Sequence[Operation],
     *,
     unapplied: Collection[str] = (),
-    managers: Mapping[str, Mapping[str, str]] = NO_MANAGERS,
+    world: World = NO_WORLD,
     notes: Iterable[str] = (),
     report: Optional[Report] = None,
     own_names: Mapping[LinkKey, str] = NO_NAMES,
@@ -106,7 +113,7 @@ def judge(
     """Compare the host with its desired state; `left` is the plan for all NICs.
 
     What is left to do for the entries of the scope `unapplied` is pending; everything else is
-    drift. `managers` maps each running network manager to its report on each interface.
+    drift. `world` has the devices, and the report of each running network manager on them.
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
@@ -118,11 +125,11 @@ def judge(
     codes = {problem.code for problem in problems} - INFORMATION
     state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
     data = {
-        "version": 1,
+        "version": 2,
         "neuca": version,
         "state": state,
         "document": _document(document),
-        "interfaces": _interfaces(resolution, have, problems, managers, own_names),
+        "interfaces": _interfaces(resolution, world, problems, own_names),
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
@@ -279,9 +286,8 @@ def problem_json(problem: Problem) -> dict[str, str]:
 
 def _interfaces(
     resolution: Resolution,
-    have: NetworkState,
+    world: World,
     problems: Sequence[Problem],
-    managers: Mapping[str, Mapping[str, str]],
     own_names: Mapping[LinkKey, str],
 ) -> list[dict[str, Any]]:
     by_link: dict[Optional[LinkKey], list[Problem]] = {}
@@ -290,17 +296,21 @@ def _interfaces(
     notes: dict[Optional[LinkKey], list[dict[str, str]]] = {}
     for note in resolution.notes:
         notes.setdefault(note.link, []).append(note.to_json())
+    devices = find_links(world, resolution.roles)
     interfaces = []
     for link in resolution.shown:
-        name, found = _name(link, resolution, have), by_link.get(link.key, [])
+        device, found = devices.get(link.key), by_link.get(link.key, [])
+        name = device.name if device else _absent_name(link, resolution)
         interface = {
             "mac": nic_mac(link),
             "name": name,
-            "wanted_name": _wanted_name(link, resolution, own_names),
+            "desired_name": _desired_name(link, resolution, own_names),
             "kind": link.kind,
             "role": link.role,
+            "desired_state": link.state,
+            **network(device, world),
             "ok": all(problem.code in INFORMATION for problem in found),
-            "managers": {one: _manager_state(managers.get(one), name) for one in MANAGERS},
+            "managers": {one: _manager_state(world.managers.get(one), name) for one in MANAGERS},
             "problems": [problem_json(problem) for problem in found],
             "notes": notes.get(link.key, []),
             "parent": parent(link),
@@ -311,6 +321,18 @@ def _interfaces(
         }
         interfaces.append(interface)
     return interfaces
+
+
+def network(device: Optional[Device], world: World) -> dict[str, Any]:
+    """What a device shows of the network; every value is null, or empty, for an absent one."""
+    if device is None:
+        return {"state": None, "carrier": None, "mtu": None, "addresses": []}
+    return {
+        "state": "up" if device.up else "down",
+        "carrier": device.carrier,
+        "mtu": device.mtu,
+        "addresses": [str(address) for address in world.addresses.get(device.index, ())],
+    }
 
 
 def nic_mac(link: Link) -> Optional[str]:
@@ -340,17 +362,12 @@ def members(link: Union[Link, LinkRequest]) -> list[str]:
     return [str(member) for member in (link.virtual or Virtual()).members]
 
 
-def _name(link: Link, resolution: Resolution, have: NetworkState) -> Optional[str]:
-    """The present name of a link, or the requested one if the link does not exist."""
-    found = have.links.get(link.key)
-    if found and found.name:
-        return found.name
-    if link.key.rank:
-        return link.name
-    return resolution.roles.name(link.key.mac) or link.name
+def _absent_name(link: Link, resolution: Resolution) -> Optional[str]:
+    """The requested name of a link; for a MAC that several NICs have, the first name."""
+    return (not link.key.rank and resolution.roles.name(link.key.mac)) or link.name
 
 
-def _wanted_name(
+def _desired_name(
     link: Link, resolution: Resolution, own_names: Mapping[LinkKey, str]
 ) -> Optional[str]:
     """The requested name of a link, whether or not it can be renamed now."""
@@ -358,28 +375,3 @@ def _wanted_name(
         return own_names.get(link.key)
     request = resolution.requests.get(link.key)
     return (request and request.name) or link.name
-
-
-def find_link(text: str, resolution: Resolution, names: Mapping[LinkKey, str]) -> Optional[LinkKey]:
-    """The link with this current name, this MAC in any notation, or this `MAC.VLAN_ID`, if any.
-
-    A name takes precedence over a MAC, and a MAC over the GUID that it may be the short form of.
-    """
-    by_name = {name: key for key, name in names.items()}
-    known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
-    by_text = {str(key): key for key in known}
-    nic, _, vlan = text.rpartition(".")
-    candidates = [by_name.get(text), by_text.get(text), _key(text, None)]
-    if vlan.isdecimal():
-        candidates.append(_key(nic, int(vlan)))
-    asked = {key.mac for key in candidates if key is not None}
-    ports = sorted(key for key in known if not key.rank and forms([key.mac]) & asked)
-    return next((key for key in (*candidates, *ports) if key in known), None)
-
-
-def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
-    """None if the text is not a MAC."""
-    try:
-        return LinkKey(nic_of(mac), vlan_id)
-    except UnusableError:
-        return None

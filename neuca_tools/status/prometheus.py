@@ -60,7 +60,7 @@ def _of_document(document: Mapping[str, Any]) -> Iterator[Sample]:
 def _of_interface(interface: Mapping[str, Any]) -> Iterator[Sample]:
     wanted = interface["mac"] or interface["parent"]
     labels = {
-        "interface": interface["name"] or interface["wanted_name"] or "",
+        "interface": interface["name"] or interface["desired_name"] or "",
         "mac": wanted or "",
         "vlan_id": str(interface["vlan_id"] or ""),
         "role": interface["role"],

@@ -4,17 +4,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from textwrap import wrap
+from typing import Any, Optional
 
 from neuca_tools.model import OWN, LinkKey, Problem
 from neuca_tools.model.clouds import CLOUDS
-from neuca_tools.model.printable import GREEN, RED, painted
+from neuca_tools.model.printable import GREEN, RED, YELLOW, painted
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status.audit import SYSCTL, dotted, effect_text
 from neuca_tools.status.judge import INFORMATION
 
-EMPTY: tuple[object, ...] = (None, [], {}, "")  # values that an outline leaves out
+INKS = {"ok": GREEN, "pending": YELLOW, "degraded": YELLOW, "failed": RED}  # by state
+INTERFACE_HEAD = (
+    *("", "NAME", "ROLE", "MODE", "LINK", "MTU", "ID"),
+    *("NM", "NETWORKD"),  # the managers in the order of `judge.MANAGERS`
+)
+NOT_OURS = "--"  # the mark of a NIC of which nothing is requested
+NO_NAME = {"current": None, "desired": None}
+WIDTH = 80  # of a terminal, in characters
+NARROWEST = 6  # characters of a column
 PLATFORMS = {
     **{cloud.kind: f"{cloud.label}, as the firmware (DMI) says" for cloud in CLOUDS},
     "unknown": "not named by the firmware (DMI), so no well-known address is queried",
@@ -22,16 +32,40 @@ PLATFORMS = {
 }
 
 
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Left-aligned columns, two spaces apart. Every row has a cell for each column."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Left-aligned columns, two spaces apart; the first row is their head. A text for each row.
+
+    Columns that are "-" in every row are left out. The widest cells are wrapped into several lines
+    until the table is no wider than `width`; words are broken only if that is not enough.
+    """
+    columns = [column for column in zip(*rows) if set(column[1:]) != {"-"}]
+    widths = _widths(columns, width)
+    return ["\n".join(_row_lines(row, widths)) for row in zip(*columns)]
 
 
-def status(data: Mapping[str, Any], color: bool) -> str:
-    """`neuca status`: one line for each interface, with its problems and notes below it."""
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    widths = [max(1, *map(len, column)) for column in columns]
+    words = [max(map(len, " ".join(column).split()), default=1) for column in columns]
+    for least in (words, [NARROWEST] * len(columns)):
+        excess = sum(widths) + 2 * (len(widths) - 1) - width
+        for _ in range(excess):
+            spare = [max(0, have - need) for have, need in zip(widths, least)]
+            if any(spare):
+                widest = max(range(len(widths)), key=lambda at: (spare[at] > 0, widths[at]))
+                widths[widest] -= 1
+    return widths
+
+
+def _row_lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    cells = [wrap(cell, size, break_on_hyphens=False) for cell, size in zip(row, widths)]
+    for parts in zip_longest(*cells, fillvalue=""):
+        yield "  ".join(map(str.ljust, parts, widths)).rstrip()
+
+
+def status(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
+    """`neuca status`: a row for each interface, with its addresses, problems and notes below."""
     stuck = data.get("not_rolled_back") or ()
-    lines = [f"{_colored('failed', good=False, color=color)}: {text}" for text in stuck]
+    lines = [f"{_colored('failed', 'failed', color)}: {text}" for text in stuck]
     lines.append(_headline(data, color))
     platform = data["document"].get("platform")
     if platform:
@@ -40,8 +74,8 @@ def status(data: Mapping[str, Any], color: bool) -> str:
     if data.get("unsaved") and data["unsaved"] not in told:
         lines.append(f"degraded: not saved: {data['unsaved']}")
     lines.append(_last_pass(data["last_pass"]))
-    lines += _interfaces(data["interfaces"], color)
-    mark = _colored("!!", good=False, color=color)
+    lines += _interfaces(data["interfaces"], color, width)
+    mark = _colored("!!", _severity(_codes(data)), color)
     lines += [f"{mark} {problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += _guest(data.get("guest") or ())
     lines += [f"   note: {note}" for note in data["notes"]]
@@ -57,37 +91,77 @@ def _headline(data: Mapping[str, Any], color: bool) -> str:
         reason = f", stale: {document['reason']}"
     elif document["reason"]:
         reason = f" ({document['reason']})"
-    state = _colored(data["state"], good=data["state"] == "ok", color=color)
+    state = _colored(data["state"], data["state"], color)
     return f"{state}: neuca {data['neuca']}, {origin}{reason}"
 
 
-def _interfaces(interfaces: Sequence[Mapping[str, Any]], color: bool) -> list[str]:
+def _interfaces(interfaces: Sequence[Mapping[str, Any]], color: bool, width: int) -> list[str]:
     if not interfaces:
         return ["no interfaces"]
-    rows = [["", "NAME", "SHOULD BE", "ID", "ROLE", "NETWORKMANAGER", "NETWORKD"]]
-    rows += [_interface_row(one) for one in interfaces]
-    head, *rest = table(rows)
-    lines = [head]
-    for line, one in zip(rest, interfaces):
-        lines.append(_colored(line[:2], good=one["ok"], color=color) + line[2:])
-        if one.get("table"):
-            lines.append(f"      routing table: {one['table']}")
-        lines += [f"      {problem['code']}: {problem['text']}" for problem in one["problems"]]
-        lines += [f"      {_note(note)}" for note in one["notes"]]
-    return lines
+    head, *rows = table([INTERFACE_HEAD, *map(_interface_row, interfaces)], width)
+    for at, interface in enumerate(interfaces):
+        mark, state = rows[at][:2], "ok" if interface["ok"] else _severity(_codes(interface))
+        rows[at] = _colored(mark, state, color and mark != NOT_OURS) + rows[at][2:]
+    return [head, *_with_details(rows, map(_below, interfaces))]
+
+
+def _with_details(rows: Iterable[str], details: Iterable[Iterable[str]]) -> Iterator[str]:
+    for row, texts in zip(rows, details):
+        yield row
+        yield from (f"      {text}" for text in texts)
+
+
+def _below(interface: Mapping[str, Any]) -> Iterator[str]:
+    """What is shown below the row of an interface; link-local addresses are in the JSON only."""
+    if interface["desired_name"] not in (None, interface["name"]):
+        yield f"desired name: {interface['desired_name']}"
+    addresses = _without_link_local(interface["addresses"])
+    if addresses:
+        yield f"addresses: {addresses}"
+    if interface.get("table"):
+        yield f"routing table: {interface['table']}"
+    for problem in interface["problems"]:
+        yield f"{problem['code']}: {problem['text']}"
+    yield from map(_note, interface["notes"])
+
+
+def _without_link_local(addresses: Iterable[str]) -> str:
+    return ", ".join(text for text in addresses if not text.startswith("fe80:"))
 
 
 def _interface_row(interface: Mapping[str, Any]) -> list[str]:
-    managers = interface["managers"]
     return [
-        "ok" if interface["ok"] else "!!",
-        interface["name"] or "-",
-        interface["wanted_name"] or "-",
-        _identity(interface),
+        _mark(interface),
+        _cell(interface["name"]),
         interface["role"],
-        managers["networkmanager"],
-        managers["networkd"],
+        _cell(interface["desired_state"]),
+        _link_state(interface),
+        _cell(interface["mtu"]),
+        _identity(interface),
+        *(_cell(state if state != "absent" else None) for state in interface["managers"].values()),
     ]
+
+
+def _mark(interface: Mapping[str, Any]) -> str:
+    """ "ok" is for what was checked: of other NICs, nothing is requested."""
+    if not interface["ok"]:
+        return "!!"
+    return "ok" if interface["role"] in ("dataplane", "management") else NOT_OURS
+
+
+def _link_state(interface: Mapping[str, Any]) -> str:
+    if interface["state"] == "up" and not interface["carrier"]:
+        return "no carrier"
+    return _cell(interface["state"])
+
+
+def _codes(holder: Mapping[str, Any]) -> list[str]:
+    return [problem["code"] for problem in holder["problems"]]
+
+
+def _severity(codes: Iterable[str]) -> str:
+    """The state that gives problems with these codes their color."""
+    return "failed" if "failed" in codes else "degraded"
 
 
 def _identity(interface: Mapping[str, Any]) -> str:
@@ -123,8 +197,8 @@ def _last_pass(last: Optional[Mapping[str, Any]]) -> str:
     return f"last pass: {last['finished']}, {last['seconds']} s, {counts}"
 
 
-def _colored(text: str, *, good: bool, color: bool) -> str:
-    return painted(text, GREEN if good else RED, color)
+def _colored(text: str, state: str, color: bool) -> str:
+    return painted(text, INKS[state], color)
 
 
 def plan(
@@ -146,7 +220,7 @@ def undone(
     for problem in problems:
         outcome = "left alone"
         if problem.code not in INFORMATION:
-            outcome = _colored("not done", good=False, color=color)
+            outcome = _colored("not done", _severity([problem.code]), color)
         link = problem.link and (names.get(problem.link) or str(problem.link))
         lines.append(": ".join(filter(None, (outcome, link, problem.text))))
     return lines
@@ -158,57 +232,53 @@ def applied(state: str, changed: int, problems: Sequence[Problem], color: bool =
     parts = [f"{changed} changed" if changed else "nothing to do"]
     if left:
         parts.append(f"{left} not done")
-    return f"{_colored(state, good=state == 'ok', color=color)}: {', '.join(parts)}"
+    return f"{_colored(state, state, color)}: {', '.join(parts)}"
 
 
-def tuning(data: Mapping[str, Any], color: bool = False) -> str:
+def tuning(data: Mapping[str, Any], color: bool = False, width: int = WIDTH) -> str:
     """`neuca tune audit`: one line for each setting, then the notes."""
     lines = [f"profiles: {', '.join(data['profiles']) or 'none'}"]
     if data["values"]:
-        head = ["INTERFACE", "SETTING", "CURRENT", "WANTED", "SOURCE", "EFFECT"]
-        lines += table([head, *(_tuning_row(one) for one in data["values"])])
+        columns = ("interface", "setting", "desired", "current", "effect")
+        rows = [[value[name] or "-" for name in columns] for value in data["values"]]
+        head, *rest = table([[name.upper() for name in columns], *rows], width)
+        lines += [head, *_with_details(rest, map(_of_tuning, data["values"]))]
     else:
         lines.append("nothing to tune")
-    mark = _colored("not done", good=False, color=color)
+    mark = _colored("not done", "degraded", color)
     lines += [f"{mark}: {problem['text']}" for problem in data["problems"]]
     return "\n".join([*lines, *data["notes"]])
 
 
-def _tuning_row(value: Mapping[str, Any]) -> list[str]:
-    shown = [value[name] or "-" for name in ("interface", "setting", "current", "wanted")]
-    return [*shown, value["source"], effect_text(value["effect"], value["reason"])]
+def _of_tuning(value: Mapping[str, Any]) -> Iterator[str]:
+    yield f"origin: {value['origin']}"
+    if value["reason"]:
+        yield effect_text(value["effect"], value["reason"])
 
 
-def tree(data: Union[Mapping[str, object], Sequence[object]], indent: int = 0) -> str:
-    """JSON data as an indented outline, without values that are null or empty."""
-    pad = " " * indent
-    if not isinstance(data, Mapping):
-        return "\n".join(_branch(f"{pad}-", value, indent) for value in data)
-    shown = {key: value for key, value in data.items() if value not in EMPTY}
-    return "\n".join(_branch(f"{pad}{key}:", value, indent) for key, value in shown.items())
-
-
-def _branch(head: str, value: object, indent: int) -> str:
-    if isinstance(value, (Mapping, list)):
-        return f"{head}\n{tree(value, indent + 2)}"
-    if "\n" not in str(value):
-        return f"{head} {value}"
-    pad = " " * (indent + 4)
-    return "\n".join([head, *(f"{pad}{line}" for line in str(value).split("\n"))])
-
-
-def explain(data: Mapping[str, Any]) -> str:
+def explain(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca explain`: the result of `render_json.explanation` as a table."""
-    rows = [["SETTING", "REQUESTED", "CURRENT", "SOURCE", "OVERRIDES", "ORIGINAL"]]
-    names = [row["found"] or row["asked"] for row in data["settings"] if row["setting"] == "name"]
-    link = next(iter(names), None) or OWN
+    rows = [["SETTING", "DESIRED", "CURRENT", "ORIGINAL"]]
+    name = next((row for row in data["settings"] if row["setting"] == "name"), NO_NAME)
+    link = name["current"] or name["desired"] or OWN
     for row in data["settings"]:
-        values = [row[name] for name in ("asked", "found", "from", "overrode", "original")]
+        values = [row[name] for name in ("desired", "current", "original")]
+        if row["setting"] == "addresses":
+            values[1] = _without_link_local((values[1] or "").split(", "))
         rows.append([_setting(row["setting"], link), *map(_cell, values)])
-    lines = [f"{data['link']}: {data['role']}, because {data['reason']}", *table(rows)]
+    head, *rest = table(rows, width)
+    lines = [f"{data['link']}: {data['role']}, because {data['reason']}", head]
+    lines += _with_details(rest, map(_origin, data["settings"]))
     lines += [f"{problem['code']}: {problem['text']}" for problem in data["problems"]]
     lines += [_note(note) for note in data["notes"]]
     return "\n".join(lines)
+
+
+def _origin(row: Mapping[str, Any]) -> Iterator[str]:
+    if row["origin"]:
+        yield f"origin: {row['origin']}"
+    if row["overridden"]:
+        yield f"overrides: {row['overridden']}"
 
 
 def _cell(value: object) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Optional, Union
 
 from neuca_tools.desired.device_settings import flat
 from neuca_tools.desired.resolve import Resolution
+from neuca_tools.desired.roles import find_links
 from neuca_tools.documents.neuca import link_kinds
 from neuca_tools.documents.neuca.link_settings import group_of
 from neuca_tools.model import (
@@ -26,12 +27,19 @@ from neuca_tools.model import (
     World,
 )
 from neuca_tools.model.links import Virtual
-from neuca_tools.model.rows import Storage
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.status import routing_json
 from neuca_tools.status.audit import SYSCTL, dotted
-from neuca_tools.status.judge import Report, Status, members, nic_mac, parent, problem_json
+from neuca_tools.status.judge import (
+    Report,
+    Status,
+    members,
+    network,
+    nic_mac,
+    parent,
+    problem_json,
+)
 
 NO_ORIGIN = Origin("", "", "")
 ROLE_REASONS = {
@@ -132,16 +140,13 @@ def _device_json(device: Device, world: World, names: Mapping[int, str]) -> dict
         "kind": device.kind or kinds[device.hardware],
         "mac": device.mac or None,
         "permanent_mac": device.permanent_mac or None,
-        "state": "up" if device.up else "down",
-        "carrier": device.carrier,
-        "mtu": device.mtu,
+        **network(device, world),
         "max_mtu": device.max_mtu or None,
         "txqueuelen": device.txqueuelen,
         "parent": names.get(device.lower),
         "master": names.get(device.master),
         "vlan_id": device.vlan_id,
         "options": dict(device.options),
-        "addresses": [str(address) for address in world.addresses.get(device.index, ())],
     }
 
 
@@ -209,23 +214,26 @@ def _platform_json(platform: Optional[PlatformDocument]) -> Optional[dict[str, A
 
 
 def explanation(
-    key: LinkKey, resolution: Resolution, have: NetworkState, record: Record
+    key: LinkKey, resolution: Resolution, have: NetworkState, record: Record, world: World
 ) -> dict[str, Any]:
     """`neuca explain --json`: each setting of one link.
 
-    `asked` is the value in the desired state, `found` the current one, `from` the place in a
-    document that requests it, `overrode` the place that this one overrides, and `original` the
-    value from before the agent changed it.
+    `origin` is the place in a document or the configuration that requests the desired value,
+    `overridden` the value and the place that this one overrides, and `original` the value from
+    before the agent changed it.
     """
     role = resolution.roles.role_of(key)
     request = resolution.requests.get(key) or LinkRequest(key)
+    # The desired and the present state have no link that is left alone.
+    device = find_links(world, resolution.roles).get(key)
+    current = _settings(have.links.get(key)) or _device_settings(device, world)
     return {
-        "version": 1,
+        "version": 2,
         "link": str(key),
         "role": role,
         "reason": resolution.roles.reason_of(key) or ROLE_REASONS.get(role, ""),
         "settings": [
-            *_settings_explained(key, resolution, have, record),
+            *_settings_explained(key, resolution, current, record),
             *routing_json.explained(key, request, resolution, have),
         ],
         "problems": [problem_json(one) for one in resolution.problems if one.link == key],
@@ -237,11 +245,10 @@ Setting = Union[str, int, None]
 
 
 def _settings_explained(
-    key: LinkKey, resolution: Resolution, have: NetworkState, record: Record
+    key: LinkKey, resolution: Resolution, found: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
     wanted = _settings(resolution.want.links.get(key))
-    found = _settings(have.links.get(key))
     before = record.originals.get(key, Original())
     original: dict[str, Setting] = {
         "mtu": before.mtu,
@@ -255,15 +262,15 @@ def _settings_explained(
         origin = origins.get(setting, NO_ORIGIN)
         row = {
             "setting": setting,
-            "asked": None,
-            "found": found.get(setting),
-            "from": origin.where,
-            "overrode": origin.overrode,
+            "desired": None,
+            "current": found.get(setting),
+            "origin": origin.where,
+            "overridden": origin.overrode,
             "original": original.get(setting),
         }
         # The agent itself wants the name, and sysctls such as accept_ra.
         if setting in origins or setting == "name" or setting.startswith(SYSCTL):
-            row["asked"] = wanted.get(setting)
+            row["desired"] = wanted.get(setting)
         rows.append(row)
     return rows
 
@@ -310,6 +317,13 @@ def _settings(link: Optional[Link]) -> dict[str, Setting]:
         **_sysctl_settings(link.sysctls),
         **link.device,
     }
+
+
+def _device_settings(device: Optional[Device], world: World) -> dict[str, Setting]:
+    if device is None:
+        return {}
+    settings = {"name": device.name, "txqueuelen": device.txqueuelen, **network(device, world)}
+    return {**settings, "addresses": ", ".join(settings["addresses"]) or None}
 
 
 def _sysctl_settings(sysctls: Mapping[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from neuca_tools.state.store import Place, read, save_in_run
 from neuca_tools.status.judge import Report, problem_json
 
 FILE = "last-pass.json"
-_SHAPES = Shapes({})
+_SHAPES = Shapes({LinkKey: LinkKey})
 
 
 def now(

@@ -93,9 +93,9 @@ def _row(
 ) -> dict[str, Any]:
     return {
         "setting": setting,
-        "asked": asked,
-        "found": found,
-        "from": origin.where if origin else "",
-        "overrode": origin.overrode if origin else "",
+        "desired": asked,
+        "current": found,
+        "origin": origin.where if origin else "",
+        "overridden": origin.overrode if origin else "",
         "original": None,
     }

@@ -185,11 +185,7 @@ def value_reason(key: str, value: str) -> Optional[str]:
     if len(words) != len(rule.bounds):
         return f"numbers needed: {len(rule.bounds)}, found: {len(words)}"
     for word, (low, high) in zip(words, rule.bounds):
-        if not _is_within(word, low, high):
+        decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
+        if not (decimal and low <= int(word) <= high):
             return f'"{word[:80]}" is not a number from {low} to {high}: {rule.why}'
     return None
-
-
-def _is_within(word: str, low: int, high: int) -> bool:
-    decimal = word.isascii() and word.isdecimal() and len(word) <= MOST_DIGITS
-    return decimal and low <= int(word) <= high

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Literal, NamedTuple, Optional
 
 from neuca_tools.model import LinkKey, Problem, Record, Written
-from neuca_tools.model.effects import Effect
+from neuca_tools.model.device_settings import Effect
 from neuca_tools.tuning import arithmetic
 from neuca_tools.tuning.choice import Choice
 from neuca_tools.tuning.environment import Environment
@@ -116,11 +116,6 @@ class Layer(NamedTuple):
         return {value.setting: value.wanted for value in host if value.wanted is not None}
 
 
-def named(choice: Choice) -> tuple[str, ...]:
-    """The names of the profiles to read for a choice, in order and without repetition."""
-    return tuple(dict.fromkeys(choice.profiles))
-
-
 def layer(
     choice: Choice,
     profiles: Sequence[Profile],
@@ -128,11 +123,14 @@ def layer(
     record: Record,
     missing: Sequence[str] = (),
 ) -> Layer:
-    """Judge every value of the profiles that `named` lists; `missing`: why others are not here."""
+    """Judge every value of these profiles of the choice; `missing`: why others are not here."""
     usable, size = [profile for profile in profiles if not profile.needs_path], 0
     if choice.rate and choice.rtt:
         usable, size = list(profiles), arithmetic.buffer(choice.rate, choice.rtt, facts.memory)
     asked = _combine(usable, str(size))
+    unusable = [profile.name for profile in profiles if profile not in usable]
+    faults = [*missing, *chain.from_iterable(profile.faults for profile in profiles)]
+    faults += [f'profile "{name}": it requires rate and rtt' for name in unusable]
     return Layer(
         choice,
         facts.environment,
@@ -141,15 +139,9 @@ def layer(
         txqueuelen=_highest("txqueuelen", usable),
         probed=facts.probed,
         before=_to_restore(facts, record),
-        faults=(*missing, *_faults(profiles, usable)),
+        faults=tuple(faults),
         notes=tuple(_notes(choice, usable, facts)),
     )
-
-
-def _faults(profiles: Sequence[Profile], usable: Sequence[Profile]) -> list[str]:
-    unusable = [profile for profile in profiles if profile not in usable]
-    lacking = [f'profile "{profile.name}": it requires rate and rtt' for profile in unusable]
-    return [*chain.from_iterable(profile.faults for profile in profiles), *lacking]
 
 
 def _to_restore(facts: Facts, record: Record) -> dict[str, str]:

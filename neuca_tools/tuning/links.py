@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
-from neuca_tools.documents.neuca.links import overlay
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.model import (
     UNCHANGED,
     Device,
@@ -18,7 +17,7 @@ from neuca_tools.model import (
     Record,
     Written,
 )
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.tuning.layer import Asked, Layer, Value
 
 
@@ -153,8 +152,6 @@ def _highest_mtu(
 
 def _with(request: LinkRequest, value: Value) -> LinkRequest:
     """The request with a judged value."""
-    number = int(value.wanted or 0)
-    below = LinkRequest(request.key, origins=(Origin(value.setting, str(number), value.source),))
-    if value.setting == "mtu":
-        return overlay(replace(below, mtu=number), request)
-    return overlay(replace(below, txqueuelen=number), request)
+    setting: dict[str, Any] = {value.setting: int(value.wanted or 0)}
+    origin = Origin(value.setting, value.wanted or "0", value.source)
+    return overlay(LinkRequest(request.key, origins=(origin,), **setting), request)

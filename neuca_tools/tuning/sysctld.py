@@ -55,14 +55,11 @@ class Settings(NamedTuple):
         """
         lines = [line for line in self.lines if line.pattern == path]
         if not lines:
-            lines = [line for line in self.lines if _is_matching_glob(line, path)]
+            globs = (line for line in self.lines if line.value is not None)
+            lines = [line for line in globs if fnmatchcase(path, line.pattern)]
         if not lines or lines[-1].value is None:
             return None
         return Setting(lines[-1].value, lines[-1].file)
-
-
-def _is_matching_glob(line: _Line, path: str) -> bool:
-    return line.value is not None and fnmatchcase(path, line.pattern)
 
 
 def order(paths: Iterable[str]) -> list[str]:

@@ -109,6 +109,46 @@ def test_a_lease_that_dhclient_takes_brings_no_first_document(
     made.check_held()
 
 
+UDHCPC_SCRIPT = """#!/bin/sh
+[ "$1" = bound ] || exit 0
+ip address add $ip/$mask dev $interface
+ip route add default via $router dev $interface
+"""
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("pid_file", ["udhcpc.eth7.pid", "udhcpc-eth7.pid"])
+@pytest.mark.parametrize(("health", "lease"), [("404", "leased"), ("absent", "no lease")])
+def test_a_lease_that_udhcpc_takes_brings_no_first_document(boot, daemons, health, lease, pid_file):
+    """udhcpc itself; like the scripts of distributions, this one sets neither a protocol nor a lifetime."""
+    made = boot((health, "IPv4", lease))
+    guest = made.guest
+    made.evil.serve_dhcp(
+        option_1=frames.packed("255.255.255.0"), option_3=frames.packed(ROUTER),
+        option_51=(600).to_bytes(4, "big"))  # fmt: skip
+    script = guest.folder / "udhcpc-script"
+    script.write_text(UDHCPC_SCRIPT)
+    script.chmod(0o755)
+    guest.run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    with guest.foreign.changing():
+        guest.run(
+            program("usr/bin/busybox"),
+            "udhcpc",
+            "-b",
+            "-i",
+            NIC,
+            "-s",
+            script,
+            "-p",
+            f"/run/{pid_file}",
+        )
+    guest.run("cp", f"/run/{pid_file}", guest.folder / "udhcpc.pid")
+    daemons.append(Process(guest.folder / "udhcpc.pid"))
+    assert "10.66.0.2/24" in guest.addresses(NIC)
+    assert any(route[1] == NIC for route in guest.routes("default"))
+    made.check_held()
+
+
 class Process:
     """A daemon that writes its number into a file, which may be after the program that started it has returned."""
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.backends.hostnamed import NAME, set_hostname
+from neuca_tools.backends.systemd import HOSTNAMED as NAME
+from neuca_tools.backends.systemd import set_hostname
 from neuca_tools.errors import ManagerError
 
 

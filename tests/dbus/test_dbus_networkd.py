@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from neuca_tools.backends.bus import Bus
-from neuca_tools.backends.networkd import Networkd
+from neuca_tools.backends.networkmanagers import Networkd
 from neuca_tools.errors import ManagerError
 
 NAME = "org.freedesktop.network1"
@@ -54,7 +54,9 @@ def test_absent():
 def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
     private_bus, monkeypatch, tmp_path, version
 ):
-    monkeypatch.setattr("neuca_tools.backends.bus.CGROUPS", (tmp_path / "unified", tmp_path))
+    monkeypatch.setattr(
+        "neuca_tools.backends.networkmanagers.CGROUPS", (tmp_path / "unified", tmp_path)
+    )
     ((tmp_path / "unified", tmp_path)[version] / "system.slice" / "systemd-networkd.service").mkdir(
         parents=True
     )
@@ -70,7 +72,7 @@ def test_one_that_runs_and_is_not_on_the_bus_yet_may_have_read_its_files_before(
 
 def test_one_that_runs_where_there_is_no_bus_at_all_cannot_be_told(monkeypatch, tmp_path):
     monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
-    monkeypatch.setattr("neuca_tools.backends.bus.CGROUPS", (tmp_path,))
+    monkeypatch.setattr("neuca_tools.backends.networkmanagers.CGROUPS", (tmp_path,))
     (tmp_path / "system.slice" / "systemd-networkd.service").mkdir(parents=True)
     with Bus() as bus:
         assert Networkd(bus).words(["eth1"]) == ({"eth1": "absent"}, "")

@@ -225,20 +225,22 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     assert measured.returncode == 0, measured.stdout
     # The command line of this very run shows the variables that it was given.
     assert SECRET not in measured.stdout
+    assert re.search(r'"neuca_selftest_result.summary": "pass: tcp [0-9.]+ Mbit/s', measured.stdout)
     assert hosts("enter", "h1", "pgrep", "--full", "neuca-selftest serve").returncode == 1
     healthy = play("mesh.yml", "-e", json.dumps({"neuca_mesh_secret": SECRET}))
     assert healthy.returncode == 0, healthy.stdout
-    assert '"msg": []' in healthy.stdout
+    assert "MESH pass: 3 of 3 tests" in healthy.stdout
     assert SECRET not in healthy.stdout
     shape = "tc qdisc add dev data0 root tbf rate 10mbit burst 16kb latency 50ms"
     assert hosts("enter", "h2", *shape.split()).returncode == 0
     slow = play("mesh.yml", "-e", json.dumps({"neuca_mesh_expect": "50M"}))
     # Three hosts are too few for a retest against others that are cleared: it is only suspected.
     assert "The mesh: " in slow.stdout
-    assert re.findall(r'"(?:kind|subject)": "(.*)"', slow.stdout) == ["slow-egress", "h2"]
+    assert re.findall(r"SUSPECTED +(.*): what it sends", slow.stdout) == ["slow-egress h2 (out)"]
+    assert re.search(r"rate [0-9.]+ Mbit/s \(expected 50.0 Mbit/s\)", slow.stdout)
     words[-1] = json.dumps({"neuca_selftest_expect": "20M"})
     limited = play("selftest.yml", *words)
     assert limited.returncode == 2, limited.stdout
-    assert '"msg": "the self-test to 172.16.0.1: below threshold: ' in limited.stdout
+    assert '"msg": "the self-test to 172.16.0.1: below threshold: tcp ' in limited.stdout
     after = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
     assert re.sub(r"valid_lft \w+", "", after) == re.sub(r"valid_lft \w+", "", before)

@@ -181,13 +181,16 @@ class Image:
         return self.folder / "initrd"
 
 
-def image(name: str, packaged: bool = True) -> Image:
-    """The image of this recipe, built if the cache has none; `packaged` False: without our package."""
+def image(name: str, packaged: bool = True, earlier: Path | None = None) -> Image:
+    """The image of this recipe, built if the cache has none; `packaged` False: without our package.
+
+    `earlier`: with this package of an earlier version in the place of the present one.
+    """
     recipe = RECIPES[name]
     with _alone(recipe.base_digest()):
         base = _base(recipe)
         with _alone("package"):
-            deb = package() if packaged else None
+            deb = earlier or (package() if packaged else None)
         key = hashlib.sha256(
             f"{base.name} {deb.parent.name if deb else ''} {_INSTALL}{MONITOR_UNIT}".encode()
         ).hexdigest()[:16]
@@ -236,6 +239,23 @@ def package() -> Path:
             with _making(folder) as making:
                 _run(BUILD_DEB, making, timeout=IMAGE_PATIENCE, cwd=ROOT)
     os.utime(folder)
+    (deb,) = folder.glob("neuca-guest-tools_*.deb")
+    return deb
+
+
+def earlier_package(commit: str) -> Path:
+    """The package of this commit. Raises CalledProcessError if this checkout has no such history."""
+    folder = CACHE / f"earlier-{commit}"
+    with _alone(folder.name):
+        if not folder.exists():
+            with _making(folder) as making:
+                tree = making / "tree"
+                clone = ("clone", "--quiet", "--no-checkout", ROOT, tree)
+                for words in (clone, ("-C", tree, "checkout", "--quiet", commit)):
+                    subprocess.run(["git", *words], check=True, capture_output=True, text=True)
+                _run(tree / "packaging" / "build-deb", making, timeout=IMAGE_PATIENCE, cwd=tree)
+                shutil.rmtree(tree)
+        os.utime(folder)
     (deb,) = folder.glob("neuca-guest-tools_*.deb")
     return deb
 

@@ -41,7 +41,7 @@ def shown(guest, mac):
     (one,) = [one for one in guest.run(STATUS).json["interfaces"] if one["mac"] == mac]
     return (
         one["name"],
-        one["wanted_name"],
+        one["desired_name"],
         [(problem["code"], problem["text"]) for problem in one["problems"]],
     )
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 from pyroute2 import IPRoute
 
-from neuca_tools.backends import kinds, outlook, routing
+from neuca_tools.backends import kinds, outlook
 from neuca_tools.backends.hostid import boot_id
 from neuca_tools.model.links import KINDS
 from neuca_tools.model.routing import MAIN_TABLE
@@ -130,7 +130,7 @@ def main():
     with IPRoute(strict_check=True) as kernel:
         links = dict(devices(kernel))
         slow = [sorted(map(repr, read(kernel))) for read in (addresses, routes, rules)]
-    world, tables = outlook.look(), routing.read()
+    world = outlook.look()
     assert world.boot_id == boot_id()
     assert {index: link[:-1] for index, link in links.items()} == {
         index: seen(device) for index, device in world.devices.items()
@@ -138,10 +138,8 @@ def main():
     for index, device in world.devices.items():
         if device.kind in KINDS:
             assert check_options(device, links[index][-1]), device.name
-    of_tables = (
-        route for route in (*tables.ours, *tables.foreign) if route.traits.kind == "unicast"
-    )
-    all_routes = {*world.routes, *(one for one in of_tables if one.traits.table != MAIN_TABLE)}
+    of_tables = (route for route in world.tables if route.traits.kind == "unicast")
+    all_routes = {*world.routes, *of_tables}
     quick = [
         [
             (index, one, (index, one) not in world.leased, (index, one) in world.bare)
@@ -158,7 +156,7 @@ def main():
                 (one.rule.mark, one.rule.mask, one.rule.tos),
                 (one.rule.suppress, one.protocol),
             )
-            for one in tables.rules
+            for one in world.rules
         ],
     ]
     for library, look in zip(slow, quick):

@@ -30,7 +30,7 @@ def notes(lab, name="dp1"):
 def settings(lab, name="dp1"):
     """What explain finds, by setting."""
     return {
-        row["setting"]: row["found"]
+        row["setting"]: row["current"]
         for row in lab.neuca("explain", name, "--json").json["settings"]
     }
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -65,3 +66,22 @@ def test_every_claim_of_the_demo_holds():
     done = subprocess.run([ROOT / "demo" / "run"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("   ok: ") > 10
+
+
+SEED = re.compile(r"^```sh seed\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
+def test_the_seed_of_the_guide_gives_a_guest_its_document(lab, tmp_path):
+    """As the guest sees the volume: its label, and what is in it."""
+    (block,) = SEED.findall((ROOT / "docs" / "GUIDE.md").read_text())
+    document = (ROOT / "examples" / "user-data.ini").read_text()
+    (tmp_path / "user-data.ini").write_text(document)
+    subprocess.run(["sh", "-ec", block], cwd=tmp_path, check=True, capture_output=True)
+    volume = (tmp_path / "seed.iso").read_bytes()
+    assert volume[32808:32840].strip() == b"cidata"  # ECMA-119, 8.4: the volume identifier
+    words = ("xorriso", "-osirrox", "on", "-indev", "seed.iso", "-extract", "/", "seed")
+    subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    shown = lab.neuca("show", "document", "--source", f"nocloud={tmp_path}/seed", "--json")
+    assert shown.json["hostname"] == "Node0"
+    assert len(shown.json["links"]) == 5

@@ -36,7 +36,7 @@ def test_release_takes_away_what_is_ours_on_one_nic(running):
     done = running.neuca("release", "dp1")
     assert (done.code, done.out) == (
         0,
-        "dp1 is released and ignored; neuca release --undo reverses this\n",
+        "dp1 is released and ignored; neuca release --undo dp1 reverses this\n",
     )
     assert running.addresses("dp1") == {"172.16.9.1/24"}
     assert (running.routes("10.20.0.0/16"), running.addresses("dp2")) == ([], {"172.16.2.1/24"})
@@ -53,10 +53,29 @@ def test_a_released_nic_is_ignored_until_it_is_taken_back(running):
         running.once(DOCUMENT.replace("172.16.1.1/24", "172.16.1.2/24"))
         assert monitor.lines() == []
     done = running.neuca("release", "--undo", "dp1")
-    assert (done.code, done.out) == (0, f"{mac(1)} is no longer ignored\n")
+    assert (done.code, done.out) == (0, "dp1 is no longer ignored\n")
     assert running.once().code == 0
     assert running.addresses("dp1") == {"172.16.1.2/24", "fd00:16::1/64"}
     assert running.link("dp1")["mtu"] == 9000
+
+
+def test_taking_a_nic_back_leaves_nothing_to_do(running):
+    assert running.neuca("release", "dp1").code == 0
+    assert running.neuca("release", "--undo", "dp1").code == 0
+    code, data = running.status()
+    assert (code, data["document"]["stale"], data["document"]["reason"]) == (0, False, None), data[
+        "problems"
+    ]
+
+
+def test_a_dry_run_of_a_release_prints_all_that_a_release_does(running):
+    """The files and the udev rule, too."""
+    planned = running.neuca("release", "dp1", "--dry-run").out.splitlines()
+    done = running.neuca("release", "dp1", "--json").json
+    assert planned == [operation["text"] for operation in done["operations"]]
+    assert f'remove "{running.folder}/udev/{RULES[1]}"' in planned
+    undone = running.neuca("release", "--undo", "dp2")
+    assert undone.err == f'neuca: release --undo "{mac(2)}": it was not released\n'
 
 
 def test_release_of_what_is_no_nic_says_so(running):
@@ -88,3 +107,17 @@ def test_after_revert_and_a_new_start_the_originals_are_known_again(running):
     running.once(f"[interface {mac(1)}]\naddresses = 172.16.1.1/24\n")
     assert (running.link("dp1")["mtu"], running.link("dp1")["txqlen"]) == (1500, 1000)
     assert running.sysctl("net/core/somaxconn") == running.before
+
+
+def test_a_verbose_plan_shows_what_changes_in_files(running):
+    """As a unified diff, after the operations."""
+    (running.folder / "udev" / RULES[1]).write_text("# mine\n")
+    lines = running.neuca("plan", "-v").out.splitlines()
+    path = f"{running.folder}/udev/{RULES[1]}"
+    at = lines.index(f"--- {path}")
+    assert lines[0] == f'write "{path}"'
+    assert lines[at + 1] == f"+++ {path}"
+    assert "-# mine" in lines[at:]
+    assert any(line.startswith("+SUBSYSTEM==") for line in lines[at:])
+    assert not [line for line in running.neuca("plan").out.splitlines() if "# mine" in line]
+    assert running.neuca("apply").code == 0

@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import collections
 import sys
+import time
 
+import pytest
 from lab import ROOT, mac
+
+from neuca_tools.files import locked
 
 # What is read by name for each link and each file; the kernel is asked for all links at once.
 WATCHED = """import sys
@@ -60,3 +64,16 @@ def test_verification_reads_only_what_was_changed(lab):
     again = {name for name, count in own.items() if count > 1}
     assert len(own) >= 2 * NICS
     assert again == {f"net/ipv6/conf/dp{NICS}/{name}" for name in ("accept_ra", "disable_ipv6")}
+
+
+@pytest.mark.parametrize("lock", ["lock", "neucad.lock"])
+def test_status_waits_for_the_report_of_a_pass_that_runs(lab, lock):
+    """Also for the first one, of a daemon that has just started."""
+    lab.management()
+    lab.once("")
+    (lab.folder / "run/last-pass.json").unlink()
+    with locked(lab.folder / "run" / lock, 1.0):
+        began = time.monotonic()
+        assert lab.status("--wait", "--timeout", "1")[0] == 0
+        assert time.monotonic() - began >= 1
+    assert lab.status("--wait")[0] == 0

@@ -104,8 +104,8 @@ def test_the_neuca_document_wins_setting_by_setting_and_explain_says_so(host):
     assert host.once().code == 0
     assert dataplane(host) == [("dp1", {"10.1.0.1/24"}, 4000, True), ("dp2", set(), 1500, False)]
     rows = {row["setting"]: row for row in host.neuca("explain", "dp1", "--json").json["settings"]}
-    assert rows["mtu"]["overrode"] == "9000 from network_data.json, links[1]"
-    assert rows["addresses"]["from"] == "network_data.json, networks[1]"
+    assert rows["mtu"]["overridden"] == "9000 from network_data.json, links[1]"
+    assert rows["addresses"]["origin"] == "network_data.json, networks[1]"
 
 
 @pytest.mark.parametrize("version", [1, 2])

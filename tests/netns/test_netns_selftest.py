@@ -309,7 +309,7 @@ def test_a_rate_that_is_worse_than_before(ends):
     assert "WORSE" in done.out, done
     assert " ± " in done.out, "the usual variation is stated"
     assert done.code in (4, 7), "a queue that drops is a fault as well"
-    assert "<figcaption>Before and after" in page.read_text()
+    assert "<h2>Before and after" in page.read_text()
 
 
 @pytest.mark.long

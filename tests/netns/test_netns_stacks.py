@@ -48,6 +48,30 @@ def info(lab, name):
 # --- bridges --------------------------------------------------------------------------------------------------------
 
 
+def test_a_bridge_with_an_unusable_option_is_neither_made_nor_taken_apart(two):
+    faulty = f"{BRIDGE}stp = flase\n[interface {mac(1)}]\nmtu = 1400\n"
+    assert two.once(faulty).code == 78
+    assert (master(two, "dp1"), two.link("br7")) == (None, None)
+    assert two.link("dp1")["mtu"] == 1400
+    assert two.once(BRIDGE).code == 0
+    assert two.once(faulty).code == 78
+    assert (master(two, "dp1"), master(two, "dp2")) == ("br7", "br7")
+    assert two.addresses("br7") == {"10.7.0.1/24"}
+    assert two.once(BRIDGE).code == 0
+
+
+def test_a_bridge_of_the_configuration_is_kept_while_an_option_of_it_is_unusable(two):
+    two.configure(BRIDGE)
+    assert two.once("[global]\n").code == 0
+    assert master(two, "dp1") == "br7"
+    two.configure(f"{BRIDGE}stp = flase\n")
+    assert two.once("[global]\n").code == 78
+    assert (master(two, "dp1"), two.addresses("br7")) == ("br7", {"10.7.0.1/24"})
+    two.configure("")
+    assert two.once("[global]\n").code == 0
+    assert (master(two, "dp1"), two.link("br7")) == (None, None)
+
+
 def test_a_bridge_is_made_of_two_nics(two):
     assert two.once(BRIDGE).code == 0
     assert (master(two, "dp1"), master(two, "dp2"), is_up(two, "br7")) == ("br7", "br7", True)
@@ -314,8 +338,8 @@ def test_a_released_nic_is_taken_out_of_all_that_is_made_of_it(two):
 def test_explain_status_and_show_say_what_it_is_made_of(two):
     two.once(BRIDGE)
     rows = {row["setting"]: row for row in two.neuca("explain", "br7", "--json").json["settings"]}
-    assert rows["members"]["asked"] == rows["members"]["found"] == f"{mac(1)}, {mac(2)}"
-    assert rows["members"]["from"] == "line 2, [bridge br7]"
+    assert rows["members"]["desired"] == rows["members"]["current"] == f"{mac(1)}, {mac(2)}"
+    assert rows["members"]["origin"] == "line 2, [bridge br7]"
     shown = next(one for one in two.status()[1]["interfaces"] if one["name"] == "br7")
     assert (shown["kind"], shown["members"], shown["ok"]) == ("bridge", [mac(1), mac(2)], True)
     desired = two.neuca("show", "desired", "--json").json["links"]

@@ -281,3 +281,15 @@ def test_a_confirmed_document_with_a_fault_ends_with_its_exit_status(host):
     trial = Trial(host, 3600)
     assert (host.neuca("confirm").code, trial.end()[0]) == (0, 78)
     host.once(LATER)
+
+
+def test_a_trial_of_what_is_in_force_already_ends_at_once(host):
+    """The same document, and everything as it requests; drift is tried."""
+    done = host.neuca("apply", "--try", 60)
+    assert (done.code, done.out) == (0, "ok: nothing to do\n")
+    assert not (host.folder / "state/trial.json").exists()
+    host.ip("link set eth2 mtu 1280")
+    trial = Trial(host, 60, source="")
+    assert host.neuca("confirm").code == 0
+    assert trial.end()[0] == 0
+    assert host.link("eth2")["mtu"] == 1400

@@ -51,9 +51,9 @@ def test_a_pass_sets_what_the_namespace_has_and_says_what_it_has_not(host):
     assert host.sysctl(WMEM) == "4096 65536 16777216"
     rows = audit(host)
     assert rows["net.ipv4.tcp_rmem"]["effect"] == "effective"
-    assert rows["net.ipv4.tcp_rmem"]["source"] == "profile exogeni"
+    assert rows["net.ipv4.tcp_rmem"]["origin"] == "profile exogeni"
     for setting in ("net.core.rmem_max", "net.core.netdev_max_backlog"):
-        assert (rows[setting]["effect"], rows[setting]["wanted"]) in (
+        assert (rows[setting]["effect"], rows[setting]["desired"]) in (
             ("not applicable", "16777216"), ("not applicable", "30000")), rows[setting]  # fmt: skip
     assert (
         rows["net.core.netdev_max_backlog"]["reason"]
@@ -154,9 +154,9 @@ def test_what_the_document_asks_for_by_name_comes_first_and_explain_says_so(host
         for one in host.neuca("explain", "--json", "eth1").json["settings"]
         if one["setting"] == "txqueuelen"
     )
-    assert (row["asked"], row["from"]) == (500, f"line 4, [interface {mac(1)}]")
+    assert (row["desired"], row["origin"]) == (500, f"line 4, [interface {mac(1)}]")
     assert (
-        audit(host, "--interface", "eth1")["txqueuelen"]["source"]
+        audit(host, "--interface", "eth1")["txqueuelen"]["origin"]
         == f"line 4, [interface {mac(1)}]"
     )
 

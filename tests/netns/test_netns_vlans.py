@@ -60,7 +60,7 @@ def test_a_vlan_has_a_mac_of_its_own_and_is_made_again_for_another_one(trunk):
     rows = {
         row["setting"]: row for row in trunk.neuca("explain", "dp1.5", "--json").json["settings"]
     }
-    assert (rows["mac"]["asked"], rows["mac"]["found"]) == (
+    assert (rows["mac"]["desired"], rows["mac"]["current"]) == (
         "02:00:00:00:05:02",
         "02:00:00:00:05:02",
     )

@@ -38,13 +38,14 @@ exec chroot . /bin/bash -eu /tmp/script
 SHARED = {
     "/usr/lib/systemd/catalog/neuca.catalog",
     "/usr/share/bash-completion/completions/neuca",
+    "/usr/share/bash-completion/completions/neucad",
     "/usr/share/bash-completion/completions/neuca-selftest",
     "/usr/share/neuca-guest-tools/schema/analyze-1.json",
     "/usr/share/neuca-guest-tools/schema/changes-1.json",
     "/usr/share/neuca-guest-tools/schema/check-1.json",
     "/usr/share/neuca-guest-tools/schema/clean-1.json",
     "/usr/share/neuca-guest-tools/schema/desired-1.json",
-    "/usr/share/neuca-guest-tools/schema/explanation-1.json",
+    "/usr/share/neuca-guest-tools/schema/explanation-2.json",
     "/usr/share/neuca-guest-tools/schema/observed-1.json",
     "/usr/share/neuca-guest-tools/schema/plan-1.json",
     "/usr/share/neuca-guest-tools/schema/report-1.json",
@@ -55,8 +56,8 @@ SHARED = {
     "/usr/share/neuca-guest-tools/schema/selftest-mesh-1.json",
     "/usr/share/neuca-guest-tools/schema/selftest-paths-1.json",
     "/usr/share/neuca-guest-tools/schema/selftest-report-1.json",
-    "/usr/share/neuca-guest-tools/schema/status-1.json",
-    "/usr/share/neuca-guest-tools/schema/tuning-1.json",
+    "/usr/share/neuca-guest-tools/schema/status-2.json",
+    "/usr/share/neuca-guest-tools/schema/tuning-2.json",
     "/usr/share/neuca-guest-tools/schema/user-data-1.json",
 }
 # ../shared/spec/commands.md, "Names".

@@ -62,11 +62,17 @@ def test_it_depends_on_packages_of_the_distribution_alone(deb):
     )
 
 
-def test_every_name_is_a_command_with_a_manual_page(deb):
+def test_every_name_is_a_command_and_a_former_one_hides_no_page(deb):
+    """`man neuca-user-data` is the format."""
     files = _files(deb)
     assert {Path(path).name for path in files if path.startswith("/usr/bin/")} == COMMANDS
     pages = {Path(path).name for path in files if "/share/man/" in path and path.endswith(".gz")}
-    assert {f"{command}.1.gz" for command in COMMANDS - {"neucad"}} | {"neucad.8.gz"} <= pages
+    assert {"neuca.1.gz", "neucad.8.gz", "neuca-selftest.1.gz", "neuca-user-data.5.gz"} <= pages
+    assert {page for page in pages if page.endswith(".1.gz")} == {
+        "neuca.1.gz",
+        "neuca-selftest.1.gz",
+        "neuca-selftest-mesh.1.gz",
+    }
 
 
 def test_completion_and_schema_are_there(deb):
@@ -154,11 +160,15 @@ def test_every_service_is_enabled_at_the_installation(own_root, deb):
 
 def test_the_installed_commands_run(own_root, deb):
     said = own_root(
-        INSTALL + "neuca-version; neuca version; cd /; neucad --version; man -w neuca-get neucad\n",
+        INSTALL
+        + "neuca-version; neuca version; cd /; neucad --version; man -w neuca-user-data neucad\n",
         deb,
     )
     assert said.splitlines()[:3] == ["NEuca version 2.0.0"] * 3
-    assert said.split()[9:] == ["/usr/share/man/man1/neuca.1.gz", "/usr/share/man/man8/neucad.8.gz"]
+    assert said.split()[9:] == [
+        "/usr/share/man/man5/neuca-user-data.5.gz",
+        "/usr/share/man/man8/neucad.8.gz",
+    ]
 
 
 def test_an_upgrade_keeps_the_configuration_and_the_state(own_root, deb):

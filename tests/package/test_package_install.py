@@ -65,6 +65,7 @@ def test_the_wheel_of_a_snapshot_has_its_version_in_pythons_notation(repository,
     assert sdist.name.endswith(f"-{found}.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         metadata = archive.read(f"neuca_guest_tools-{found}.dist-info/METADATA").decode()
+        assert f'__version__ = "{found}"' in archive.read("neuca_tools/__init__.py").decode()
     assert f"\nVersion: {found}\n" in metadata
     later = f"2.0.0.dev{int(date) + 1}+git0000000"
     assert Version("1.7") < Version(found) < Version(later) < Version("2.0.0a1") < Version("2.0.0")
@@ -75,6 +76,14 @@ def test_a_snapshot_is_built_with_its_version(repository, tmp_path):
     run(repository / "packaging" / "build-deb", tmp_path / "out")
     (deb,) = (tmp_path / "out").glob("*.deb")
     assert run("dpkg-deb", "--field", deb, "Version").stdout.strip() == version(repository)
+    run("dpkg-deb", "--extract", deb, tmp_path / "tree")
+    program = tmp_path / "tree/usr/lib/python3/dist-packages"
+    words = (
+        "-Ic",
+        f"import sys; sys.path.insert(0, '{program}'); from neuca_tools.commands.neuca import main; main()",
+    )
+    said = run("/usr/bin/python3", *words, "version").stdout
+    assert said == f"NEuca version {version(repository)}\n"
     run(repository / "packaging" / "build-rpm", tmp_path / "out")
     (rpm,) = (tmp_path / "out").glob("*.noarch.rpm")
     found = run("rpm", "-qp", "--queryformat", "%{VERSION}", rpm).stdout
@@ -128,7 +137,7 @@ def test_make_install_puts_the_paths_of_the_prefix_into_every_file(checkout, tmp
         assert (library / place).is_file()
     assert (root / prefix[1:] / "share/man/man8/neucad.8.gz").is_file()
     completions = root / prefix[1:] / "share/bash-completion/completions"
-    assert {path.name for path in completions.iterdir()} == {"neuca", "neuca-selftest"}
+    assert {path.name for path in completions.iterdir()} == {"neuca", "neucad", "neuca-selftest"}
     assert (root / prefix[1:] / "share/zsh/site-functions/_neuca").is_file()
     assert (root / "etc/neuca/config").is_file()
 

@@ -129,7 +129,7 @@ def test_the_files_in_an_empty_root(own_root, checkout, rpm):
         for path in (checkout / "neuca_tools").rglob("*")
         if path.is_file()
     }
-    assert {f"/usr/share/man/man1/{command}.1.gz" for command in COMMANDS - {"neucad"}} <= there
+    assert {"/usr/share/man/man1/neuca.1.gz", "/usr/share/man/man5/neuca-user-data.5.gz"} <= there
     assert there >= SHARED
 
 

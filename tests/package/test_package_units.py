@@ -119,7 +119,7 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
         *devices,
     }
     assert set(unit["ReadWritePaths"]) == writable
-    assert {"/run", "/proc/sys"} <= set(unit["ReadOnlyPaths"])
+    assert {"/run", "/proc"} <= set(unit["ReadOnlyPaths"])
     assert [f"/var/lib/{unit['StateDirectory'][0]}", f"/run/{unit['RuntimeDirectory'][0]}"] == [
         str(config.state_directory),
         str(config.run_directory),
@@ -190,6 +190,9 @@ def test_names_are_given_before_anybody_configures_a_nic():
         "a passive target: who is to be before it pulls it in"
     )
     assert unit["DefaultDependencies"] == ["no"]
+    assert int(unit["Nice"][0]) < 0, (
+        "the network waits for it, and nothing else that starts now does"
+    )
 
 
 def test_names_are_given_once_in_a_boot_and_never_stop_it():
@@ -268,7 +271,8 @@ def test_the_self_test_sees_the_sysctls_as_the_agent_does():
     assert "ProtectKernelTunables" not in {*unit, *agent, *metrics}
     assert unit["ReadWritePaths"] == ["/proc/sys/net"]
     assert set(unit["ReadOnlyPaths"]) | {"/run"} == set(metrics["ReadOnlyPaths"])
-    assert set(agent["ReadOnlyPaths"]) - {"/run"} == set(unit["ReadOnlyPaths"]) - {"-/proc/irq"}
+    assert set(agent["ReadOnlyPaths"]) == {"/run", "/proc", "/sys"}
+    assert {"/proc/sys", "/sys"} <= set(unit["ReadOnlyPaths"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import errno
 from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 
-from neuca_tools.backends import link_attributes
+from neuca_tools.backends import kinds
 from neuca_tools.desired.safety import METADATA_HOSTS
 from neuca_tools.errors import ApplyError, GuardError
 from neuca_tools.model import Device, Route, World
@@ -102,7 +102,7 @@ class Kernel:
             index: joined(
                 (
                     DeviceSettings(dict(self.gear.get(index, GEAR)), MOST_RINGS, missing),
-                    link_attributes.read(seen, index, ATTRIBUTES),
+                    kinds.read(seen, index, ATTRIBUTES),
                 )
             )
             for index in self.devices
@@ -158,6 +158,12 @@ class Kernel:
         )
 
     # --- the Writer protocol ---
+
+    @property
+    def links(self):
+        return self
+
+    managers = links
 
     def index(self, target):
         found = self.named(target.name)
@@ -222,7 +228,7 @@ class Kernel:
         self.devices[index] = replace(self._device(index), txqueuelen=packets)
 
     def device_values(self, index, group):
-        return link_attributes.read(World(dict(self.devices)), index, [group]).values
+        return kinds.read(World(dict(self.devices)), index, [group]).values
 
     def set_device(self, index, group, values):
         self._device(index)

@@ -32,6 +32,11 @@ RATE, MTU, SLOWER = 1e9, 9000, 0.6
 NOISE, FLAKY, LOST = 0.08, 0.05, 0.005
 
 
+def mac_of(name):
+    number = int(name.lstrip("n"))
+    return f"02:00:00:00:{number // 256:02x}:{number % 256:02x}"
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault and the names of what has it."""
@@ -106,7 +111,7 @@ class Mesh:
             mtu_out=self._mtu(client, server),
             mtu_back=self._mtu(server, client),
             rtt=1e-4,
-            macs=("02:00:00:00:00:01",),
+            macs=(mac_of(server),),
         )
 
     def _shared(self, fault, slot, client, server):
@@ -114,7 +119,7 @@ class Mesh:
         first, second = fault.names
         if second in (client, server):
             return Row(slot, client, server, error="refused")
-        macs = ("02:00:00:00:00:01", "02:00:00:00:00:02")
+        macs = (mac_of(first), mac_of(second))
         if server != first:
             return (
                 Row(slot, client, server, error="timeout") if self.chance.random() < 0.5 else None

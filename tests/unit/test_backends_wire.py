@@ -151,7 +151,7 @@ def a_route(dice):
 
 
 def seen_route(message):
-    (one,) = outlook._routes(message)
+    (one,) = routing.routes(message)
     return one.to, one.index, one.via, one.metric, one.protocol
 
 
@@ -190,9 +190,8 @@ def a_rule(dice):
 
 
 def seen_rule(message):
-    with Answers([packed(0, message), packed(DONE, bytes(4))]) as kernel:
-        (one,) = routing._rules(kernel, 4 if message[:1] == b"\x02" else 6)
-    return one
+    (rule,) = routing.rules(message)
+    return rule
 
 
 def packed(kind, payload, flags=0, sequence=1):
@@ -256,7 +255,7 @@ def test_garbage_raises_what_a_look_turns_into_its_error(make, seen):
         try:
             seen(bytes(message))
         except (OSError, ValueError, struct.error):
-            pass  # what `outlook.look` and `routing.read` catch
+            pass  # what `outlook.look` catches
         except (KeyError, IndexError, TypeError) as error:
             raise AssertionError(bytes(message)) from error
 
@@ -320,7 +319,7 @@ def test_another_process_cannot_report_a_change_for_the_kernel(kind):
 
 
 def test_a_look_at_garbage_says_that_it_could_not_look(monkeypatch):
-    monkeypatch.setattr(outlook, "_dumps", lambda: ([b"\1\2"], [], []))
+    monkeypatch.setattr(wire.Socket, "dump", lambda *_: [b"\1\2"])
     with pytest.raises(
         ObserveError, match=r"^ask the kernel for its links, addresses and routes: "
     ):

@@ -11,7 +11,7 @@ from neuca_tools.agent.boot_names import needs_no_wait
 from neuca_tools.config import load
 from neuca_tools.errors import RecordError
 from neuca_tools.model import NicRecord, Record
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import RECORD as RECORD_FILE
 from neuca_tools.state.records import save_document, save_record
 

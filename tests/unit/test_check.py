@@ -93,7 +93,7 @@ def test_the_text_of_a_suggestion():
 def test_a_virtual_link_that_lacks_what_it_needs_is_a_warning_on_the_line_of_its_section():
     nic = "02:00:00:00:00:01"
     text = (
-        f"[vrf red]\nmembers = {nic}\n[bond  b0 ]\nmembers = {nic}\n"
+        f"[vrf red]\nmembers = {nic}\n[bond  b0 ]\nmembers = {nic[:-1]}2\n"
         "[vrf blue]\ntable = 100\n[bond b1]\nmtu = 1400\n[ipoib i]\npkey = 0x8001\n"
     )
     checked = check(text.encode())

@@ -88,6 +88,15 @@ INI = [  # what is replaced, by what, the line, a part of what is said
     ("10.20.0.0/16 =", "10.20.0.1/16 =", 20, "host bits"),
     ("= 10.1.0.254", "= 10.9.0.254", 20, "in no network of the document"),
     ("= 10.1.0.254", "= fd00::1", 20, "family"),
+    ("= 10.1.0.254", "= 10.1.0.4", 20, "is an address of this host"),
+    ("= 10.1.0.254", "= blackhol", 20, "blackhole"),
+    (
+        "[bond bond0]",
+        "[bridge br0]\nmembers = fe:16:3e:00:6d:b2\n[bond bond0]",
+        19,
+        "in bridge br0",
+    ),
+    ("[users]", "[storage]\nd = iscsi:10.1.0.9:3260:1:u:s:yes:ext5::yes:/d\n[users]", 25, "ext5"),
     ("= 10.1.0.254", "= 10.1.0.254 metrc 5", 20, "metric"),
     ("10.20.0.0/16", "0.0.0.0/0", 20, "allow-default-route"),
     ("table = 200", "tabel = 200", 23, "table"),
@@ -138,6 +147,10 @@ VERSION_2 = [
     ("- 10.1.0.4/24", "- 10.1.0.400/24", 9, "is not an IP address"),
     ("- 10.1.0.4/24", "- 10.1.0.4", 9, "prefix length"),
     ("via:", "gateway:", 12, "via"),
+    ("via: 10.1.0.254", "via: 10.1.0.4", 12, "is an address of this host"),
+    ("set-name: eth1", "set-name: eth/1\n      wakeonlan: maybe", 6, "is not an interface name"),
+    ("  bonds:", "  bridges: {br0: {interfaces: [eth3]}}\n  bonds:", 28, "is in"),
+    ("interfaces: [eth3, eth4]", "interface: [eth3, eth4]", 30, "interfaces"),
     ("via:", "vai:", 12, "via"),
     ("via: 10.1.0.254", "via: 10.7.0.254", 12, "in no network of the link"),
     ("to: 10.20.0.0/16", "to: 10.20.0.0/61", 11, "prefix length"),
@@ -178,6 +191,7 @@ VERSION_1 = [
     ("vlan_link: eth1", "vlan_link: eth2", 12, "describes no such link"),
     ("name: v5", "name: eth1", 10, "already a link"),
     ("type: vlan", "type: vlna", 10, "vlan"),
+    ("        gateway: 10", "        via: 10", 9, "gateway"),
     ("gateway: 10.1.0.1", "gateway: 10.9.0.1", 9, "in no network of the link"),
 ]
 GOOD_JSON = f"""\
@@ -197,6 +211,8 @@ JSON = [
     ('"link": "a", ', "", 7, "without its link"),
     ("ethernet_mac_address", "mac_address", 2, "a link without a MAC address"),
     ("255.255.255.0", "255.255.0.255", 8, "is not a netmask"),
+    ('"10.1.0.4", "netmask": "255.255.255.0"', '"10.1.0.4",\n"netmask": "255.x"', 9, "255.x"),
+    ('{"id": "b", "type": "vlan"', '{"id": "a", "type": "vlan"', 4, "an earlier link has this id"),
     ('"gateway": "10.1.0.1"', '"gateway": "10.2.0.1"', 9, "in no network of the link"),
     ('"vlan_link": "a"', '"vlan_link": "c"', 4, "no link has this id"),
     ('"type": "ipv4"', '"type": "ipv4_dhpc"', 7, "ipv4_dhcp"),
@@ -222,6 +238,7 @@ CONFIG = [
     ("drift = report", "drift = enforced", 8, "enforce"),
     ("poll-interval = 10", "poll-interval = 10 # s", 6, '"#" begins a comment only'),
     ("mtu = 9000", "mut = 9000", 10, "mtu"),
+    (f"[interface {B}]", "[interface eth0]", 9, "is not a MAC address"),
     ("sources = auto", "sources = openstak", 5, "openstack"),
 ]
 GOOD = {"ini": GOOD_INI, "v2": GOOD_2, "v1": GOOD_1, "json": GOOD_JSON, "config": GOOD_CONFIG}

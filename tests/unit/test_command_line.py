@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.commands import agent
-from neuca_tools.commands.common import uses_color
+from neuca_tools.commands import agent, selftest
+from neuca_tools.commands.common import show, uses_color
 from neuca_tools.commands.neuca import _BY_NAME, COMMANDS, _parser, main
 from neuca_tools.sources import _KINDS
 
@@ -42,7 +42,7 @@ def refused(capsys, *words, program=main):
             "usage: neuca explain [-h]",
             "the following arguments are required: MAC-or-name",
         ),
-        (["--no-such"], "usage: neuca [-h]", "unrecognized arguments: --no-such"),
+        (["--no-such"], "usage: neuca COMM", "unrecognized arguments: --no-such"),
         (
             ["plan", "--source"],
             "usage: neuca plan [-h]",
@@ -115,11 +115,33 @@ def test_arguments_that_do_not_fit_each_other_get_the_usage_too(capsys, tmp_path
             ["apply", "--try", "0"],
             'argument --try: "0" is not a number of seconds from 1 to 3600',
         ),
+        (["status", "--jso"], 'unrecognized arguments: --jso; did you mean "--json"?'),
         (["status", "--prometheus="], "argument --prometheus: the name of the file is empty"),
     ],
 )
 def test_a_wrong_word_is_named_with_what_is_right(capsys, words, message):
     assert refused(capsys, *words)[-1] == f"neuca: {message}"
+
+
+def test_a_file_for_a_source_is_a_file_source(tmp_path, capsys):
+    path = tmp_path / "user-data.ini"
+    path.touch()
+    assert main(["plan", "--source", str(path)]) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f'neuca: invalid source "{path}": ')
+    assert hint == f'       did you mean "file:{path}"?'
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (agent.main, ["--vers"]),
+        (selftest.main, ["run", "--fam", "4", "peer"]),
+        (selftest.main, ["mesh", "report", "--js", "results"]),
+    ],
+)
+def test_no_program_accepts_an_abbreviated_option(capsys, program, words):
+    assert ": unrecognized arguments: --" in refused(capsys, *words, program=program)[-1]
 
 
 @pytest.mark.parametrize("words", [["--once", "--names"], ["--guest", "--once"]])
@@ -167,14 +189,49 @@ def test_help_describes_a_command_as_its_option_does(capsys, words):
     assert told == capsys.readouterr().out
 
 
+def test_help_has_every_command_in_a_group_an_example_and_the_manual(capsys):
+    assert main(["help"]) == 0
+    text = capsys.readouterr().out
+    listed = re.findall(r"^  ([a-z][a-z-]*)(?: |$)", text, re.MULTILINE)
+    assert sorted(listed) == sorted([*(command.name for command in COMMANDS), "selftest"])
+    titles = [line for line in text.splitlines() if re.fullmatch(r"[a-z].*:", line)]
+    assert len(titles) == 7
+    assert "positional arguments" not in text
+    assert "Example: neuca plan --source file:" in " ".join(text.split())
+    assert "neuca(1)" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_quiet_prints_errors_only(tmp_path, capsys):
     path = tmp_path / "doc"
-    path.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n")
+    path.write_text("[interface 02:00:00:00:00:01]\nmut = 1\n[what]\n")
     assert main(["check", "-q", str(path)]) == 78
     assert main(["check", "-q", str(tmp_path / "none")]) == 1
     told = capsys.readouterr()
-    assert (told.out, told.err) == (
-        "", f'neuca: read "{tmp_path}/none": No such file or directory\n')  # fmt: skip
+    fault, missing = told.err.splitlines()
+    assert told.out == ""
+    assert fault.startswith(f'{path}:2: error: [interface 02:00:00:00:00:01] "mut" = "1": ')
+    assert missing == f'neuca: read "{tmp_path}/none": No such file or directory'
+
+
+def test_a_line_is_wrapped_for_a_terminal_and_whole_for_a_program(monkeypatch, capsys):
+    text = (
+        "ok: all is well\n      drift: changed; "
+        + "neuca apply would write it, " * 9
+        + "/a/b-c" * 20
+    )
+    monkeypatch.delenv("COLUMNS", raising=False)
+    show({}, False, lambda _: text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setenv("COLUMNS", "70")
+    show({}, False, lambda _: text)
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert lines[:1] == ["ok: all is well"]
+    assert all(line.startswith(" " * 10) for line in lines[2:])
+    assert [line for line in lines if len(line) > 70] == [f"{' ' * 10}{'/a/b-c' * 20}"]
+    show({}, False, lambda _: text, wraps=False)
+    assert capsys.readouterr().out == f"{text}\n"
 
 
 def test_verbose_and_quiet_exclude_each_other(capsys):
@@ -214,11 +271,11 @@ class Terminal(io.StringIO):
 COMPLETION = Path(__file__).parents[2] / "packaging" / "completion" / "neuca"
 
 
-def completed(*words):
+def completed(*words, program="neuca"):
     """What bash offers for the last of these words."""
     script = (
-        f". {COMPLETION}; COMP_WORDS=(neuca {' '.join(map(shlex.quote, words))});"
-        f' COMP_CWORD={len(words)}; _neuca; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        f". {COMPLETION.with_name(program)}; COMP_WORDS=({program} {' '.join(map(shlex.quote, words))});"
+        f' COMP_CWORD={len(words)}; _{program}; printf "%s\\n" "${{COMPREPLY[@]}}"'
     )
     done = subprocess.run(
         ["bash", "-c", script],
@@ -248,6 +305,18 @@ def test_completion_offers_values():
     assert completed("show", "") == {"document", "desired", "observed"}
     assert completed("status", "--color", "a") == {"auto", "always"}
     assert completed("image", "") == {"capture"}
+    assert completed("tune", "") == {"audit", "plan", "apply", "revert"}
+    assert completed("tune", "apply", "") == set()
+    assert "lo" not in completed("explain", "")
+
+
+def test_completion_offers_the_options_of_the_daemon(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        agent.main(["--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert completed("--", program="neucad") == {*options, "--help"}
+    (tmp_path / "config").touch()
+    assert completed("--config", f"{tmp_path}/", program="neucad") == {f"{tmp_path}/config"}
 
 
 def test_completion_offers_the_sources_and_the_path_of_a_file(tmp_path):

@@ -18,7 +18,7 @@ from neuca_tools.commands.neuca import main
 from neuca_tools.documents import find_document, parse
 from neuca_tools.documents.platform import combined
 from neuca_tools.model import PlatformDocument, Problem
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.status import audit, render_json
 from neuca_tools.status.judge import Report, with_unsaved
 

@@ -13,7 +13,7 @@ from kernel import KERNEL_PROTOCOL
 from worlds import LAWS, Agent, document_texts, kernels, mac, machine, nic
 
 from neuca_tools.desired import coverage
-from neuca_tools.desired.routes import ROUTE_PROTOCOL
+from neuca_tools.model.routing import ROUTE_PROTOCOL
 from neuca_tools.model.topology import METADATA_HOSTS
 
 NIC2 = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24, fd00:2::1/64\n"

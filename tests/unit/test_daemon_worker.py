@@ -112,7 +112,7 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
 ):
     waited = []
     monkeypatch.setattr("neuca_tools.backends.udev.is_busy", lambda: busy)
-    monkeypatch.setattr("neuca_tools.backends.udev.here", lambda _: True)
+    monkeypatch.setattr("neuca_tools.backends.udev.here", lambda: True)
     monkeypatch.setattr("neuca_tools.backends.udev.settle", waited.append)
     work(Job(daemon.config._replace(managers=managers), start=start))
     assert waited == ([COLDPLUG] if waits else [])

@@ -22,7 +22,7 @@ from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
 from neuca_tools.model import LinkKey, Problem
 from neuca_tools.model.machine import Machine, met, renewed
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.plan import plan
 from neuca_tools.state import intentions, records, updates
 from neuca_tools.state.active_document import Intake, confirmed, keep

@@ -55,7 +55,7 @@ def test_h_no_bus_is_ever_scanned():
         path.name for path, text in SOURCES.items() if re.search(r"(?<!--)rescan|bus/pci", text)
     ] == []
     agent = next(text for text in UNITS if "ExecStart=/usr/bin/neucad\n" in text)
-    assert "ReadOnlyPaths=/proc/sys /sys " in agent
+    assert "ReadOnlyPaths=/proc /sys\n" in agent
     assert "ReadWritePaths=/proc/sys/net -/sys/devices -/proc/irq\n" in agent
 
 

@@ -9,7 +9,7 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import document, key, mac, nic, route, vlan, world
 
-from neuca_tools.desired.requests import merge
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.roles import Policy
 from neuca_tools.model import (

@@ -13,8 +13,7 @@ from platforms import made
 from worlds import PLACES, key, mac, nic, route, world
 
 from neuca_tools.agent.pass_report import Pass
-from neuca_tools.apply.decide import Policies, decide
-from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.decide import Observation, Policies, decide
 from neuca_tools.apply.result import Failure, Result
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp import MOST_ROUTES

@@ -16,13 +16,13 @@ from test_dhcp_requests import document
 from worlds import key, mac, nic, route
 
 from neuca_tools.agent import dhcp_helper
-from neuca_tools.backends import dhcp4, dhcpclients, dhcplease, processes
-from neuca_tools.backends.dhcp4 import Offer
+from neuca_tools.backends import dhcp_reports, dhcpclients, dhcplease, processes
+from neuca_tools.backends.dhcplease import FOR_EVER, Given, Timed
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import NOT_INSTALLED, UNSERVED
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, LinkKey, OwnClients, Record
-from neuca_tools.plan.client_operations import StartClient, StopClient
+from neuca_tools.plan.operations import StartClient, StopClient
 
 OWN = OwnClients("/sbin/dhcpcd", "/helper")
 PLAIN = {"managers": {}, "unmanaged": True, "age": 10.0}
@@ -43,7 +43,7 @@ def running(found, alive=True):
 
 
 def clients(found):
-    return dict(found.resolution.roles.clients)
+    return dict(found.resolution.roles.dhcp.clients)
 
 
 # --- links --------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def test_who_does_dhcp(look, expected):
 def test_a_nic_with_the_lease_of_another_program_is_left_to_it():
     look = seen(**PLAIN, own_clients=OWN)
     found = decided(look, document("dhcp4 = yes"))
-    assert (clients(found), found.resolution.roles.left) == ({}, {mac(2)})
+    assert (clients(found), found.resolution.roles.dhcp.left) == ({}, {mac(2)})
     ours = OWN._replace(requests={NIC: "{}"}, alive=frozenset({NIC}))
     assert clients(decided(replace(look, own_clients=ours), document("dhcp4 = yes"))) == {
         key(2): "neucad"
@@ -268,27 +268,29 @@ BOUND = {
 ROUTER = IPv4Address("10.9.0.1")
 
 
+LEASED = {"index": 2, "metric": 0, "table": 254, "routes": False}
+
+
+def leased(environment):
+    """What a lease gives to a link that takes no routes, without that to the network itself."""
+    found = dhcp_reports.given4(environment, LEASED)
+    return found and found._replace(routes=())
+
+
 def test_a_lease_as_the_client_reports_it():
-    found = Offer(
-        IPv4Interface("10.9.0.51/24"),
-        "10.9.0.1",
-        3600,
-        0,
-        ((IPv4Network("0.0.0.0/0"), ROUTER),),
-    )
-    assert dhcp4.offer(BOUND) == found
-    routes = ((IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER))
+    timed = Timed(IPv4Interface("10.9.0.51/24"), 3600, 3600)
+    assert leased(BOUND) == Given((timed,), "10.9.0.1", 0, (), 4)
+    assert [*dhcp_reports.offered(BOUND)] == [(IPv4Network("0.0.0.0/0"), ROUTER)]
+    routes = [(IPv4Network("192.168.64.0/18"), ROUTER), (IPv4Network("10.7.7.7/32"), ROUTER)]
     words = "192.168.64.0/18 10.9.0.1 10.7.7.7/32 10.9.0.1"
-    assert dhcp4.offer({**BOUND, "new_classless_static_routes": words}) == found._replace(
-        routes=routes
-    )
+    assert [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": words})] == routes
 
 
 @pytest.mark.parametrize(
     "text", ["10.7.7.7/33 10.9.0.1", "10.7.7.7", "10.7.7.7/32 10.9.0", "x", "24 1 2 3"]
 )
 def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_either(text):
-    assert dhcp4.offer({**BOUND, "new_classless_static_routes": text}).routes == ()
+    assert [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": text})] == []
 
 
 @pytest.mark.parametrize(
@@ -296,7 +298,7 @@ def test_malformed_classless_routes_are_no_routes_and_routers_do_not_count_eithe
     ["", "x", "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "$(reboot)", "fe80::1"],
 )
 def test_an_address_that_no_host_can_have_is_no_lease(address):
-    assert dhcp4.offer({**BOUND, "new_ip_address": address}) is None
+    assert leased({**BOUND, "new_ip_address": address}) is None
 
 
 def test_values_that_are_malformed_count_as_absent():
@@ -305,14 +307,15 @@ def test_values_that_are_malformed_count_as_absent():
         "new_dhcp_lease_time": "-1",
         "new_dhcp_server_identifier": "`id`",
     }
-    found = dhcp4.offer({**BOUND, **odd, "new_routers": ";"})
-    assert found == Offer(IPv4Interface("10.9.0.51/24"))
+    timed = Timed(IPv4Interface("10.9.0.51/24"), FOR_EVER, FOR_EVER)
+    assert leased({**BOUND, **odd}) == Given((timed,), family=4)
+    assert [*dhcp_reports.offered({**BOUND, "new_routers": ";"})] == []
 
 
 def test_a_server_cannot_fill_the_routing_table():
     words = " ".join(f"10.{one}.0.0/16 10.9.0.1" for one in range(200))
-    found = dhcp4.offer({**BOUND, "new_classless_static_routes": words})
-    assert len(found.routes) == dhcp4.MOST_ROUTES
+    routes = [*dhcp_reports.offered({**BOUND, "new_classless_static_routes": words})]
+    assert len(routes) == dhcp_reports.MOST_ROUTES
 
 
 def test_addresses_that_are_not_set():

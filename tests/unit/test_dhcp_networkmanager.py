@@ -203,14 +203,16 @@ def test_a_withdrawn_request_removes_the_profile_and_networkmanager_releases_the
 
 def test_the_client_is_the_manager_that_has_the_management_nic():
     both = {**RUNS, "networkd": {"eth1": "unmanaged", "eth2": "unmanaged"}}
-    assert decided(look(both), netplan(dhcp4=True)).resolution.roles.clients == {
+    assert decided(look(both), netplan(dhcp4=True)).resolution.roles.dhcp.clients == {
         key(2): "networkmanager"
     }
     both = {
         "networkd": {"eth1": "managed", "eth2": "unmanaged"},
         "networkmanager": {"eth1": "unmanaged", "eth2": "unmanaged"},
     }
-    assert decided(look(both), netplan(dhcp4=True)).resolution.roles.clients == {key(2): "networkd"}
+    assert decided(look(both), netplan(dhcp4=True)).resolution.roles.dhcp.clients == {
+        key(2): "networkd"
+    }
 
 
 def test_a_new_client_gets_its_file_and_the_old_one_loses_its_own():

@@ -10,12 +10,11 @@ import pytest
 from test_dhcp import FILE, RUNS, decided, netplan, seen
 from worlds import PLACES, key, mac
 
-from neuca_tools.apply.decide import Policies, decide
-from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.decide import Observation, Policies, decide
 from neuca_tools.desired import dhcp_files
 from neuca_tools.desired.dhcp_clients import UNSERVED
 from neuca_tools.desired.management import Policy
-from neuca_tools.desired.requests import combine
+from neuca_tools.desired.merge import combine
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.documents import parse
 from neuca_tools.model import Automatic, Record

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import email
 import re
 import shutil
 import subprocess
@@ -31,16 +32,16 @@ from neuca_tools.config.options import MAC_LISTS, OBSOLETE, OPTIONS, RAW_SECTION
 from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.desired.routes import ROUTE_METRIC
-from neuca_tools.desired.routes import ROUTE_PROTOCOL as PROTOCOL
-from neuca_tools.documents import parse
-from neuca_tools.documents.neuca import automatic_keys, routing_keys
+from neuca_tools.documents import find_document, parse
+from neuca_tools.documents.neuca import routing_keys
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.links import _READERS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import LINK_KINDS, SECTIONS
 from neuca_tools.model import OWN, Device, ProblemCode, Record, Route, World
-from neuca_tools.plan import client_operations, link_operations, operations, route_operations
-from neuca_tools.plan.device_operation import SetDevice
+from neuca_tools.model.routing import ROUTE_PROTOCOL as PROTOCOL
+from neuca_tools.plan import link_operations, operations, route_operations
+from neuca_tools.plan.link_operations import SetDevice
 from neuca_tools.plan.operation import Operation
 from neuca_tools.plan.plan import plan
 from neuca_tools.selftest.codes import ExitCode
@@ -195,7 +196,8 @@ def test_every_command_is_documented():
 
 def test_the_rows_of_help_are_the_first_sentences_of_the_manual_page(monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    rows = dict(re.findall(r"^ {4}(\w\S*)\s+(\S.*)$", neuca._whole().format_help(), re.MULTILINE))
+    rows = dict(re.findall(r"^ {2}(\w\S*)\s+(\S.*)$", neuca._whole().format_help(), re.MULTILINE))
+    assert rows.pop("selftest") == neuca.SELFTEST
     sentences = {name: text.split("\n")[1] for name, text in COMMANDS.items()}
     assert sentences == {
         name: f"{purpose[0].upper()}{purpose[1:]}." for name, purpose in rows.items()
@@ -210,14 +212,16 @@ def test_every_option_of_a_command_is_in_its_synopsis(command):
     )
 
 
-def test_every_installed_name_is_a_name_of_the_manual_page():
+def test_every_former_name_is_a_command_and_the_page_has_no_other_name():
+    """man(1) finds a page by each of its names: neuca-user-data has to be the format."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
     installed = set(
         re.findall(r"^(\S+) =", setup["options.entry_points"]["console_scripts"], re.MULTILINE)
     )
-    names = re.findall(r"^\.Nm (\S+)", parts("neuca.1", "Sh")["NAME"], re.MULTILINE)
-    assert set(names) == installed - {"neucad", "neuca-selftest"}
+    assert re.findall(r"^\.Nm (\S+)", parts("neuca.1", "Sh")["NAME"], re.MULTILINE) == ["neuca"]
+    former = installed - {"neuca", "neucad", "neuca-netconf", "neuca-selftest"}
+    assert {name[len("neuca-") :] for name in former} <= set(COMMANDS)
 
 
 def test_every_option_of_neucad_is_documented():
@@ -248,7 +252,6 @@ def test_every_kind_of_operation_is_documented():
         one.kind
         for one in [
             *vars(operations).values(),
-            *vars(client_operations).values(),
             *vars(link_operations).values(),
             *vars(route_operations).values(),
             SetDevice,
@@ -273,7 +276,7 @@ def test_every_section_of_user_data_is_documented():
 
 def test_every_key_of_a_link_is_documented():
     documented = set(items(parts("neuca-user-data.5", "Ss")["[interface MAC]"]))
-    keys = {*_READERS, *routing_keys.READERS, *automatic_keys.FIELDS}
+    keys = {*_READERS, *routing_keys.READERS, *routing_keys.AUTOMATIC}
     assert documented == {*keys, "addresses", "sysctl."}
 
 
@@ -352,6 +355,16 @@ def test_the_plan_in_the_guide_is_what_plan_says_of_its_document(tmp_path):
     want = type(resolution.want)(resolution.want.links, resolution.want.hops, files=files)
     text = render.plan(plan(have, want), resolution.problems, resolution.names)
     assert "# neuca plan\n" + text.replace(str(tmp_path), "") + "\n" == block("# neuca plan")
+
+
+def test_the_message_for_both_agents_has_a_document_for_this_one():
+    """Beside a cloud-config, which the other one reads."""
+    (message,) = re.findall(r"^```mime\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    document = parse(find_document(message.encode()))
+    assert [str(link.key) for link in document.links] == ["fe:16:3e:00:6d:af"]
+    assert document.faults == ()
+    kinds = {part.get_content_type() for part in email.message_from_string(message).walk()}
+    assert kinds == {"multipart/mixed", "text/cloud-config", "text/x-neuca-userdata"}
 
 
 def test_the_route_marks_that_the_pages_name_are_those_in_use():
@@ -458,7 +471,7 @@ def test_every_option_of_a_mesh_is_documented(command):
 
 
 def test_the_kinds_of_findings_of_a_mesh_are_documented():
-    from neuca_tools.selftest.mesh.verdict import KINDS
+    from neuca_tools.selftest.mesh.causes import KINDS
 
     assert sorted(items(parts("neuca-selftest-mesh.1", "Ss")["Report"])) == sorted(KINDS)
 

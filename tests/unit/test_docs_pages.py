@@ -186,3 +186,22 @@ def broken_anchors(site):
         for page, anchor in re.findall(r'href="([\w.-]*)#([^"]+)"', text)
         if page in {"", *texts} and anchor not in ids[page or name]
     }
+
+
+# --- as installed -----------------------------------------------------------------------------------------------------
+
+
+def test_installed_pages_have_no_dangling_link_and_the_changelog(tmp_path):
+    """A link leads to an installed page, or to examples, which are beside the pages."""
+    subprocess.run([ROOT / "packaging" / "installed-docs", tmp_path], check=True)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    pages = {path.name: path.read_text() for path in tmp_path.glob("*.md")}
+    assert {"README.md", "CHANGELOG.md", "GUIDE.md", "FAQ.md", "MIGRATING.md"} <= pages.keys()
+    assert not {"PERFORMANCE.md", "ACCURACY.md", "HACKING.md"} & pages.keys()
+    links = [
+        (name, target)
+        for name, text in pages.items()
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    ]
+    assert len(links) > 10
+    assert [(name, target) for name, target in links if not (tmp_path / target).exists()] == []

@@ -9,7 +9,7 @@ import pytest
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model.rates import rate_text, rate_value
+from neuca_tools.model.device_settings import rate_text, rate_value
 
 
 @pytest.mark.parametrize(

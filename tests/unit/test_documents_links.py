@@ -9,7 +9,8 @@ from ipaddress import ip_interface
 import pytest
 
 from neuca_tools.documents import parse
-from neuca_tools.documents.neuca.links import MAX_SETTINGS, combine, overlay
+from neuca_tools.documents.neuca.links import MAX_SETTINGS
+from neuca_tools.documents.stacking import combine, overlay
 from neuca_tools.model import LinkKey, LinkRequest, Origin
 
 MAC = "fe:16:3e:00:6d:af"

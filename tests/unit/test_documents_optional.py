@@ -117,3 +117,40 @@ def test_the_prefix_of_a_rule_may_have_host_bits_and_a_rule_without_a_table_cost
         ("fd00::/64", "", 101),
     ]
     assert routes(document) == [("0.0.0.0/0", "10.2.0.1", "name ens3")]
+
+
+FOR_OTHERS = """\
+version: 2
+ethernets:
+  ens3: {addresses: [10.2.0.5/24], macaddress: "01:00:00:00:00:01"}
+  ens4: {match: {macaddress: "11:22:33:44:55:66"}, addresses: [10.4.0.5/24]}
+  ens5:
+    addresses: [10.5.0.5/24]
+    routes:
+      - {to: 10.6.0.0/16, type: local}
+      - {to: 10.7.0.0/16, via: 10.5.0.1, table: 255}
+      - {to: 10.8.0.0/16, via: 10.5.0.1, table: 31000}
+      - {to: 10.9.0.0/16, via: 10.5.0.1}
+    routing-policy: [{from: 10.5.0.5, table: 253}]
+vlans:
+  NM-1: {id: 5, link: ens3, networkmanager: {uuid: x}}
+  v6: {id: 6, link: 53125f52-f9a7-4d2a-a853-5f3b9e02299f}
+bonds:
+  bond0: {interfaces: [ens4], parameters: {mode: active-backup, arp-interval: 15m, arp-ip-targets: [10.2.0.1]}}
+"""
+
+
+def test_what_only_other_programs_make_or_no_nic_has_is_left_to_them_and_no_error():
+    document = made("network-config", FOR_OTHERS)
+    assert {fault.severity for fault in document.faults} == {"warning"}
+    assert len(document.faults) == 9
+    assert routes(document) == [("10.9.0.0/16", "10.5.0.1", "name ens5")]
+    assert document.rules == ()
+    assert [str(link.key) for link in document.links] == ["name ens3", "name ens5"]
+
+
+def test_a_link_that_can_be_made_by_no_program_is_an_error():
+    bond = 'bonds: {bond0: {macaddress: "01:00:00:00:00:01", interfaces: [ens4]}}'
+    document = made("network-config", f"version: 2\nethernets: {{ens4: {{}}}}\n{bond}")
+    assert [text.partition(":")[0] for text in faults(document)] == ["error"]
+    assert [str(link.key) for link in document.links] == ["name ens4"]

@@ -16,6 +16,7 @@ from neuca_tools.desired.resolve import Settings, resolve
 from neuca_tools.model import Document, Record
 
 SECONDARY = (2, 3, 4)
+NICS = (1, *SECONDARY)
 DHCP = 16  # RTPROT_DHCP (linux/rtnetlink.h)
 
 
@@ -181,6 +182,27 @@ def test_the_order_of_all_nics_of_azure_changes_nothing():
     first = outcome(azure, (1, *SECONDARY))
     for order in permutations((1, *SECONDARY)):
         assert outcome(azure, order) == first
+
+
+@pytest.mark.parametrize("leased", [1, 2, None])
+@pytest.mark.parametrize("answered", [1, 2, 3])
+def test_whatever_the_order_of_azure_the_nic_that_the_answer_came_through_is_the_primary_one(
+    answered, leased
+):
+    """Also if it is not the first NIC of the bus; another one with the default route keeps that."""
+    devices = [nic(10 + n, mac=mac(n), permanent_mac=mac(n), up=True, carrier=True) for n in NICS]
+    seen = world(
+        *devices,
+        addresses={10 + n: f"10.0.{n}.9/24" for n in {answered, leased} if n},
+        routes=[route("0.0.0.0/0", 10 + leased, "10.0.1.1", 100, DHCP)] if leased else (),
+        age=9999.0,
+    )
+    for order in permutations(NICS):
+        kind, tree = azure(order)
+        document = Document(platform=made(kind, json.dumps(tree)))
+        found = resolve(document, Settings(Policy(origin=mac(answered)), ()), seen, Record())
+        management = {n for n in NICS if found.roles.role(mac(n)) == "management"}
+        assert management == {answered, leased} - {None}
 
 
 @pytest.mark.parametrize(("cloud", "key"), [(gce, "networkInterfaces"), (oracle, "vnics")])

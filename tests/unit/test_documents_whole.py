@@ -10,7 +10,10 @@ from copy import deepcopy
 import pytest
 from platforms import faults, links, made, routes
 
+from neuca_tools.documents import parse
+from neuca_tools.documents.neuca import link_kinds, routing_keys
 from neuca_tools.documents.platform import netplan, nocloud_v1, openstack
+from neuca_tools.model.routing import NicRouting
 
 MAC, OTHER = "52:54:00:00:00:01", "52:54:00:00:00:02"
 UNUSABLE = ["!!", ["a", ["b"]], {"x": "y"}]
@@ -319,3 +322,135 @@ def test_version_1_and_openstack_leave_what_is_on_an_unusable_link():
     document = read(network_data([unusable, bond]))
     assert list(links(document)) == [OTHER]
     assert [LEFT in text for text in faults(document)] == [False, True]
+
+
+# --- NEuca's own format ---------------------------------------------------------------------------
+
+MADE = {
+    "bond bond0": {"mode": "active-backup", "members": MAC},
+    "bridge br0": {"members": MAC},
+    "vxlan vx0": {"id": "5"},
+    "macvlan mv0": {"parent": MAC},
+    "vrf red": {"table": "100"},
+    "ipoib ib0": {"parent": "0002:c903:00a1:b2c3", "pkey": "0x8001"},
+    f"vlan {MAC}.5": {},
+}
+
+
+def neuca(section, more="", **keys):
+    lines = "".join(f"{key} = {value}\n" for key, value in keys.items())
+    return parse(f"[{section}]\n{lines}{more}")
+
+
+def requested(document):
+    return [str(link.key) for link in document.links if link.state]
+
+
+def errors(document):
+    return [fault for fault in document.faults if fault.severity == "error"]
+
+
+@pytest.mark.parametrize("section", MADE)
+def test_a_section_of_a_link_is_read_whole(section):
+    document = neuca(section, **MADE[section])
+    assert len(requested(document)) == 1
+    assert not document.faults
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        (section, key)
+        for section in MADE
+        for key in (*link_kinds.names(section.partition(" ")[0]), "no-such-key", "state")
+    ],
+)
+def test_a_link_is_not_made_without_an_option_of_its_section(section, key):
+    document = neuca(section, **{**MADE[section], key: "!!"})
+    assert requested(document) == []
+    assert len(errors(document)) == 1
+
+
+@pytest.mark.parametrize("section", [*MADE, f"interface {MAC}"])
+@pytest.mark.parametrize(
+    "key", ["addresses", "mtu", "txqueuelen", "qdisc", "nameservers", "sysctl.net.ipv4.x y", "dns"]
+)
+def test_a_setting_that_changes_nothing_of_the_rest_is_only_missing(section, key):
+    document = neuca(section, **{**MADE.get(section, {}), key: "!!"})
+    (link,) = [link for link in document.links if link.state]
+    assert (link.addresses, link.mtu, link.txqueuelen, link.device) == ((), None, None, ())
+    assert len(errors(document)) == 1
+
+
+@pytest.mark.parametrize("key", routing_keys.READERS)
+def test_policy_routing_is_done_with_all_of_its_keys_or_not_at_all(key):
+    usable = {"gateway": "10.0.0.1", "policy-routing": "yes", "table": "100"}
+    document = neuca(f"interface {MAC}", **{**usable, key: "!!"}, addresses="10.0.0.5/24")
+    (link,) = document.links
+    assert link.routing == NicRouting(choice="no")
+    assert (link.state, [str(address) for address in link.addresses]) == ("up", ["10.0.0.5/24"])
+
+
+def test_a_nic_whose_vrf_cannot_be_read_is_not_configured_outside_it():
+    document = neuca(f"interface {MAC}", vrf="!!", addresses="10.0.0.5/24")
+    assert requested(document) == []
+    assert len(errors(document)) == 1
+
+
+STANDING = f"""
+[bridge br0]
+stp = flase
+members = {OTHER}
+[vlan bridge br0.5]
+[vlan bridge br0.6]
+mtu = 1400
+[vrf blue]
+table = 200
+members = bridge br0.5
+[vrf red]
+table = 1000000000000
+[interface {MAC}]
+vrf = red
+addresses = 10.0.0.5/24
+[vlan {MAC}.7]
+addresses = 10.0.7.5/24
+[interface {OTHER}]
+mtu = 9000
+[routes]
+10.9.0.0/16 = 10.0.0.1 interface bridge br0
+"""
+
+
+def test_what_is_on_a_link_that_is_ignored_is_ignored_too_and_said():
+    document = parse(STANDING)
+    assert requested(document) == [OTHER]
+    assert document.routes == ()
+    said = [(fault.line, fault.reason) for fault in document.faults if "it is on" in fault.reason]
+    assert said == [
+        (0, "it is on bridge br0, which is ignored, so it is ignored too"),
+        (7, "it is on bridge br0, which is ignored, so it is ignored too"),
+        (10, "it is on bridge br0, which is ignored, so it is ignored too"),
+        (14, "it is on vrf red, which is ignored, so it is ignored too"),
+        (17, "it is on vrf red, which is ignored, so it is ignored too"),
+        (21, "it is on bridge br0, which is ignored, so it is ignored too"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["netplan route", "netplan rule", "netplan bond", "netplan bridge"]
+)
+def test_an_item_of_netplan_with_an_unknown_key_is_dropped_whole(name):
+    item, _, kind = ITEMS[name]
+    document = read(item(form="10.0.0.5"))
+    assert not present(document, kind)
+    assert [text.rpartition(": ")[2] for text in faults(document)] == [
+        "unknown key, ignoring what it is part of"
+    ]
+
+
+def test_what_is_to_be_in_an_unusable_vrf_is_not_configured_outside_it():
+    vrf = {"red": {"table": "x", "interfaces": ["a"]}}
+    vlan = {"v5": {"id": 5, "link": "a", "addresses": ["10.5.0.5/24"]}}
+    document = read(version_2(vrfs=vrf, vlans=vlan))
+    assert list(links(document)) == [OTHER]
+    assert [text.partition(": ")[0] for text in faults(document)] == ["error", "warning", "warning"]

@@ -52,14 +52,14 @@ def test_one_warning_of_a_link_lists_every_key_that_has_no_effect():
     document = nic(
         wakeonlan=True,
         addresses=[{"10.0.0.1/24": {"label": "a:1"}}],
-        routes=[{"to": "10.9.0.0/16", "via": "10.0.0.9", "quickack": True}],
+        routes=[{"to": "10.9.0.0/16", "via": "10.0.0.9", "advertised-receive-window": 16}],
         zebra={"stripes": 9},
         **{"dhcp4-overrides": {"use-dns": False}, "link-local": [], "critical": True},
     )
     assert faults(document) == [
         (
             f'warning: network-config {MAC} "ethernets.a": these keys have no effect: addresses[0].10.0.0.1/24.label,'
-            " critical, dhcp4-overrides, link-local, routes[0].quickack, zebra"
+            " critical, dhcp4-overrides, link-local, routes[0].advertised-receive-window, zebra"
         )
     ]
 

@@ -19,11 +19,12 @@ from neuca_tools.agent import drives
 from neuca_tools.agent.drives import (
     copy_directory,
     digest_in_force,
+    lines_of,
     read_volume,
     recorded,
     store,
+    unreported,
 )
-from neuca_tools.agent.unused_volumes import lines_of, unreported
 from neuca_tools.backends import hostid
 from neuca_tools.errors import ApplyError, RecordError, SourceError
 from neuca_tools.model.machine import Machine, Origin

@@ -61,7 +61,7 @@ def test_while_the_first_nic_has_no_address_no_other_takes_its_place(age, unvouc
 def test_a_nic_that_the_configuration_ignores_is_not_believed():
     seen = guest(SLOTS)
     roles = assign(seen, set(), Policy(ignored=frozenset({mac(1)})), Record())
-    assert roles.belief == Belief(mac(2))
+    assert roles.choice.belief == Belief(mac(2))
 
 
 @pytest.mark.parametrize(

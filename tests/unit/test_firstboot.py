@@ -17,7 +17,7 @@ from neuca_tools.agent.drives import read_volume
 from neuca_tools.backends import hostid
 from neuca_tools.config import Config
 from neuca_tools.model import NicRecord, Original, Owned, Record, machine
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.active_document import Intake
 from neuca_tools.state.records import (
     load_machine,

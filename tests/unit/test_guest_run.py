@@ -20,7 +20,7 @@ from neuca_tools.guest import outcome
 from neuca_tools.guest.base import FEATURES, Finding
 from neuca_tools.guest.outcome import Outcome
 from neuca_tools.guest.run import RUNS, run_guest
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.active_document import Intake, last_good
 from neuca_tools.state.records import save_document
 from neuca_tools.status import render

@@ -12,7 +12,7 @@ from sources_server import Server, http
 from sources_volumes import DRIVE, SEED, fill
 
 from neuca_tools.model.machine import Machine, Origin
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.sources import Session, Surroundings, parse_source
 from neuca_tools.state.active_document import (
     Intake,

@@ -518,7 +518,7 @@ def test_a_child_that_is_to_be_down_stays_down_when_its_port_comes_up():
 def test_what_is_no_p_key_is_a_fault(pkey):
     one = agent(CHILD.format(GUID).replace("0x8002", pkey), port(2))
     assert [fault.reason for fault in one.document.faults] == [
-        f'"{pkey}" is not a P_Key from 0x0001 to 0xffff'
+        f'"{pkey}" is not a P_Key from 0x0001 to 0xffff, ignoring the link'
     ]
     assert done(one) == []
 

@@ -20,19 +20,18 @@ from test_ipoib import GUID, PREFIX, SECOND, SHORT, TWIN, agent, child, done, po
 from test_tuning_layer import Tuned, own, tuning_texts
 from worlds import mac, nic, world
 
-from neuca_tools.agent.boot_names import _bound
 from neuca_tools.backends import hostid, kinds, udev
-from neuca_tools.desired import dhcp_clients, marks
+from neuca_tools.commands.links import find_link
+from neuca_tools.desired import bindings, dhcp_clients, marks
 from neuca_tools.desired.management import Policy
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.names import boot_names
 from neuca_tools.desired.outlets import is_void
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import assign
 from neuca_tools.documents import parse
 from neuca_tools.documents.neuca import values
 from neuca_tools.model import LinkKey, NicRecord, Record
 from neuca_tools.model.machine import Machine, Origin, foreign
-from neuca_tools.status.judge import find_link
 
 CONDITIONS = f'DRIVERS=="?*", ATTR{{type}}=="32", ATTR{{address}}=="*:{GUID}", ENV{{DEVTYPE}}!="?*", TEST!="master"'
 MARKS = 'ENV{NM_UNMANAGED}="1", ENV{ID_NET_MANAGED_BY}="neucad"'
@@ -139,7 +138,7 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
         replace(one.kernel.world(), managers={"networkd": {}}),
     )
     found = dhcp_clients.assigned(resolution.requests, resolution.roles, seen, complete=True)
-    assert (found.clients, found.left) == ({LinkKey(mac(3)): "networkd"}, {GUID})
+    assert (found.dhcp.clients, found.dhcp.left) == ({LinkKey(mac(3)): "networkd"}, {GUID})
     (problem,) = dhcp_clients.unserved(resolution.requests, found, seen)
     assert (problem.link, problem.text) == (LinkKey(GUID), dhcp_clients.NOT_ON_INFINIBAND)
     lease = frozenset({(2, ip_interface("10.4.0.9/24"))})
@@ -151,7 +150,8 @@ def test_dhcp_on_a_port_is_left_to_other_programs():
 
 def boot(seen, record, text="[interfaces]\n"):
     requests = merge(parse(text).links, ())
-    bound = _bound(requests, seen, record)
+    links = bindings.bound_links(requests.values(), bindings.aliases(seen, record))
+    bound = {request.key: request for request in links}
     roles = assign(seen, {key.mac for key in bound}, Policy(), record)
     return boot_names(seen, roles, bound, record)
 
@@ -247,8 +247,7 @@ def test_a_mode_is_encoded_as_the_kernel_knows_it(mode):
 def test_commands_find_a_port_by_name_guid_and_short_form(text):
     one = agent(f"[interface {GUID}]\nname = fabric0\n", port(2))
     done(one)
-    resolution = one.survey().resolution
-    assert find_link(text, resolution, resolution.names) == LinkKey(GUID)
+    assert find_link(text, one.survey()) == LinkKey(GUID)
 
 
 @pytest.mark.parametrize(("policy", "configured", "void"), [

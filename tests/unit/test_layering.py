@@ -50,14 +50,11 @@ PURE_MODULES = {
     for name in (
         "apply",
         "apply.decide",
-        "apply.observation",
         "apply.observe",
         "state",
         "state.changes",
         "state.intentions",
         "state.leftovers",
-        "state.stale",
-        "state.stale",
         "state.updates",
         "status",
         "status.audit",
@@ -66,7 +63,6 @@ PURE_MODULES = {
         "status.render",
         "status.render_json",
         "status.routing_json",
-        "status.timeline",
     )
 }
 RUNNING = "neuca_tools.selftest.measure"  # what starts programs and looks at hosts; the rest of the self-test is pure

@@ -195,14 +195,14 @@ def test_a_tag_names_a_dataplane_nic_that_has_no_network():
 def test_what_is_seen_goes_before_what_a_document_says():
     found = solve(asking(network(dhcp(1))))
     assert found.roles.reasons[mac(1)] == "it carries the default route"
-    assert found.roles.declared == frozenset()
+    assert found.roles.choice.declared == frozenset()
 
 
 def test_management_by_a_document_s_word_is_not_recorded():
     at_first = replace(SEEN, routes=(), metadata_index=0)
     found = solve(asking(network(dhcp(2))), seen=at_first)
     record = updates.remember_nics(Record(nics={mac(2): NicRecord(name="eth2")}), found)
-    assert (found.roles.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
+    assert (found.roles.choice.declared, record.nics[mac(2)].role, record.nics[mac(1)].role) == (
         {mac(2)},
         "",
         "",

@@ -10,8 +10,7 @@ from ipaddress import ip_interface, ip_network
 import pytest
 from worlds import PLACES, document, key, mac, nic, route, texts, world
 
-from neuca_tools.apply.decide import Policies, decide
-from neuca_tools.apply.observation import Observation
+from neuca_tools.apply.decide import Observation, Policies, decide
 from neuca_tools.desired.resolve import Settings
 from neuca_tools.desired.roles import Roles
 from neuca_tools.model import Hop, NicRecord, Owned, Record

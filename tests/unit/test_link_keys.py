@@ -9,18 +9,18 @@ import pickle
 import pytest
 from worlds import mac
 
-from neuca_tools.model.links import LinkKey, Nic, VirtualLink, Vlan
+from neuca_tools.model.links import LinkKey
 
-NIC, BOND = Nic(mac(2)), VirtualLink("bond", "bond0")
+NIC, BOND = LinkKey(mac(2)), LinkKey("bond bond0")
 
 
 @pytest.mark.parametrize(
     ("key", "text", "domain", "kind", "made", "name"),
     [
         (NIC, mac(2), mac(2), "physical", "", ""),
-        (Vlan(NIC, 7), f"{mac(2)}.7", mac(2), "vlan", "", ""),
+        (LinkKey(NIC.mac, 7), f"{mac(2)}.7", mac(2), "vlan", "", ""),
         (BOND, "bond bond0", "bond bond0", "bond", "bond", "bond0"),
-        (Vlan(BOND, 5), "bond bond0.5", "bond bond0", "vlan", "bond", "bond0"),
+        (LinkKey(BOND.mac, 5), "bond bond0.5", "bond bond0", "vlan", "bond", "bond0"),
     ],
 )
 def test_a_key_says_what_kind_of_link_it_is(key, text, domain, kind, made, name):
@@ -38,19 +38,27 @@ def test_a_key_says_what_kind_of_link_it_is(key, text, domain, kind, made, name)
 
 
 def test_lower_devices_come_first_and_a_nic_before_its_vlans():
-    bridge = VirtualLink("bridge", "br0")
-    keys = [Vlan(bridge, 3), bridge, Vlan(NIC, 7), Vlan(BOND, 5), BOND, NIC]
+    bridge = LinkKey("bridge br0")
+    keys = [LinkKey(bridge.mac, 3), bridge, LinkKey(NIC.mac, 7), LinkKey(BOND.mac, 5), BOND, NIC]
     assert sorted(keys, key=lambda key: key.order) == [
         NIC,
         BOND,
-        Vlan(NIC, 7),
-        Vlan(BOND, 5),
+        LinkKey(NIC.mac, 7),
+        LinkKey(BOND.mac, 5),
         bridge,
-        Vlan(bridge, 3),
+        LinkKey(bridge.mac, 3),
     ]
-    assert sorted(keys) == [NIC, Vlan(NIC, 7), BOND, Vlan(BOND, 5), bridge, Vlan(bridge, 3)]
-    assert max(keys) == Vlan(bridge, 3)
+    assert sorted(keys) == [
+        NIC,
+        LinkKey(NIC.mac, 7),
+        BOND,
+        LinkKey(BOND.mac, 5),
+        bridge,
+        LinkKey(bridge.mac, 3),
+    ]
+    assert max(keys) == LinkKey(bridge.mac, 3)
 
 
-def test_a_key_names_its_class_and_parts():
-    assert repr(Vlan(BOND, 5)) == "Vlan(VirtualLink('bond', 'bond0'), 5)"
+def test_a_key_names_its_kind_and_parts():
+    assert repr(NIC) == f"Nic({mac(2)!r})"
+    assert repr(LinkKey(BOND.mac, 5)) == "Vlan(VirtualLink('bond', 'bond0'), 5)"

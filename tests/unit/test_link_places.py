@@ -199,3 +199,11 @@ def test_wake_on_lan_is_set_and_restored():
     assert 'set wake-on-lan of eth2 from "off" to "magic"' in passes(one)
     assert settings(one, 2)["wake-on-lan"] == "magic"
     assert passes(one, section(2)) == ['set wake-on-lan of eth2 from "magic" to "off"']
+
+
+def test_a_port_that_joins_a_bond_does_not_get_the_path_cost_that_it_had_in_a_bridge():
+    agent_ = agent(BRIDGE + section(2, "path-cost = 50"))
+    passes(agent_)
+    done = passes(agent_, BOND + section(2) + section(3))
+    assert not [text for text in done if "path-cost" in text]
+    assert passes(agent_) == []

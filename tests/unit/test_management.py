@@ -126,7 +126,7 @@ def test_the_nic_through_which_the_service_has_answered_is_chosen_whatever_the_m
     for origin in (1, 2, 3):
         found = solve(three_networks(kind), slots(order, ways), policy=Policy(origin=mac(origin)))
         assert roles(found) == only(origin)
-        assert found.roles.rivals == frozenset()
+        assert found.roles.choice.rivals == frozenset()
 
 
 def test_the_reason_of_each_role_is_told():
@@ -187,7 +187,7 @@ def test_the_nic_with_the_default_route_and_the_service_is_never_dataplane():
     for age in (LEASE_SECONDS, 9999.0):
         found = solve(document, replace(early, age=age))
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
-        assert found.roles.doubtful == {mac(1): (4,)}
+        assert found.roles.choice.doubtful == {mac(1): (4,)}
     both = slots((1, 2, 3, 4), [(1, 100, DHCP), (2, 200, DHCP)], metadata=1)
     record = updates.remember_nics(Record(), found)
     assert roles(solve(document, both, record))[2] == "management"
@@ -278,7 +278,7 @@ def test_without_any_sign_the_first_link_of_the_document_is_for_management_in_th
         found = solve(three_networks(kind, numbers), slots(order, age=ANSWERED))
         assert roles(found) == only(numbers[0])
         assert found.roles.reasons[mac(numbers[0])] == FIRST
-        assert found.roles.declared == {mac(numbers[0])}
+        assert found.roles.choice.declared == {mac(numbers[0])}
         assert (state(found).data["state"], state(found).exit_code) == ("ok", 0)
         assert len(list(platform_roles.choice(found.roles))) == 1
 
@@ -499,7 +499,7 @@ def test_beside_a_management_vlan_another_vlan_of_the_nic_is_dataplane():
         "management",
         "dataplane",
     ]
-    assert found.roles.protected == found.roles.management == {1, 9}
+    assert found.roles.guard.devices == found.roles.guard.management == {1, 9}
     assert found.roles.reason_of(key(1, 10)) == "it carries the default route"
     assert found.roles.reason_of(key(1, 20)) == "only another VLAN of its NIC is for management"
 
@@ -579,7 +579,7 @@ def test_managers_may_try_the_nics_between_which_nothing_has_decided():
     )
     seen = world(*(nic(number) for number in (1, 2, 3)), age=5.0)
     roles = resolve(document, Settings(), seen, Record()).roles
-    assert (roles.undecided, roles.ahead) == ({mac(1), mac(2)}, frozenset())
+    assert (roles.choice.undecided, roles.ahead) == ({mac(1), mac(2)}, frozenset())
 
 
 # --- an isolated network with the metadata service ------------------------------------------------
@@ -610,7 +610,7 @@ def test_the_nic_with_the_default_route_is_not_dataplane_although_the_service_is
         seen = isolated(slots(order, [(1, 100, DHCP)], age=age), order, 2)
         found = solve(document, seen, record, policy)
         assert roles(found) == {1: "management", 2: "management", 3: "dataplane"}
-        assert (found.problems, found.roles.doubtful) == ((), {mac(1): (4,)})
+        assert (found.problems, found.roles.choice.doubtful) == ((), {mac(1): (4,)})
         (told,) = platform_roles.choice(found.roles)
         assert told.endswith(
             f"the platform's document has a gateway or DHCP on {found.roles.name(mac(3))} too:"

@@ -26,7 +26,7 @@ from neuca_tools.model import (
 from neuca_tools.plan.link_operations import CreateLink
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import AddAddress, SetMtu, SetTxQueueLen, WriteSysctl
-from neuca_tools.state import intentions, stale, updates
+from neuca_tools.state import changes, intentions, updates
 
 TEN = ip_interface("10.0.0.1/24")
 TWO, THREE = f"[interface {mac(2)}]\n", f"[interface {mac(3)}]\n"
@@ -406,7 +406,7 @@ def test_after_a_boot_nothing_is_ours_and_everything_is_set_up_anew():
     agent = small(BIG + f"[vlan {mac(2)}.7]\n")
     agent.run()
     agent.reboot()
-    record = stale.after_boot(agent.record, agent.kernel.boot_id)
+    record = changes.after_boot(agent.record, agent.kernel.boot_id)
     assert (record.owned, record.originals) == (Owned(), {key(2): Original(sysctls={RP: "0"})})
     assert agent.survey().changed() == {mac(2)}
     first = poll(agent)
@@ -451,7 +451,7 @@ def test_roles_stick_over_a_boot_and_a_default_route_on_a_dataplane_nic():
 
 def test_the_same_boot_changes_nothing():
     record = Record("b", owned=Owned(vlans=frozenset({key(2, 7)})), originals={key(2): Original(1)})
-    assert stale.after_boot(record, "b") is record
+    assert changes.after_boot(record, "b") is record
 
 
 # --- who is who -----------------------------------------------------------------------------------------------------
@@ -536,7 +536,7 @@ def test_what_was_written_to_a_bond_is_forgotten_once_another_bond_has_its_name(
     record = Record(
         "boot", {bond.mac: NicRecord(incarnation=Incarnation("boot", 5))}, written=written
     )
-    kept = stale.forget_stale(record, World({5: Device(5, "bond0", "bond")}, boot_id="boot"))
+    kept = changes.forget_stale(record, World({5: Device(5, "bond0", "bond")}, boot_id="boot"))
     assert kept.written == written
-    anew = stale.forget_stale(record, World({9: Device(9, "bond0", "bond")}, boot_id="boot"))
+    anew = changes.forget_stale(record, World({9: Device(9, "bond0", "bond")}, boot_id="boot"))
     assert anew.written == {Written("mtu", key(2)): "9000", Written("net/core/rmem_max"): "8"}

@@ -8,10 +8,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 from test_mesh_localise import mesh_of, rows_of
 
+from neuca_tools.commands.selftest_mesh import own_host
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.measure.mesh import results
 from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
@@ -78,7 +81,8 @@ names = [host["name"] for host in plan["hosts"]]
 def say(name, message):
     print(name + ": " + (message if isinstance(message, str) else json.dumps(message)), flush=True)
 for line in json.loads(sys.argv[1]):
-    print(line, flush=True, file=sys.stderr if line.startswith("clush: ") else sys.stdout)
+    is_error = line.startswith(("clush: ", "! "))
+    print(line.replace("! ", ""), flush=True, file=sys.stderr if is_error else sys.stdout)
 for name in names:
     if name == "n13":
         print("clush: n13: exited with exit code 255", file=sys.stderr, flush=True)
@@ -145,17 +149,39 @@ def test_a_healthy_run_is_complete(tmp_path):
     assert results.read([tmp_path / "run.jsonl"]).complete
 
 
-def test_a_run_without_one_of_its_hosts_is_not_complete(tmp_path):
-    """Once it is there, its tests may still need retests. What is confirmed without it is diagnosed at once."""
+def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(tmp_path):
+    """What is confirmed without it is diagnosed."""
     healthy = make_plan(
         [MeshHost(f"n{one}", f"10.0.0.{one}") for one in (1, 2, 3, 13)], Wanted(1e9)
     )
     run, _ = coordinated(tmp_path, healthy)
-    assert (len(run.rows), run.plan) == (3, healthy)
-    assert not results.read([tmp_path / "run.jsonl"]).complete
+    assert (len(run.rows), results.continues(run.plan, healthy)) == (3, True)
+    recorded = results.read([tmp_path / "run.jsonl"])
+    assert (recorded.complete, dict(recorded.reasons)) == (
+        True,
+        {"n13": "exited with exit code 255"},
+    )
+    verdict = judge(recorded.plan, recorded.rows, recorded.reasons)
+    assert (verdict.silent, verdict.untested, verdict.exit_code) == (("n13",), (), 6)
     (tmp_path / "run.jsonl").unlink()
     run, _ = coordinated(tmp_path, mesh_of(14))
     assert judge(run.plan, run.rows).findings[0].diagnosis == ("why it is slow",)
+
+
+def test_ten_ready_hosts_of_many_are_tested_with_each_other(tmp_path):
+    """The others are silent, each with its reason; nobody is silent because of its partners."""
+    plan = mesh_of(66)
+    gone = [f"n{number}" for number in range(10, 66)]
+    said = [f"! {name}: ssh: connect to host {name} port 22: No route to host" for name in gone]
+    said += [f"clush: {name}: exited with exit code 255" for name in gone]
+    run, told = coordinated(tmp_path, plan, said=said)
+    assert "10 of 66 hosts are ready" in told
+    verdict = judge(run.plan, run.rows, run.reasons)
+    assert (len(verdict.silent), set(verdict.silent) - set(gone)) == (56, set())
+    assert verdict.tested >= 40
+    assert verdict.reasons["n20"] == "ssh: connect to host n20 port 22: No route to host"
+    # n7 is slow: also among the ten.
+    assert [one.names for one in verdict.confirmed] == [("n7",)]
 
 
 def test_only_what_is_left_is_tested(tmp_path):
@@ -271,3 +297,94 @@ def test_the_plan_with_its_retests_replaces_the_plan(tmp_path):
     path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     found = results.read([path])
     assert (found.plan, len(found.rows), found.complete) == (again, len(rows), False)
+
+
+def run_of(tmp_path, plan, *words):
+    """`mesh run` with an engine whose hosts are the program above: its exit code, and what it said."""
+    engine = tmp_path / "clush"
+    engine.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{HOSTS}' '[]'\n")
+    engine.chmod(0o755)
+    (tmp_path / "plan.json").write_text(json.dumps(plan_record(plan)))
+    main = "from neuca_tools.commands.selftest import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", f"import sys; {main}"]
+    words = ["mesh", "run", "--output", tmp_path / "run.jsonl", *words, tmp_path / "plan.json"]
+    done = subprocess.run(
+        [*command, *map(str, words)],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_same_output_again_is_a_new_run_and_never_the_old_answer(tmp_path):
+    assert run_of(tmp_path, mesh_of(4))[0] == 0
+    first = results.read([tmp_path / "run.jsonl"])
+    code, out, err = run_of(tmp_path, mesh_of(4))
+    assert (code, "MESH pass: 6 of 6 tests" in out) == (0, True)
+    assert f'a new run replaces the one in "{tmp_path}/run.jsonl", which is complete' in err
+    second = results.read([tmp_path / "run.jsonl"])
+    assert second.began > first.began
+
+
+@pytest.mark.parametrize(
+    "change", [{"expect": 2e9}, {"rate": 2e9}, {"seconds": 3.0}, {"rounds": 1}]
+)
+def test_the_output_of_another_plan_is_refused(tmp_path, change):
+    """Its rates, its reference or its rounds would be those of the earlier run."""
+    assert run_of(tmp_path, mesh_of(4))[0] == 0
+    before = (tmp_path / "run.jsonl").read_bytes()
+    code, out, err = run_of(tmp_path, replace(mesh_of(4), **change))
+    assert (code, out) == (2, "")
+    assert "it is the output of another plan" in err
+    assert (tmp_path / "run.jsonl").read_bytes() == before
+
+
+TAKER = """import sys
+from pathlib import Path
+from neuca_tools.selftest.measure.mesh import results
+results.take_over(Path(sys.argv[1]))
+print("locked", flush=True)
+input()
+"""
+
+
+def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text("{}")
+    holders = []
+    try:
+        for _ in range(2):
+            holders.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", TAKER, path],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert holders[-1].stdout.readline() == "locked\n"
+        assert holders[0].wait(60) == -15
+        assert (results.stop(path), holders[1].wait(60), results.stop(path)) == (True, -15, False)
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
+
+
+@pytest.mark.parametrize(
+    ("own", "names", "known"),
+    [
+        ("c1.site.example", ("c1.site.example", "c2.site.example"), "c1.site.example"),
+        ("c1.site.example", ("c1", "c2"), "c1"),
+        # Neither name is in the plan, and one of its addresses is of this host.
+        ("c1", ("c1.site.example", "c2.site.example"), "c1.site.example"),
+        ("c1", ("172.16.0.1", "172.16.0.2"), "172.16.0.1"),
+    ],
+)
+def test_a_host_knows_itself_by_its_name_with_dots_or_by_its_address(own, names, known):
+    hosts = [MeshHost(name, f"10.0.0.{number}") for number, name in enumerate(names, 1)]
+    plan = make_plan(hosts, Wanted(1e9))
+    own_names = [own, own.partition(".")[0]]
+    assert own_host(plan, own_names, {ip_address("10.0.0.1")}).name == known

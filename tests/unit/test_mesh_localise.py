@@ -11,19 +11,27 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, permutations
+from random import Random
 
 import pytest
-from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true
+from mesh_simulator import FAULTS, Mesh, is_named_first, is_of, is_true, mac_of
 
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
+from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
-from neuca_tools.selftest.mesh.localise import localise, references
+from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
+from neuca_tools.selftest.mesh.observe import references
 from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
 from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
 from neuca_tools.selftest.mesh.tally import Observation, Tally
-from neuca_tools.selftest.mesh.verdict import CONFIRMED, KINDS, NOT_REPEATED, SUSPECTED, judge
+from neuca_tools.selftest.mesh.verdict import (
+    CONFIRMED,
+    NOT_REPEATED,
+    SUSPECTED,
+    judge,
+    with_diagnoses,
+)
 
 SEED = int(os.environ.get("NEUCA_SEED", "1"))
 MESHES = int(os.environ.get("NEUCA_MESHES", "1"))
@@ -163,7 +171,7 @@ def rows_of(plan, rate=lambda *_: 1e9, first=0):
             plan.hosts[two].name,
             rate(plan.hosts[one].name, plan.hosts[two].name),
             rate(plan.hosts[two].name, plan.hosts[one].name),
-            macs=("02:00:00:00:00:01",),
+            macs=(mac_of(plan.hosts[two].name),),
         )
         for number, slot in enumerate(plan.slots)
         if number >= first
@@ -455,6 +463,238 @@ def test_what_is_no_result_is_none(data):
 
 
 def test_every_kind_has_its_text():
-    from neuca_tools.selftest.mesh.verdict import _TEXTS
+    assert set(TEXTS) == set(KINDS)
 
-    assert set(_TEXTS) == set(KINDS)
+
+# --- What rows say of causes --------------------------------------------------------------------------------------------
+
+
+def numbers_of(plan, **values):
+    """Rows with these values; each is a function of the sender and the receiver."""
+
+    def value(name, sender, receiver):
+        return values[name](sender, receiver) if name in values else None
+
+    return [
+        replace(
+            row,
+            loss_out=value("loss", row.client, row.server),
+            loss_back=value("loss", row.server, row.client),
+            rtt=value("rtt", row.client, row.server),
+            jitter=value("jitter", row.client, row.server),
+        )
+        for row in rows_of(plan)
+    ]
+
+
+def confirmed(plan, rows_for):
+    """The findings after the retests; `rows_for` makes the rows of a plan."""
+    rows = rows_for(plan)
+    later = with_retests(plan, rows, localise(plan, rows))
+    return judge(later, rows + [row for row in rows_for(later) if row.slot >= len(plan.slots)])
+
+
+@pytest.mark.parametrize(
+    ("share", "healthy"), [(0.02, 0.002), (0.05, 0.0), (0.1, 0.01)], ids=["2%", "5%", "10%"]
+)
+def test_loss_into_one_host_is_found_although_its_rates_are_good(share, healthy):
+    def loss(_, receiver):
+        return share if receiver == "n5" else healthy
+
+    found = confirmed(mesh_of(24, groups=3, rounds=8), lambda plan: numbers_of(plan, loss=loss))
+    (finding,) = found.findings
+    assert (finding.kind, finding.subject, finding.direction) == ("loss", "n5", "in")
+    assert (finding.state, found.exit_code) == (CONFIRMED, ExitCode.BELOW)
+    shown = {0.02: "2.0", 0.05: "5.0", 0.1: "10"}[share]
+    assert finding.measured[0].startswith(f"loss {shown}% (others "), finding.measured
+
+
+@pytest.mark.parametrize(("symptom", "bad"), [("rtt", 0.04), ("jitter", 0.08)])
+def test_a_host_far_away_in_its_own_rack_is_found_by_its_times(symptom, bad):
+    def time(*way):
+        return bad if "n2" in way else 3e-4
+
+    found = confirmed(
+        mesh_of(24, groups=3, rounds=8), lambda plan: numbers_of(plan, **{symptom: time})
+    )
+    (finding,) = found.findings
+    kind = {"rtt": "delay", "jitter": "jitter"}[symptom]
+    assert (finding.kind, finding.names, finding.state) == (kind, ("n2",), CONFIRMED)
+    shown = {
+        "rtt": "round trip 40.0 ms (others 300 µs)",
+        "jitter": "jitter 80.0 ms (others 300 µs)",
+    }
+    assert finding.measured[0] == shown[symptom]
+
+
+def test_the_distance_between_groups_is_no_fault():
+    plan = mesh_of(24, groups=3)
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    far = {("r0", "r1"): 0.01, ("r0", "r2"): 0.08, ("r1", "r2"): 0.07}
+
+    def rtt(*way):
+        return far.get(tuple(sorted(group[name] for name in way)), 2e-4)
+
+    found = judge(plan, numbers_of(plan, rtt=rtt))
+    assert (found.findings, found.exit_code) == ((), ExitCode.PASS)
+
+
+def test_losses_of_healthy_paths_that_vary_are_no_finding():
+    """As behind shapers with short queues, where a tenth of the tests lose 3 %."""
+    plan = mesh_of(24, groups=3, rounds=8)
+    rows = [
+        replace(row, loss_out=0.03 if number % 10 == 0 else 0.004, loss_back=0.004)
+        for number, row in enumerate(rows_of(plan))
+    ]
+    assert judge(plan, rows).findings == ()
+
+
+def test_times_of_busy_hosts_are_no_finding():
+    """As of namespaces of one machine with a load of 30: they vary from 0.3 to 100 ms, by chance."""
+    chance = Random("busy")
+    plan = mesh_of(16, groups=3, rounds=8)
+    rows = [
+        replace(
+            row, disturbed=True, jitter=0.1 ** chance.uniform(1, 3), rtt=0.1 ** chance.uniform(2, 4)
+        )
+        for row in rows_of(plan)
+    ]
+    assert judge(plan, rows).findings == ()
+
+
+def test_all_paths_at_half_of_what_is_expected_are_one_finding():
+    plan = mesh_of(12, expect=2e9)
+    found = judge(plan, rows_of(plan))
+    (finding,) = found.findings
+    assert (finding.kind, finding.subject, finding.state) == (
+        "slow-everywhere",
+        "all paths",
+        CONFIRMED,
+    )
+    assert finding.measured == ("rate 1.00 Gbit/s (expected 2.00 Gbit/s)",)
+    assert found.exit_code == ExitCode.BELOW
+    # One that is slower than the others is still found among them.
+    kinds = [(one.kind, one.subject) for one in judge(plan, rows_of(plan, slow("n3"))).findings]
+    assert kinds == [("slow-everywhere", "all paths"), ("slow-egress", "n3")]
+
+
+def failing(plan, fails, **change):
+    """Rows of which those fail that `fails` says, of the client and the server."""
+    return [
+        replace(row, rate_out=None, rate_back=None, macs=(), **{"error": "timeout", **change})
+        if fails(row.client, row.server)
+        else row
+        for row in rows_of(plan)
+    ]
+
+
+def test_no_connection_in_one_direction_is_not_called_slow():
+    plan = mesh_of(16)
+    one, two = (plan.hosts[place].name for place in plan.slots[3][0])
+    found = confirmed(plan, lambda of: failing(of, lambda *way: way == (one, two)))
+    (finding,) = found.findings
+    assert (finding.kind, finding.state) == ("bad-pair", CONFIRMED)
+    assert finding.text == f"no connection from {one} to {two}"
+
+
+def test_a_wrong_mask_is_no_firewall():
+    """The host has no route to other racks, and does not answer them; within its rack all is well."""
+    plan = mesh_of(24, groups=3)
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+
+    def row_of(row):
+        if "n4" not in (row.client, row.server) or group[row.client] == group[row.server]:
+            return row
+        error = "no-network" if row.client == "n4" else "timeout"
+        return replace(row, rate_out=None, rate_back=None, error=error)
+
+    found = judge(plan, [row_of(row) for row in rows_of(plan)])
+    assert [(one.kind, one.names) for one in found.findings] == [("no-route", ("n4",))]
+    text = "it has no route to the others: its address mask or a route is wrong"
+    assert found.findings[0].text == f"{text}; only tests within r1 work"
+
+
+def test_half_of_the_flows_is_said():
+    plan = mesh_of(24, groups=3)
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    lost = {}
+
+    def fails(client, server):
+        if group[client] == group[server] or "r2" not in (group[client], group[server]):
+            return False
+        lost[client, server] = len(lost)
+        return lost[client, server] % 5 > 0
+
+    finding = judge(plan, failing(plan, fails)).findings[0]
+    assert (finding.kind, "r2" in finding.names) == ("unreachable", True)
+    assert "of its tests get no connection, the others work: as when one of several" in finding.text
+
+
+def test_a_duplicate_address_names_both_hosts_and_both_macs():
+    plan = mesh_of(16)
+    rows = [
+        replace(row, macs=(mac_of("n3"), mac_of("n9"))) if row.server == "n3" else row
+        for row in rows_of(plan)
+    ]
+    finding = judge(plan, rows).findings[0]
+    assert (finding.kind, finding.names) == ("duplicate-address", ("n3",))
+    assert f"{mac_of('n3')} and {mac_of('n9')} (n9) answer for it" in finding.text
+
+
+def test_two_hosts_with_one_mac_are_both_named_and_a_router_is_not():
+    plan = mesh_of(16)
+    rows = [
+        replace(row, macs=(mac_of("n3"),)) if row.server == "n9" else row for row in rows_of(plan)
+    ]
+    findings = judge(plan, rows).findings
+    assert {one.names for one in findings} == {("n3",), ("n9",)}
+    assert {one.kind for one in findings} == {"duplicate-mac"}
+    assert {one.text for one in findings} == {f"n3 and n9 both have the MAC {mac_of('n3')}"}
+    behind = [replace(row, macs=(mac_of("n0"),)) for row in rows_of(plan)]
+    assert judge(plan, behind).findings == ()
+
+
+def test_a_link_that_flaps_is_no_wrong_nic():
+    plan = mesh_of(16)
+    rows = [
+        replace(row, flaps=2) if row.client == "n6" else row
+        for row in rows_of(plan, lambda *way: 6e8 if "n6" in way else 1e9)
+    ]
+    finding = judge(plan, rows).findings[0]
+    assert (finding.kind, finding.names) == ("flapping-link", ("n6",))
+    assert "changes of its carrier during tests" in finding.text
+
+
+def test_a_small_mtu_of_a_nic_is_no_hole():
+    plan = mesh_of(16)
+    rows = [
+        replace(row, mtu_out=1400, mtu_back=1400, nic_mtu=1400 if row.client == "n6" else 1500)
+        if "n6" in (row.client, row.server)
+        else replace(row, mtu_out=1500, mtu_back=1500, nic_mtu=1500)
+        for row in rows_of(plan)
+    ]
+    finding = judge(plan, rows).findings[0]
+    assert (finding.kind, finding.names) == ("small-mtu", ("n6",))
+    assert finding.text == "its NIC has an MTU of 1400 bytes, paths of the others more"
+    hole = [replace(row, nic_mtu=1500) for row in rows]
+    assert judge(plan, hole).findings[0].kind == "mtu-hole"
+
+
+def test_what_has_no_result_is_tested_again():
+    plan = mesh_of(8)
+    rows = [
+        replace(row, error="late", rate_out=None) if row.slot == 2 else row for row in rows_of(plan)
+    ]
+    later = with_retests(plan, rows, localise(plan, rows))
+    assert sum(map(len, later.slots[len(plan.slots) :])) == len(plan.slots[2])
+    whole = rows + rows_of(later, first=len(plan.slots))
+    assert (judge(plan, rows).exit_code, judge(later, whole).exit_code) == (6, 0)
+
+
+def test_several_paths_of_a_group_are_diagnosed_at_a_time():
+    mesh = Mesh(24, 3, 1, ("group-boundary",))
+    rows = mesh.rows(mesh.plan)
+    later = with_retests(mesh.plan, rows, localise(mesh.plan, rows))
+    asked = with_diagnoses(later, rows + mesh.rows(later, len(mesh.plan.slots)))
+    (slot,) = asked.slots[len(asked.tests) :]
+    assert len(slot) == 4

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 from worlds import document, key, mac, nic, route, world
 
+from neuca_tools.desired.merge import merge
 from neuca_tools.desired.names import nic_names, rename_steps, vlan_name
-from neuca_tools.desired.requests import merge
 from neuca_tools.desired.roles import Policy, assign
 from neuca_tools.model import NicRecord, Problem, Record
 

@@ -461,6 +461,27 @@ def test_a_next_hop_that_a_link_scoped_route_covers_is_on_that_link():
     }
     assert found.problems == ()
     assert hops["10.60.0.0/16"] == ("203.0.113.1", mac(2), True)
+    assert len(rules_of(found)) == 3
+    assert all(" 203.0.113.9/32 " in f" {text} " for text in rules_of(found))
+
+
+@pytest.mark.parametrize(
+    ("address", "hops", "gateways"),
+    [
+        ("10.0.0.5/32", ["203.0.113.1", "203.0.113.1"], ["203.0.113.1"]),
+        ("10.0.0.5/32", ["203.0.113.1", "203.0.113.2"], []),
+        ("10.0.0.5/24", ["10.0.0.1", "10.0.0.1"], []),
+        ("10.0.0.5/32", [], []),
+    ],
+)
+def test_a_single_address_responds_through_the_only_next_hop_of_its_link(address, hops, gateways):
+    ways = [
+        {"to": f"10.{number}.0.0/16", "via": hop, "on-link": True}
+        for number, hop in enumerate(hops, 60)
+    ]
+    nic_ = {"match": {"macaddress": mac(2)}, "addresses": [address], "routes": ways}
+    (link,) = of_netplan({"a": nic_}).platform.links
+    assert list(map(str, link.routing.gateways)) == gateways
 
 
 def of_netplan(ethernets):
@@ -477,8 +498,12 @@ def test_explain_has_the_gateway_and_the_table():
     one = Agent(machine(nic(1), nic(2), nic(3), mgmt=1), TWO)
     one.run()
     decision = one.survey()
-    data = render_json.explanation(key(3), decision.resolution, decision.have, decision.record)
-    rows = {row["setting"]: (row["asked"], row["found"], row["from"]) for row in data["settings"]}
+    data = render_json.explanation(
+        key(3), decision.resolution, decision.have, decision.record, decision.world
+    )
+    rows = {
+        row["setting"]: (row["desired"], row["current"], row["origin"]) for row in data["settings"]
+    }
     assert rows["gateway"] == ("10.1.0.1", None, f"line 3, [interface {mac(3)}]")
     assert rows["table"] == ("31001", 31001, "")
     shown = render_json.observed_json(decision.world)

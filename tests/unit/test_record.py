@@ -26,7 +26,7 @@ from neuca_tools.model import (
     Record,
     Written,
 )
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model.rows import StoredDocument
 from neuca_tools.state.records import (
     load_document,
     load_journal,
@@ -232,7 +232,7 @@ def test_a_stored_document_without_a_field_is_named(tmp_path):
     path.write_text(json.dumps({"version": 1, "source": "ec2", "sha256": "0", "fetched": "x"}))
     with pytest.raises(RecordError) as caught:
         load_document(tmp_path)
-    assert caught.value.text == f"read \"{path}\": 'text' is missing"
+    assert caught.value.text == (f"read \"{path}\": it is not what neucad wrote: 'text' is missing")
 
 
 def test_what_the_sources_said_comes_back_and_rubbish_says_nothing(tmp_path):

@@ -9,12 +9,13 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+import yaml
 from worlds import Agent, document, key, mac, machine, nic, route, vlan, world
 
+from neuca_tools.commands.look import as_yaml
 from neuca_tools.desired.resolve import Settings, resolve
-from neuca_tools.model import Device, Document, Original, Problem, Record
-from neuca_tools.model.rows import Storage
-from neuca_tools.model.stored import StoredDocument
+from neuca_tools.model import Device, Document, Original, Problem, Record, World
+from neuca_tools.model.rows import Storage, StoredDocument
 from neuca_tools.status import audit, render, render_json
 
 NIC_MAC = "fe:16:3e:00:6d:af"
@@ -161,10 +162,12 @@ def test_every_stage_can_be_written_as_json():
         render_json.desired_json(survey.resolution),
         render_json.observed_json(survey.world),
         render_json.document_json(agent.document, stored),
-        render_json.explanation(key(2), survey.resolution, survey.have, survey.record),
+        render_json.explanation(
+            key(2), survey.resolution, survey.have, survey.record, survey.world
+        ),
     ):
         assert json.loads(json.dumps(data)) == data
-        assert render.tree(data)
+        assert yaml.safe_load(as_yaml(data))["version"] == data["version"]
 
 
 def test_what_is_observed():
@@ -273,9 +276,14 @@ STATUS = {
         {
             "mac": mac(2),
             "name": "eth2",
-            "wanted_name": "data",
+            "desired_name": "data",
             "kind": "physical",
             "role": "dataplane",
+            "desired_state": "up",
+            "state": "up",
+            "carrier": False,
+            "mtu": 1500,
+            "addresses": ["172.16.0.1/24", "fd00::1/64", "fe80::2/64"],
             "ok": False,
             "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
             "problems": [{"code": "mtu", "text": "too large"}],
@@ -286,9 +294,14 @@ STATUS = {
         {
             "mac": None,
             "name": "eth2.7",
-            "wanted_name": "eth2.7",
+            "desired_name": "eth2.7",
             "kind": "vlan",
             "role": "dataplane",
+            "desired_state": "up",
+            "state": "up",
+            "carrier": True,
+            "mtu": 9000,
+            "addresses": [],
             "ok": True,
             "managers": {"networkmanager": "unmanaged", "networkd": "absent"},
             "problems": [],
@@ -314,10 +327,13 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
     assert lines == [
         "degraded: neuca 2.0.0, document of ec2, read 2026-11-20T19:00:00Z, stale: no response",
         "last pass: 2026-11-20T19:00:01Z, 0.08 s, 7 changed, 0 failed",
-        "    NAME    SHOULD BE  ID                           ROLE       NETWORKMANAGER  NETWORKD",
-        "!!  eth2    data       02:00:00:00:00:02            dataplane  unmanaged       absent",
+        "    NAME    ROLE       MODE  LINK        MTU   ID                      NM",
+        "!!  eth2    dataplane  up    no carrier  1500  02:00:00:00:00:02       unmanaged",
+        "      desired name: data",
+        "      addresses: 172.16.0.1/24, fd00::1/64",
         "      mtu: too large",
-        "ok  eth2.7  eth2.7     VLAN 7 on 02:00:00:00:00:02  dataplane  unmanaged       absent",
+        "ok  eth2.7  dataplane  up    up          9000  VLAN 7 on               unmanaged",
+        "                                               02:00:00:00:00:02",
         "      note: txqueuelen: not applicable: the qdisc noqueue has no queue",
         "!! invalid: line 3",
         "   note: networkmanager: no answer",
@@ -325,8 +341,44 @@ def test_status_for_people_has_a_mark_for_each_link_and_a_reason_for_each_shortf
 
 
 def test_colour_is_for_terminals():
+    """Amber is for what is to be done, red for what failed, green for what was checked."""
     assert "\033[" not in render.status(STATUS, color=False)
-    assert "\033[31mdegraded\033[0m" in render.status(STATUS, color=True)
+    assert "\033[33mdegraded\033[0m" in render.status(STATUS, color=True)
+    assert "\033[33m!!\033[0m  eth2" in render.status(STATUS, color=True)
+    assert "\033[33mpending\033[0m" in render.status({**STATUS, "state": "pending"}, color=True)
+    assert "\033[31mfailed\033[0m" in render.status({**STATUS, "state": "failed"}, color=True)
+    failed = {**STATUS["interfaces"][0], "problems": [{"code": "failed", "text": "boom"}]}
+    text = render.status({**STATUS, "interfaces": [failed]}, color=True)
+    assert "\033[31m!!\033[0m  eth2" in text
+
+
+def test_a_nic_of_which_nothing_is_requested_is_not_shown_as_correct():
+    unlisted = {**STATUS["interfaces"][1], "role": "unlisted", "desired_state": None}
+    lines = render.status({**STATUS, "interfaces": [unlisted]}, color=True).split("\n")
+    assert next(line for line in lines if "eth2.7" in line).startswith("--  eth2.7  ")
+
+
+def test_a_column_without_values_is_left_out_and_a_wide_terminal_has_no_second_lines():
+    nic_up = {**STATUS["interfaces"][0], "desired_name": "eth2", "carrier": True}
+    nic_up["managers"] = {"networkmanager": "absent", "networkd": "absent"}
+    lines = render.status({**STATUS, "interfaces": [nic_up]}, color=False).split("\n")
+    assert lines[2:4] == [
+        "    NAME  ROLE       MODE  LINK  MTU   ID",
+        "!!  eth2  dataplane  up    up    1500  02:00:00:00:00:02",
+    ]
+    wide = render.status(STATUS, color=False, width=120).split("\n")
+    assert "    NAME    ROLE       MODE  LINK        MTU   ID" in wide[2]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 132])
+def test_a_table_is_no_wider_than_the_terminal(width):
+    unbreakable = "2001:0db8:1234:5678:9abc:def0:1234:5678/128"
+    rows = [["SETTING", "VALUE", "EMPTY", "SOURCE"]]
+    rows += [["net.ipv6.conf.eth1.accept_ra", unbreakable, "-", "line 2, [interface 020000000002]"]]
+    lines = "\n".join(render.table(rows, width)).split("\n")
+    assert max(map(len, lines)) <= width
+    assert "".join("".join(lines).split()).count("EMPTY") == 0
+    assert (len(lines) == 2) == (width == 132)
 
 
 def test_status_with_nothing_to_show():
@@ -378,7 +430,9 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     agent = Agent(machine(nic(2)), text)
     agent.run()
     survey = agent.survey()
-    data = render_json.explanation(key(2), survey.resolution, survey.have, survey.record)
+    data = render_json.explanation(
+        key(2), survey.resolution, survey.have, survey.record, survey.world
+    )
     rows = {row["setting"]: row for row in data["settings"]}
     assert (data["link"], data["role"], data["reason"]) == (
         mac(2),
@@ -387,19 +441,19 @@ def test_explain_tells_where_a_value_is_from_and_what_it_was_before():
     )
     assert rows["mtu"] == {
         "setting": "mtu",
-        "asked": 9000,
-        "found": 9000,
-        "from": f"line 4, [interface {mac(2)}]",
-        "overrode": "",
+        "desired": 9000,
+        "current": 9000,
+        "origin": f"line 4, [interface {mac(2)}]",
+        "overridden": "",
         "original": 1500,
     }
-    assert rows["addresses"]["overrode"] == "10.0.0.1/24 from line 2, [interfaces]"
+    assert rows["addresses"]["overridden"] == "10.0.0.1/24 from line 2, [interfaces]"
     assert rows["txqueuelen"] == {
         "setting": "txqueuelen",
-        "asked": None,
-        "found": 1000,
-        "from": "",
-        "overrode": "",
+        "desired": None,
+        "current": 1000,
+        "origin": "",
+        "overridden": "",
         "original": None,
     }
 
@@ -408,14 +462,31 @@ def test_explain_for_people_is_a_table():
     survey = Agent(machine(nic(2)), f"[interface {mac(2)}]\nmtu = 9000\n").survey()
     lines = render.explain(
         render_json.explanation(
-            key(2), survey.resolution, survey.have, Record(originals={key(2): Original(1400)})
+            key(2),
+            survey.resolution,
+            survey.have,
+            Record(originals={key(2): Original(1400)}),
+            survey.world,
         )
     ).split("\n")
     assert lines[0] == f"{mac(2)}: dataplane, because a document or the configuration names it"
-    assert lines[1].split() == "SETTING REQUESTED CURRENT SOURCE OVERRIDES ORIGINAL".split()
-    assert [line.split() for line in lines if line.startswith("mtu")] == [
-        ["mtu", "9000", "1500", "line", "2,", "[interface", f"{mac(2)}]", "-", "1400"]
-    ]
+    assert lines[1].split() == "SETTING DESIRED CURRENT ORIGINAL".split()
+    at = next(at for at, line in enumerate(lines) if line.startswith("mtu"))
+    assert lines[at].split() == ["mtu", "9000", "1500", "1400"]
+    assert lines[at + 1] == f"      origin: line 2, [interface {mac(2)}]"
+
+
+def test_explain_shows_what_a_nic_has_of_which_nothing_is_requested():
+    agent = Agent(machine(nic(1), nic(2), mgmt=1), f"[interface {mac(2)}]\nmtu = 9000\n")
+    survey = agent.survey()
+    data = render_json.explanation(
+        key(1), survey.resolution, survey.have, survey.record, survey.world
+    )
+    assert (data["role"], survey.have.links.get(key(1))) == ("management", None)
+    current = {row["setting"]: row["current"] for row in data["settings"]}
+    assert (current["name"], current["state"], current["mtu"]) == ("eth1", "up", 1500)
+    assert current["addresses"]
+    assert render.explain(data).split("\n")[1].split() == ["SETTING", "CURRENT"]
 
 
 def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_the_link():
@@ -424,25 +495,32 @@ def test_explain_shows_the_sysctls_that_the_agent_itself_wants_with_the_name_of_
     decision = agent.survey()
     want = decision.resolution.want
     links = {key(2): replace(want.links[key(2)], name="dp.2", sysctls={path: "0"})}
-    resolution = decision.resolution._replace(want=want._replace(links=links))
-    data = render_json.explanation(key(2), resolution, decision.have._replace(links={}), Record())
+    absent = replace(decision.resolution.roles, nics={})
+    resolution = decision.resolution._replace(want=want._replace(links=links), roles=absent)
+    data = render_json.explanation(
+        key(2), resolution, decision.have._replace(links={}), Record(), World()
+    )
     lines = [line.split() for line in render.explain(data).split("\n")]
-    assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0", "-", "-", "-", "-"] in lines
+    assert ["sysctl.net.ipv6.conf.dp/2.accept_ra", "0"] in lines
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
         ({"a": 1, "b": None, "c": [], "d": {"e": "x"}}, "a: 1\nd:\n  e: x"),
-        ({"a": ["x", "y"]}, "a:\n  - x\n  - y"),
-        ({"a": "x\ny"}, "a:\n    x\n    y"),
-        ({"a": False, "b": 0}, "a: False\nb: 0"),
+        ({"a": ["x", "y"]}, "a:\n- x\n- y"),
+        ({"a": "x\ny\n"}, "a: |\n  x\n  y"),
+        ({"a": False, "b": 0, "c": "0", "d": "no"}, "a: false\nb: 0\nc: '0'\nd: 'no'"),
+        ({"rule": "0: from all lookup 255"}, "rule: '0: from all lookup 255'"),
     ],
 )
-def test_data_as_an_outline(value, text):
-    assert render.tree(value) == text
+def test_what_show_prints_is_yaml_that_a_parser_reads(value, text):
+    assert as_yaml(value) == text
+    read = yaml.safe_load(f"{text}\n")
+    assert read == {key: one for key, one in value.items() if one not in (None, [])}
 
 
 def test_a_table_has_aligned_columns_and_no_blanks_at_its_end():
-    assert render.table([["a", "bb"], ["ccc", ""]]) == ["a    bb", "ccc"]
-    assert render.table([]) == []
+    assert render.table([["a", "bb"], ["ccc", ""]], 80) == ["a    bb", "ccc"]
+    assert render.table([["", "A"], ["", "b"]], 80) == ["   A", "   b"]
+    assert render.table([], 80) == []

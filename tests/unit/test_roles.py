@@ -150,7 +150,7 @@ def test_the_nics_of_the_best_default_routes_are_management(routes, management):
 def test_the_route_to_the_metadata_service_makes_a_nic_management_too():
     found = assign(world(nic(1), nic(2), metadata=2), {mac(2)}, ANYONE, NOBODY)
     assert (found.role(mac(2)), found.reasons[mac(2)]) == ("management", METADATA)
-    assert found.management == {2}
+    assert found.guard.management == {2}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_default_route_on_something_above_a_nic_makes_the_nic_management(stack
         NOBODY,
     )
     assert (found.role(mac(1)), found.reasons) == ("management", {mac(1): DEFAULT})
-    assert {1, 9, top} <= found.management
+    assert {1, 9, top} <= found.guard.management
     assert found.role(mac(2)) == "unlisted"
 
 
@@ -262,8 +262,8 @@ def test_the_ignore_list_is_held_against_the_permanent_and_the_current_mac(ignor
     )
     found = assign(seen, {mac(2)}, Policy(frozenset({ignored})), NOBODY)
     assert found.role(mac(2)) == "ignored"
-    assert found.protected == {2, 5, 6, 7}
-    assert found.management == frozenset()
+    assert found.guard.devices == {2, 5, 6, 7}
+    assert found.guard.management == frozenset()
 
 
 def test_what_is_tied_to_a_protected_nic_through_a_bond_is_protected_with_it():
@@ -272,12 +272,12 @@ def test_what_is_tied_to_a_protected_nic_through_a_bond_is_protected_with_it():
     )
     assert {2, 9, 10} <= assign(
         seen, {mac(2), mac(3)}, Policy(frozenset({mac(2)})), NOBODY
-    ).protected
+    ).guard.devices
 
 
 def test_a_released_nic_is_protected_like_an_ignored_one():
     found = assign(world(nic(2), vlan(5, 2, 7)), {mac(2)}, ANYONE, recorded(nic2="released"))
-    assert (found.role(mac(2)), found.protected) == ("ignored", {2, 5})
+    assert (found.role(mac(2)), found.guard.devices) == ("ignored", {2, 5})
 
 
 def test_an_ignored_mac_that_nothing_has_is_no_problem():
@@ -373,19 +373,19 @@ def test_an_advertised_default_route_tells_nothing_beside_one_of_ipv4():
 
 def test_management_for_such_a_route_alone_is_recorded_with_a_doubt_that_a_better_one_ends():
     before = assign(replace(leased(100, None), metadata_index=0), {mac(2)}, ANYONE, NOBODY)
-    assert before.doubtful == {mac(1): (4,)}
+    assert before.choice.doubtful == {mac(1): (4,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(4,))})
     assert roles(leased(None, None), named=(2,), record=doubt)[2] == "management"
     assert roles(leased(102, 100), named=(2,), record=doubt)[2] == "dataplane"
     firm = Record(nics={mac(2): NicRecord(role="management")})
     assert roles(leased(102, 100), named=(2,), record=firm)[2] == "management"
-    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).doubtful == {}
+    assert assign(leased(102, 100), {mac(2)}, ANYONE, firm).choice.doubtful == {}
 
 
 def test_a_doubt_of_ipv6_is_ended_by_any_other_sign_of_a_management_nic():
     six, better = route("::/0", 2, "fe80::1", 1024, 9), route("::/0", 1, "fe80::2", 100, 9)
     alone = replace(leased(None, None), routes=(better,), metadata_index=0)
-    assert assign(alone, {mac(2)}, ANYONE, NOBODY).doubtful == {mac(1): (6,)}
+    assert assign(alone, {mac(2)}, ANYONE, NOBODY).choice.doubtful == {mac(1): (6,)}
     doubt = Record(nics={mac(2): NicRecord(role="management", doubtful=(6,))})
     anchored4 = leased(100, None)
     for seen in (anchored4, replace(anchored4, routes=(*anchored4.routes, six))):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from worlds import Agent, mac, machine, nic
 
-from neuca_tools.apply.rounds import waiting
+from neuca_tools.apply.result import waiting
 
 A = f"[interface {mac(2)}]\naddresses = 10.0.0.1/24\n"
 B = f"[interface {mac(3)}]\naddresses = 10.0.1.1/24\n"

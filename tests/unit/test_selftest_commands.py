@@ -54,7 +54,7 @@ PEER --skip udp,rdma
 --json PEER
 --nagios PEER
 --html PATH --prometheus PATH PEER
---exp=5G --par 4 PEER
+--expect=5G --parallel 4 PEER
 -- PEER"""
 FORMER_SERVICES = """\
 --serve
@@ -134,6 +134,18 @@ def test_a_peer_for_a_service_is_refused_in_the_former_spelling(capsys, nothing)
         "",
         "neuca-selftest: serve: it takes no PEER; any host with the secret can connect\n",
     )
+
+
+def test_serve_without_a_secret_prints_the_command_that_makes_one(capsys, nothing, tmp_path):
+    """The command works as printed."""
+    words = ("serve", "--config", nothing, "--interface", "lo")
+    code, out, err = said(capsys, *words)
+    assert (code, out) == (2, "")
+    assert "serve: a secret is required: --secret-file" in err
+    command = re.search(r"(\(umask 077; .* > )/etc/neuca/selftest.secret\)", err)[1]
+    path = tmp_path / "secret"
+    subprocess.run(["sh", "-c", f"{command}{path})"], check=True)
+    assert (path.stat().st_mode & 0o777, len(path.read_bytes()) > 16) == (0o600, True)
 
 
 @pytest.fixture

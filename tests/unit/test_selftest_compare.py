@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 from selftest_runs import PUBLISHED, flow_of, tcp, udp_phase
@@ -283,3 +285,62 @@ def test_a_test_with_a_helper_is_not_compared_with_one_without():
     helped = replace(tcp(flow_of(940e6)), peer=Host(kernel="6.1"))
     (found,) = compare([helped] * 3, tcp(flow_of(200e6))).rates
     assert (found.worse, found.unlike[0]) == (False, "with a helper on the peer, or without")
+
+
+def runs_of(tmp_path, *rates):
+    """Files of runs whose intervals have these rates."""
+    paths = []
+    for number, rate in enumerate(rates):
+        paths.append(tmp_path / f"run-{number}.json")
+        paths[-1].write_text(json.dumps(iperf(rate)))
+    return paths
+
+
+def iperf(rate):
+    """iperf3's JSON of five seconds at this rate."""
+    second = {"bytes": rate / 8, "bits_per_second": rate, "retransmits": 0, "omitted": False}
+    intervals = [
+        {"streams": [], "sum": {**second, "start": at, "end": at + 1, "seconds": 1, "sender": True}}
+        for at in range(5)
+    ]
+    total = {"start": 0, "end": 5, "seconds": 5, "bytes": rate * 5 / 8, "bits_per_second": rate}
+    test = {"protocol": "TCP", "num_streams": 1, "reverse": 0}
+    return {
+        "start": {"version": "iperf 3.12", "test_start": test},
+        "intervals": intervals,
+        "end": {"sum_sent": {**total, "retransmits": 0}, "sum_received": total},
+    }
+
+
+def test_several_runs_are_lines_of_one_plot_with_their_names(tmp_path):
+    first, second, third = runs_of(tmp_path, 900e6, 500e6, 100e6)
+    page, picture, table = tmp_path / "page", tmp_path / "plot.svg", tmp_path / "series.csv"
+    words = ["--html", page, "--svg", picture, "--csv", table, first, second, third]
+    assert main(["selftest", "compare", *map(str, words)]) in (0, 7)
+    text = page.read_text()
+    figure = text[text.index('<svg class="timeline"') :]
+    for number, path in enumerate((first, second, third)):
+        assert f'class="line s{number}"' in figure
+        assert str(path) in figure
+    assert figure.count("Rate (bit/s), to the peer") == 1
+    assert "<script" not in text
+    drawn = ElementTree.parse(picture).getroot()
+    assert drawn.tag == "{http://www.w3.org/2000/svg}svg"
+    rows = list(csv.DictReader(table.open()))
+    rates = {row["run"]: float(row["value"]) for row in rows if row["series"] == "Rate (bit/s)"}
+    assert rates == {str(first): 900e6, str(second): 500e6, str(third): 100e6}
+
+
+def test_the_series_of_one_run_are_exported(tmp_path):
+    (path,) = runs_of(tmp_path, 900e6)
+    table = tmp_path / "series.csv"
+    main(
+        ["selftest", "explain", "--csv", str(table), "--svg", str(tmp_path / "plot.svg"), str(path)]
+    )
+    rows = list(csv.reader(table.open()))
+    assert rows[0] == ["run", "series", "line", "seconds", "value"]
+    assert [str(path), "Rate (bit/s)", "to the peer", "0", "900000000.0"] in [
+        [*row[:3], row[3].replace(".0", "", 1) if row[3] == "0.0" else row[3], row[4]]
+        for row in rows
+    ]
+    assert "<polyline" in (tmp_path / "plot.svg").read_text()

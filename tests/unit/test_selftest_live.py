@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
-from neuca_tools.selftest.measure.live import ERASE, stages
-from neuca_tools.selftest.report.progress import (
+from neuca_tools.selftest.measure.live import (
+    ERASE,
     Course,
     Stage,
     counted,
@@ -25,6 +25,7 @@ from neuca_tools.selftest.report.progress import (
     header,
     live_line,
     rates_of,
+    stages,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +127,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def wait():  # Python notices a signal just before a read only when there is something to read
     while not select.select([sys.stdin], [], [], 0.1)[0]: pass
 from neuca_tools.selftest.measure.live import can_draw, live
-from neuca_tools.selftest.report.progress import Stage
+from neuca_tools.selftest.measure.live import Stage
 assert can_draw()
 print("header")
 with live([Stage("reach", 2.0), Stage("tcp", 5.0)], "lo") as tell:

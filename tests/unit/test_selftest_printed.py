@@ -214,16 +214,6 @@ BIDIR = """Connecting to host 10.20.0.9, port 5201
 [  7][RX-C]   0.00-10.00  sec  {back} MBytes   {back} Mbits/sec                  receiver
 """
 
-# The first and the last five seconds of 300.
-CUT = "\n".join(
-    (
-        "[  5] local 198.51.100.7 port 41000 connected to 203.0.113.20 port 5201",
-        _row(0, 5, 1015, "900   210 KBytes"),
-        _row(295, 300, 63, "60   90.5 KBytes"),
-        _row(0, 300, 490, "24000   sender"),
-        _row(0, 300, 490, "receiver"),
-    )
-)
 NO_CONGESTION = (
     "iperf3: error - unable to set TCP_CONGESTION: "
     "Supplied congestion control algorithm not supported on this host\n"
@@ -435,14 +425,6 @@ CAUSES = {
         "D04",
         text([10.486] * 6, [61, 126, 132, 97, 106, 115], [0, 0, 0, 1, 0, 0], ends=WAN),
     ),
-    "loss that begins in the middle and keeps the rate down": (
-        "D05",
-        text(
-            [8600, 9390, 9390, 9390, 8980, 7300, 7000, 6880, 7130, 6960],
-            [472, 676, 820, 954, 107, 182, 150, 140, 160, 155],
-            [0, 0, 0, 0, 7, 24, 20, 31, 22, 28],
-        ),
-    ),
     "few unfragmented datagrams, of which only the receiver's rows are known": (
         "D18",
         udp([20.2, 21.3, 12.3, 20.1, 15.9], [90] * 5),
@@ -463,7 +445,6 @@ CAUSES = {
             ends=WAN,
         ),
     ),
-    "credits that have run out when the text goes on": ("D18", CUT),
     "a limit of 5 Gbit/s, which jumbo frames over 5 Gbit/s Ethernet could not reach": (
         "D18",
         text([4961] * 6, [3300] * 6, [0, 1] * 3, WAN, header=["      TCP MSS: 8949 (default)"]),
@@ -588,13 +569,6 @@ CAUSES = {
         text([158, 78.8, 77.1, 80.0, 78.2, 78.9, 77.6], total=6100, ends=WAN),
     ),
     "-w of less than what Linux grants at least": ("D01", TINY_WINDOW),
-    "two tests between the same hosts, of which the one with -w is much slower": (
-        "D01",
-        "$ iperf3 -c 10.20.0.9\n"
-        + text([6900, 7100, 7000], ends=LAN)
-        + "$ iperf3 -c 10.20.0.9 -w 1M\n"
-        + text([1900, 2000, 1950], ends=LAN),
-    ),
     "a policer whose drops cost TCP a timeout now and then": (
         "D18",
         text(
@@ -662,10 +636,6 @@ CAUSES = {
         "D09",
         SMALL_DATAGRAMS,
     ),
-    "a shaper of 50 Mbit/s, of which only the totals of both ends are known": (
-        "D18",
-        means(*PAIR),
-    ),
     "a policer: windows that so many losses by chance would not leave": (
         "D17",
         text(
@@ -695,12 +665,6 @@ CAUSES = {
             [1, 0, 0, 0, 4, 0, 0, 3, 0, 0],
             WAN,
         ),
-    ),
-    "a limit of 1 Mbit/s and its losses, of which blocks hide the rate": (
-        "D18",
-        text(
-            [3.1, 1.6, 1.5, 0.9, 1.6, 1.0], [96, 21, 18, 20, 18, 21], [6, 61, 3, 0, 4, 5], ends=WAN
-        ).replace(_row(0, 6, 9.7 / 6, "receiver"), _row(0, 6, 0.988, "receiver")),
     ),
     "a few losses in every second, and a window far larger than by chance": (
         "D17",

@@ -24,7 +24,7 @@ from test_fuzz import FUZZ
 
 from neuca_tools.selftest.measure.helper import peer
 from neuca_tools.selftest.measure.helper.channel import ChannelError
-from neuca_tools.selftest.measure.helper.lobby import MOST, MOST_OF_ONE, network
+from neuca_tools.selftest.measure.helper.greeting import MOST, MOST_OF_ONE, network
 
 ROOT = Path(__file__).parents[2]
 SECRET = b"a secret that both sides share"

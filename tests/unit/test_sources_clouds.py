@@ -19,7 +19,8 @@ from cloudmocks import FORWARDED, Strict
 from platforms import combined, faults, hints, links, routes
 from sources_server import Server, http
 
-from neuca_tools.errors import SourceError, UsageError
+from neuca_tools.documents.envelope import find_document
+from neuca_tools.errors import DocumentError, SourceError, UsageError
 from neuca_tools.model import PlatformDocument
 from neuca_tools.sources import Session, Surroundings, hypervisors, look, parse_source
 from neuca_tools.sources.base import Deadline
@@ -599,14 +600,27 @@ def test_vmware_takes_no_argument():
 
 @pytest.mark.parametrize("kind", ["gce", "hetzner"])
 def test_user_data_that_the_platform_gives_in_base64_is_decoded(kind):
+    text = "[interfaces]\n"
+    encoded = base64.b64encode(text.encode()).decode()
     play = services()[kind]
     if kind == "gce":
-        about = {"user-data": BASE64, "user-data-encoding": "base64"}
+        about = {"user-data": encoded, "user-data-encoding": "base64"}
         play.paths = {path: {**GCE, "attributes": about} for path in play.paths}
     else:
-        play.paths = {**play.paths, "/hetzner/v1/userdata": f"{BASE64}\n".encode()}
+        play.paths = {**play.paths, "/hetzner/v1/userdata": f"{encoded}\n".encode()}
     with serving(play) as server:
-        assert ask(f"{kind}={server.url}").data == DATA
+        assert find_document(ask(f"{kind}={server.url}").data) == text
+
+
+@pytest.mark.parametrize("word", [b"true", b"noop", b"hello+world="])
+def test_a_word_as_the_user_data_of_hetzner_stays_as_it_is(word):
+    play = services()["hetzner"]
+    play.paths = {**play.paths, "/hetzner/v1/userdata": word}
+    with serving(play) as server:
+        data = ask(f"hetzner={server.url}").data
+    assert data == word
+    with pytest.raises(DocumentError, match="it has no section"):
+        find_document(data)
 
 
 def test_the_mtu_of_every_vnic_of_oracle_is_9000():

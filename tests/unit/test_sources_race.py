@@ -14,9 +14,8 @@ from sources_server import Server, http
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources import Session, Surroundings, race
-from neuca_tools.sources.directories import Nothing
 from neuca_tools.sources.ec2 import Ec2
-from neuca_tools.sources.file import File
+from neuca_tools.sources.files import File, Nothing
 from neuca_tools.sources.url import parse_url
 
 LONG = 300

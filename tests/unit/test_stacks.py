@@ -135,6 +135,17 @@ def test_a_bond_or_bridge_has_the_mac_of_its_first_member_and_keeps_it():
     assert (one.kernel.named("bond0").mac, one.kernel.named("eth2").mac) == (ONE, ONE)
 
 
+def test_a_bridge_takes_a_bond_that_has_kept_the_mac_of_a_former_member():
+    agent_ = agent(BOND)
+    run(agent_)
+    bond = BOND.replace(f"{ONE}, ", "")
+    done = run(
+        agent_, bond.replace("addresses", "# addresses") + "[bridge br0]\nmembers = bond bond0\n"
+    )
+    assert f"create the bridge br0 (mac {ONE})" in done
+    assert agent_.kernel.named("bond0").master == agent_.kernel.named("br0").index
+
+
 def test_who_passes_on_its_members_mac_has_none_of_its_own():
     one = agent(BOND.replace("802.3ad", "active-backup") + "fail-over-mac = active\n")
     assert (
@@ -378,7 +389,6 @@ def test_a_bond_takes_no_more_than_its_members_do():
             "[bond b]\nmode = 4\nmiimon = 50\n",
             Virtual((), None, (("mode", "802.3ad"), ("miimon", "50"))),
         ),
-        (f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, vlan\n", Virtual()),
         (
             f"[bridge b]\nmembers = {ONE.replace(':', '')}.7, bond x, bond x.5\nstp = on\n",
             Virtual((key(2, 7), LinkKey("bond x"), LinkKey("bond x", 5)), None, (("stp", "yes"),)),
@@ -411,17 +421,23 @@ def test_sections_say_what_it_is_made_of(text, virtual):
         ("members = eth0", '"eth0" is neither a MAC address nor a link such as "bond NAME"'),
         ("members = bond a.b.5", '"a.b" has a ".", which separates the ID of a VLAN'),
         ("lacp-rate = soon", '"soon" is not "slow" or "fast"'),
-        ("name = x", 'its name is "b", as the section says'),
         ("id = 5", "unknown key; known are"),
         ("arp-ip-target = fd00::1", '"fd00::1" is not an IPv4 address'),
         ("arp-ip-target = " + "10.0.0.1," * 17, "more than 16 addresses"),
+        (f"members = {ONE}, bond x, vlan", '"vlan" is neither a MAC address nor a link such as'),
     ],
 )
-def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
+def test_a_line_that_cannot_be_used_costs_its_link(line, reason):
     document = parse(f"[bond b]\n{line}\nmtu = 1400\n")
-    assert document.links[0].mtu == 1400
+    assert document.links == ()
     assert len(document.faults) == 1
     assert document.faults[0].reason.startswith(reason)
+
+
+def test_a_name_beside_that_of_the_section_costs_only_itself():
+    document = parse("[bond b]\nname = x\nmtu = 1400\n")
+    assert document.links[0].mtu == 1400
+    assert [fault.reason for fault in document.faults] == ['its name is "b", as the section says']
 
 
 def test_a_name_that_a_link_cannot_have_is_a_fault_of_its_section():

@@ -12,14 +12,15 @@ from itertools import product
 import pytest
 from worlds import Agent, key, mac, machine, nic
 
+from neuca_tools.commands.links import find_link
 from neuca_tools.desired.names import own_names
 from neuca_tools.desired.resolve import Resolution
 from neuca_tools.desired.roles import Policy, Roles
 from neuca_tools.model import Device, NetworkState, Owned, Problem
-from neuca_tools.model.effects import Note
+from neuca_tools.model.device_settings import Note
 from neuca_tools.plan.operation import Target
 from neuca_tools.plan.operations import SetMtu, Tell, WriteFile, WriteSysctl
-from neuca_tools.status.judge import DocumentStatus, Report, find_link, judge
+from neuca_tools.status.judge import DocumentStatus, Report, judge
 
 EXAMPLE = """
 {"version": 1, "neuca": "2.0.0", "state": "ok", "document": {"source": "ec2", "sha256": "…", "fetched": "2026-11-20T19:00:00Z",
@@ -48,7 +49,7 @@ def status(agent, document=GOOD, report=PASS, managers=None, notes=()):
         survey.have,
         survey.plan(),
         unapplied=survey.changed(),
-        managers=managers or {},
+        world=replace(survey.world, managers=managers or {}),
         notes=notes,
         report=report,
         own_names=own_names(survey.resolution.roles, survey.resolution.requests, survey.record),
@@ -146,7 +147,7 @@ def names(agent, number):
     """(the name it has, the name it should have, its problems)"""
     found = status(agent)
     (one,) = [one for one in found.data["interfaces"] if one["mac"] == mac(number)]
-    return one["name"], one["wanted_name"], own(found, number)
+    return one["name"], one["desired_name"], own(found, number)
 
 
 def test_a_nic_shows_the_name_it_has_and_the_one_it_should_have():
@@ -273,7 +274,15 @@ def test_a_nic_that_another_manager_holds_is_degraded(manager, title):
             for one, link in survey.have.links.items()
         },
     )
-    found = judge("2.0.0", GOOD, survey.resolution, have, (), managers=words, report=PASS)
+    found = judge(
+        "2.0.0",
+        GOOD,
+        survey.resolution,
+        have,
+        (),
+        world=replace(survey.world, managers=words),
+        report=PASS,
+    )
     assert (found.data["state"], found.exit_code) == ("degraded", 4)
     assert own(found) == [("contested", f"{title} manages it")]
     assert own(found, 1) == []
@@ -414,7 +423,7 @@ def test_a_problem_is_told_once():
 ])  # fmt: skip
 def test_find_link(text, meant):
     survey = small(TWO + f"[vlan {mac(2)}.7]\n").survey()
-    assert find_link(text, survey.resolution, survey.resolution.names) == meant
+    assert find_link(text, survey) == meant
 
 
 def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
@@ -445,3 +454,21 @@ def test_what_became_of_a_setting_is_told_with_its_link_and_is_no_shortfall():
     assert (told[mac(1)], found.data["state"], note.text) == (
         [], "ok", "txqueuelen: not applicable: the qdisc noqueue has no queue"
     )  # fmt: skip
+
+
+def test_what_the_network_of_a_link_is_and_what_is_desired():
+    """A link state with carrier, MTU, addresses and mode for each NIC, the management NIC as well."""
+    text = f"{TWO}[interfaces]\n{mac(3)} = user\n{mac(4)} = down\n[interface {mac(9)}]\n"
+    agent = small(text, nic(3), nic(4), nic(5))
+    agent.run()
+    agent.kernel.devices[2] = replace(agent.kernel.devices[2], carrier=False)
+    network = ("desired_state", "state", "carrier", "mtu", "addresses")
+    shown = {
+        one["mac"]: tuple(one[name] for name in network) for one in status(agent).data["interfaces"]
+    }
+    assert shown[mac(1)][:4] == (None, "up", True, 1500)
+    assert shown[mac(2)] == ("up", "up", False, 9000, ["fe80::2/64", "10.0.0.1/24"])
+    assert shown[mac(3)][:2] == ("user", "down")
+    assert shown[mac(4)][:2] == ("down", "down")
+    assert shown[mac(5)][0] is None
+    assert shown[mac(9)] == ("up", None, None, None, [])

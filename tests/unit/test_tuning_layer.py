@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from test_tuning_profile import shipped
 from worlds import LAWS, PLACES, Agent, bare, key, machine, nic, texts, vlan
 
-from neuca_tools.agent.release import Restore
-from neuca_tools.apply.observation import Observation
+from neuca_tools.agent.change import Restore
+from neuca_tools.apply.decide import Observation
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.model import Record, Written
@@ -29,7 +29,6 @@ from neuca_tools.tuning.layer import (
     Obstacle,
     TuningInputs,
     layer,
-    named,
 )
 from neuca_tools.tuning.profile import Profile, same
 from neuca_tools.tuning.sysctld import of_tuned, parse
@@ -63,7 +62,7 @@ class Tuned(Agent):
 
     def revert(self):
         purpose = Restore(PLACES.sysctl / SYSCTL_FILE)
-        outcome = Transaction(self, self, purpose, purpose.shape(self.survey())).run()
+        outcome = Transaction(self, purpose, purpose.shape(self.survey())).run()
         self.kernel.allowed = None
         self.record = outcome.decision.record
 
@@ -112,7 +111,7 @@ def test_numbers_are_raised_one_by_one_and_a_second_pass_writes_nothing():
 def test_what_is_higher_already_stays():
     agent = Tuned(host(**{RMEM: "33554432"}), TWO, [own(net__core__rmem_max="16777216")])
     assert tuning_texts(agent.run()[0]) == []
-    assert (agent.rows()["", RMEM].wanted, agent.rows()["", RMEM].effect) == (
+    assert (agent.rows()["", RMEM].desired, agent.rows()["", RMEM].effect) == (
         "33554432",
         "effective",
     )
@@ -161,13 +160,13 @@ def test_the_document_comes_before_a_profile():
     agent = Tuned(host(), text, [own(net__core__rmem_max="16777216", mtu=9000)])
     agent.run()
     row = agent.rows()["", RMEM]
-    assert (row.wanted, row.source, row.effect) == (
+    assert (row.desired, row.origin, row.effect) == (
         "1048576",
         f"line 4, [interface {bare(2)}]",
         "effective",
     )
     assert agent.kernel.devices[2].mtu == 1400
-    assert agent.rows()["eth2", "mtu"].source == f"line 5, [interface {bare(2)}]"
+    assert agent.rows()["eth2", "mtu"].origin == f"line 5, [interface {bare(2)}]"
 
 
 def test_the_word_of_the_administrator_comes_before_a_profile():
@@ -177,7 +176,7 @@ def test_the_word_of_the_administrator_comes_before_a_profile():
     )
     assert tuning_texts(agent.run()[0]) == []
     row = agent.rows()["", RMEM]
-    assert (row.wanted, row.effect, row.reason) == (
+    assert (row.desired, row.effect, row.reason) == (
         "16777216",
         "overridden",
         'by /etc/sysctl.d/own.conf, which sets it to "1048576"',
@@ -229,7 +228,7 @@ def test_what_cannot_be_set_here_is_neither_done_nor_a_problem():
     assert tuning_texts(agent.run()[0]) == []
     assert agent.survey().resolution.problems == ()
     row = agent.rows()["", RMEM]
-    assert (row.effect, row.found, row.wanted) == ("not applicable", "212992", "16777216")
+    assert (row.effect, row.current, row.desired) == ("not applicable", "212992", "16777216")
 
 
 def test_several_profiles_give_the_highest_and_say_who_it_was():
@@ -238,8 +237,8 @@ def test_several_profiles_give_the_highest_and_say_who_it_was():
     agent = Tuned(host(), TWO, profiles)
     agent.run()
     rows = agent.rows()
-    assert (rows["", TCP].found, rows["", TCP].source) == ("4096 200000 9000000", "profile a, b")
-    assert (rows["", RMEM].found, rows["", RMEM].source) == ("5000000", "profile a")
+    assert (rows["", TCP].current, rows["", TCP].origin) == ("4096 200000 9000000", "profile a, b")
+    assert (rows["", RMEM].current, rows["", RMEM].origin) == ("5000000", "profile a")
 
 
 def test_bdp_needs_a_path():
@@ -319,7 +318,7 @@ def test_bare_metal_gets_mtu_and_queue_on_the_nic_and_then_on_its_vlan():
         "set the transmit queue length of eth2 from 1000 to 10000",
         "set the transmit queue length of eth2.7 to 10000",
     ]
-    assert (agent.rows()["eth2.7", "mtu"].found, agent.rows()["eth2.7", "mtu"].effect) == (
+    assert (agent.rows()["eth2.7", "mtu"].current, agent.rows()["eth2.7", "mtu"].effect) == (
         "9000",
         "effective",
     )
@@ -339,7 +338,7 @@ def test_an_mtu_goes_as_far_as_the_device():
     agent = Tuned(machine(nic(1), nic(2, max_mtu=4000), mgmt=1), TWO, [own(mtu=9000)])
     agent.run()
     row = agent.rows()["eth2", "mtu"]
-    assert (row.found, row.effect, row.reason) == (
+    assert (row.current, row.effect, row.reason) == (
         "4000",
         "effective",
         '"eth2" supports at most 4000',
@@ -370,7 +369,6 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
-    assert named(auto) == ("auto",)
     for environment in (Environment(), VM):
         found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
@@ -461,7 +459,7 @@ def test_no_profile_lowers_a_value_and_two_passes_write_once(kernel, some):
     assert all(one.mtu >= mtus[index] for index, one in kernel.devices.items())
     assert texts(agent.plan()) == []
     assert all(
-        same(row.found, row.wanted) for row in agent.rows().values() if row.effect == "effective"
+        same(row.current, row.desired) for row in agent.rows().values() if row.effect == "effective"
     )
 
 

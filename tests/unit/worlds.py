@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from kernel import Kernel, default_route
 
 from neuca_tools.agent.pass_report import Pass
-from neuca_tools.apply.decide import Policies, decide
+from neuca_tools.apply.decide import Observation, Policies, decide, interest
 from neuca_tools.apply.execute import apply
-from neuca_tools.apply.observation import Observation, interest
 from neuca_tools.apply.transaction import Transaction
 from neuca_tools.desired import manager_files
 from neuca_tools.desired.resolve import Settings
@@ -110,7 +109,7 @@ def machine(*devices, mgmt=None):
 
 
 class Agent:
-    """A host and a store for `Transaction` over the model kernel; nothing waits, and no manager runs."""
+    """A host for `Transaction` over the model kernel; nothing waits, and no manager runs."""
 
     def __init__(self, kernel, text="", policy=ANYONE, **more):
         self.kernel, self.record = kernel, Record()
@@ -147,7 +146,7 @@ class Agent:
         scope = None if start else decision.changed()
         operations = decision.plan(scope)
         try:
-            outcome = Transaction(self, self, Pass(scope), decision).run()
+            outcome = Transaction(self, Pass(scope), decision).run()
         finally:
             self.kernel.allowed = None
         self.record = outcome.decision.record
@@ -155,9 +154,11 @@ class Agent:
 
     def writer(self, decision):
         links, roles = decision.have.links, decision.resolution.roles
-        self.kernel.allowed = {link.index for link in links.values()} - roles.protected
+        self.kernel.allowed = {link.index for link in links.values()} - roles.guard.devices
         self.kernel.carriers = {
-            link.index for key, link in links.items() if key == key.nic and key.mac in roles.tagged
+            link.index
+            for key, link in links.items()
+            if key == key.nic and key.mac in roles.guard.vlans
         }
         return self.kernel
 

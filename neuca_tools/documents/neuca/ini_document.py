@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Optional, cast
 
@@ -18,11 +19,11 @@ from neuca_tools.documents.neuca import (
     values,
 )
 from neuca_tools.documents.neuca.ini import Line, Section, last_wins, read
-from neuca_tools.documents.neuca.links import Asked, Draft
+from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import SECTIONS, is_known_section, link_kind
 from neuca_tools.errors import DocumentError
-from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router
+from neuca_tools.model import Document, Fault, LinkKey, LinkRequest, Router, RouteRequest
 from neuca_tools.model.rows import Item
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -71,8 +72,8 @@ def _assemble(
             grouped[line.section].append(line)
     settings = {line.key: line for line in grouped["global"]}
     hostname, router = (_one(settings.get(key), reader, faults) for key, reader in GLOBALS.items())
-    requests, link_faults = _links(keys, lines, grouped["interfaces"])
-    routes, route_faults = tables.rows(grouped["routes"], route_lines.route, MAX_ROUTES)
+    requests, ignored, link_faults = _links(keys, lines, grouped["interfaces"])
+    routes, route_faults = tables.rows(grouped["routes"], partial(_route, ignored), MAX_ROUTES)
     rules, rule_faults = rule_sections.read(lines)
     users, user_faults = tables.rows(grouped["users"], tables.user, MAX_ROWS)
     scripts, script_faults = tables.rows(grouped["scripts"], tables.script, MAX_ROWS)
@@ -97,6 +98,14 @@ def _assemble(
         rules=rules,
         faults=_bounded(faults),
     )
+
+
+def _route(ignored: Mapping[LinkKey, LinkKey], line: Line) -> tuple[RouteRequest, list[Fault]]:
+    """A route; one through an ignored link is unusable."""
+    request, faults = route_lines.route(line)
+    if request.link and request.link in ignored:
+        raise UnusableError(links.why_ignored(ignored[request.link]))
+    return request, faults
 
 
 GLOBALS: dict[str, Callable[[str], str]] = {
@@ -157,8 +166,7 @@ def _unknown(sections: Iterable[Section]) -> Iterable[Fault]:
 def _misspelt(names: Sequence[str]) -> frozenset[str]:
     """Those of the names that are like one of a section; only the first ones are compared."""
     # Documents without unknown sections need neither module, which load difflib and typing.
-    from neuca_tools.documents.finding import MOST_SPELLINGS
-    from neuca_tools.documents.spelling import section_meant
+    from neuca_tools.documents.spelling import MOST_SPELLINGS, section_meant
 
     compared = (name for name in names[:MOST_SPELLINGS] if name not in _LEGACY_SECTIONS)
     return frozenset(name for name in compared if section_meant(name))
@@ -175,20 +183,21 @@ def _unknown_reason(name: str) -> str:
 
 def _links(
     keys: Mapping[str, Optional[LinkKey]], lines: Iterable[Line], short: Iterable[Line]
-) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
+) -> tuple[tuple[LinkRequest, ...], Mapping[LinkKey, LinkKey], list[Fault]]:
+    """The requests for links, the links that are ignored (see `links.Checked`), and the faults."""
     drafts, broken, faults = _short_lines(short)
     longer = _link_lines(keys, lines)
     for key, own in longer.items():
         faults += links.read_section(drafts.setdefault(key, Draft(key)), own)
-    usable = []
-    for key, draft in drafts.items():
-        asked = draft.asked()
-        if asked.unsure or (key in broken and key not in longer):
-            continue
-        done = links.check(Asked(links.up_by_default(asked.request), asked.lines))
-        faults += done.faults
-        usable.append(done.asked)
-    return _finish(usable, faults)
+    given = [draft.asked() for key, draft in drafts.items() if key in longer or key not in broken]
+    if len(given) > MAX_LINKS:
+        number = min((line.number for line in given[MAX_LINKS].lines.values()), default=1)
+        faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
+    usable = links.checked(
+        asked._replace(request=stacking.up_by_default(asked.request)) for asked in given[:MAX_LINKS]
+    )
+    requests = stacking.with_parents(asked.request for asked in usable.links)
+    return requests, usable.ignored, [*faults, *usable.faults]
 
 
 def _link_lines(
@@ -240,16 +249,6 @@ def _short_lines(lines: Iterable[Line]) -> tuple[dict[LinkKey, Draft], set[LinkK
         if any(fault.severity == "error" for fault in more):
             broken.add(draft.key)
     return drafts, broken, faults
-
-
-def _finish(
-    usable: list[Asked], faults: list[Fault]
-) -> tuple[tuple[LinkRequest, ...], list[Fault]]:
-    if len(usable) > MAX_LINKS:
-        number = min((line.number for line in usable[MAX_LINKS].lines.values()), default=1)
-        faults.append(Fault(number, "", "", "", f"more than {MAX_LINKS} links, ignoring the rest"))
-    named, more = links.unique_names(usable[:MAX_LINKS])
-    return stacking.with_parents(asked.request for asked in named), [*faults, *more]
 
 
 def _bounded(faults: Iterable[Fault]) -> tuple[Fault, ...]:

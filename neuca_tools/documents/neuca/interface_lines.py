@@ -11,7 +11,6 @@ from neuca_tools.documents.neuca.ini import Line
 from neuca_tools.documents.neuca.links import Draft
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Fault, LinkKey
-from neuca_tools.model.links import Nic
 
 _FAMILIES = {"ipv4": 4, "ipv6": 6}
 # Those of ip(8). Version 1.7 took every word.
@@ -27,7 +26,7 @@ def key(line: Line) -> LinkKey:
         raise UnusableError(
             'a line of NEuca version 0 ("vlan:" or "phys:"), which contains no MAC address'
         )
-    return Nic(values.nic(line.key))
+    return LinkKey(values.nic(line.key))
 
 
 def read(line: Line) -> tuple[Draft, list[Fault]]:
@@ -40,7 +39,7 @@ def read(line: Line) -> tuple[Draft, list[Fault]]:
     try:
         draft.give(line, "state", links.state(word))
     except UnusableError as reason:
-        draft.unsure = True
+        draft.unusable.add("state")
         return draft, [line.fault(str(reason), unknown=reason.unknown)]
     try:
         return draft, _network(draft, line, rest)

@@ -14,7 +14,7 @@ from typing import Optional
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.model import Host
-from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, VirtualLink, Vlan
+from neuca_tools.model.links import KINDS, LinkKey, Virtual
 from neuca_tools.model.ports import is_guid
 
 MOST_MEMBERS = 256
@@ -113,14 +113,14 @@ def link_key(kind: str, name: str) -> LinkKey:
     found = values.link_name(name)
     if "." in found:
         raise UnusableError(f'"{found}" has a ".", which separates the ID of a VLAN')
-    return VirtualLink(kind, found)
+    return LinkKey(f"{kind} {found}")
 
 
 def vlan(lower: LinkKey, number: str) -> LinkKey:
     """The key of a VLAN on a virtual link; raises UnusableError for one that can have none."""
     if lower.kind in ("vrf", "ipoib"):
         raise UnusableError(f'there can be no VLAN on "{lower}"')
-    return Vlan(lower, values.vlan_id(number))
+    return LinkKey(lower.mac, values.vlan_id(number))
 
 
 def reference(text: str) -> LinkKey:
@@ -134,13 +134,13 @@ def reference(text: str) -> LinkKey:
         return _virtual_reference(kind, rest)
     base, dot, number = name.rpartition(".")
     try:
-        return Nic(values.nic(name))
+        return LinkKey(values.nic(name))
     except UnusableError:
         if not dot or len(base) < len("fe163e006daf"):
             raise UnusableError(
                 f'"{values.clip(name)}" is neither a MAC address nor a link such as "bond NAME"'
             ) from None
-    return Vlan(Nic(values.nic(base)), values.vlan_id(number))
+    return LinkKey(values.nic(base), values.vlan_id(number))
 
 
 def _virtual_reference(kind: str, text: str) -> LinkKey:
@@ -192,7 +192,8 @@ def _truth(text: str) -> str:
     return "no"
 
 
-_MILLISECONDS = _number(0, 600000)
+_INT_MAX = 2147483647  # the bound of the kernel (bond_options.c)
+_MILLISECONDS = _number(0, _INT_MAX)
 READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
     "bond": {
         **{name: _word(words) for (kind, name), words in WORDS.items() if kind == "bond"},
@@ -207,7 +208,7 @@ READERS: Mapping[str, Mapping[str, Callable[[str], str]]] = {
         "num-grat-arp": _number(0, 255),
         "resend-igmp": _number(0, 255),
         "packets-per-slave": _number(0, 65535),
-        "lp-interval": _number(1, 2147483647),
+        "lp-interval": _number(1, _INT_MAX),
         "mac": values.mac,
     },
     "bridge": {

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, Optional, Union
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
-from neuca_tools.model.rates import rate_text, rate_value
+from neuca_tools.model.device_settings import rate_text, rate_value
 
 # CONFIG_NR_CPUS of the largest distribution kernels.
 MOST_CPUS = 8192
@@ -349,10 +349,15 @@ def row_of(setting: str) -> Optional[Setting]:
     return SETTINGS.get(group_of(setting))
 
 
+def place_of(setting: str) -> str:
+    """The kind of link in which a member or port has the setting; empty if anywhere."""
+    row = row_of(setting)
+    return row.master if row else ""
+
+
 def is_of_place(setting: str) -> bool:
     """Whether it is a setting of the link's place in a bond or bridge, which ends with that."""
-    row = row_of(setting)
-    return row is not None and bool(row.master)
+    return bool(place_of(setting))
 
 
 def through(backend: Through, groups: Iterable[str]) -> list[str]:

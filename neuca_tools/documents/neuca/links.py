@@ -1,4 +1,4 @@
-"""Parse link sections (`[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`), and merge requests."""
+"""Parse link sections: `[interface MAC]`, `[vlan MAC.ID]`, `[bond NAME]`."""
 
 # SPDX-License-Identifier: MIT
 
@@ -8,46 +8,50 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from neuca_tools.documents.neuca import automatic_keys, link_kinds, routing_keys, values
+from neuca_tools.documents.neuca import link_kinds, routing_keys, values
 from neuca_tools.documents.neuca.ini import Line
-from neuca_tools.documents.neuca.link_settings import ATTRIBUTES, SETTINGS
+from neuca_tools.documents.neuca.link_settings import SETTINGS
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.privacy import link_kind
+from neuca_tools.documents.stacking import SINGLE, above, hands_off, without, without_small_mtu
 from neuca_tools.model import Address, Fault, LinkRequest, LinkState, Origin
-from neuca_tools.model.links import KINDS, LinkKey, Nic, Virtual, Vlan
-from neuca_tools.model.routing import UNROUTED
+from neuca_tools.model.links import KINDS, LinkKey, Virtual
+from neuca_tools.model.routing import UNROUTED, NicRouting
 from neuca_tools.model.rows import UnknownWord
 
-# Where a setting comes from that no text gives.
-DEFAULT = "default"
 MAX_SETTINGS = 1024
 _STATES: Mapping[str, LinkState] = {"up": "up", "down": "down", "user": "user"}
 _SYSCTL = "sysctl."
-# The fields of a request that a single line sets completely.
-_SINGLE = ("state", "name", "addresses", "vrf", "dns", *ATTRIBUTES)
+# The settings that name other links, which this one is on.
+_LOWER = ("members", "parent", "vrf")
+# Keys whose loss changes nothing of the rest, also where the link is made.
+_APART = frozenset(
+    ("addresses", "name", "dns", "duplicate-address-detection", *SETTINGS, *routing_keys.AUTOMATIC)
+)
 
 
 class Asked(NamedTuple):
     """A request with the line that each of its settings came from.
 
-    `unsure`: a state was given that is unusable, so the default state must not be used.
+    `unusable`: a line was unusable without which the link would be another one.
     """
 
     request: LinkRequest
     lines: Mapping[str, Line] = {}
-    unsure: bool = False
+    unusable: bool = False
 
 
 class Draft:
     """A request in the making: lines about one link add to it, and a later line wins.
 
-    Nothing is copied for each line. `lines` has the line of each setting. `unsure`: see `Asked`.
+    Nothing is copied for each line. `lines` has the line of each setting, `unusable` the keys of
+    unusable lines that no later one repeats.
     """
 
     def __init__(self, key: LinkKey) -> None:
         self.key = key
         self.lines: dict[str, Line] = {}
-        self.unsure = False
+        self.unusable: set[str] = set()
         self._fields: dict[str, Any] = {}
         self._pairs: dict[str, dict[str, str]] = {}
         self._origins: dict[str, Origin] = {}
@@ -79,13 +83,29 @@ class Draft:
             overrode = f"{old.value} from {old.where}"
         self._origins[setting] = Origin(setting, value, line.where, overrode)
         self.lines[setting] = line
+        self.unusable.discard(setting)
+
+    def depends_on(self, key: str) -> bool:
+        """Whether the link would be another one without the line with this key.
+
+        It would be made with a default in place of an option, or be taken from its user.
+        """
+        if key in ("state", "vrf") or key in link_kinds.names(self.key.kind):
+            return True
+        is_apart = key in _APART or key.startswith(_SYSCTL) or key in routing_keys.READERS
+        return self.key.kind != "physical" and not is_apart
 
     def asked(self) -> Asked:
         """What the lines have asked for."""
         pairs: dict[str, Any] = {name: tuple(one.items()) for name, one in self._pairs.items()}
         origins = tuple(self._origins.values())
         request = LinkRequest(self.key, origins=origins, **self._fields, **pairs)
-        return Asked(request, self.lines, self.unsure and request.state is None)
+        if self.unusable & routing_keys.READERS.keys():
+            # With a default in place of one of these keys, packets would take another way.
+            request = replace(request, routing=NicRouting(choice="no"))
+        # One usable state is enough.
+        unusable = self.unusable - ({"state"} if request.state else set())
+        return Asked(request, self.lines, any(map(self.depends_on, unusable)))
 
 
 def _shown(value: object) -> str:
@@ -94,19 +114,12 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-class Read(NamedTuple):
-    """A checked request, and the faults of lines that contradict others."""
-
-    asked: Asked
-    faults: list[Fault]
-
-
 def section_key(section: str) -> LinkKey:
     """The link that a section is about; raises UnusableError if its header does not name one."""
     _, _, name = section.partition(" ")
     kind = link_kind(section)
     if kind == "interface":
-        return Nic(values.nic(name))
+        return LinkKey(values.nic(name))
     if kind != "vlan":
         return link_kinds.link_key(kind, name)
     below, dot, vlan = name.rpartition(".")
@@ -115,7 +128,7 @@ def section_key(section: str) -> LinkKey:
     kind_below, _, name_below = below.partition(" ")
     if kind_below in KINDS:
         return link_kinds.vlan(link_kinds.link_key(kind_below, name_below), vlan)
-    return Vlan(Nic(values.nic(below)), values.vlan_id(vlan))
+    return LinkKey(values.nic(below), values.vlan_id(vlan))
 
 
 def setting_name(line: Line) -> str:
@@ -159,8 +172,11 @@ def read_section(draft: Draft, lines: Iterable[Line]) -> list[Fault]:
         try:
             faults += _take(draft, line)
         except UnusableError as reason:
-            draft.unsure = draft.unsure or line.key == "state"
-            faults.append(line.fault(str(reason), unknown=reason.unknown))
+            draft.unusable.add(line.key)
+            ignored = ""
+            if line.key != "state" and draft.depends_on(line.key):
+                ignored = ", ignoring the link"
+            faults.append(line.fault(f"{reason}{ignored}", unknown=reason.unknown))
     return faults
 
 
@@ -186,14 +202,14 @@ def _take_one(draft: Draft, line: Line) -> None:
     own = link_kinds.names(kind)
     if line.key in routed:
         _take_routing(draft, line)
-    elif line.key in automatic_keys.FIELDS:
+    elif line.key in routing_keys.AUTOMATIC:
         _take_automatic(draft, line)
     elif line.key in own or (line.key == "name" and kind in KINDS):
         _take_virtual(draft, line)
     elif line.key in _READERS and line.key != kind:  # no VRF is in another one
         _take_setting(draft, line)
     else:
-        known = sorted({"addresses", *_READERS, *routed, *automatic_keys.FIELDS, *own} - {kind})
+        known = sorted({"addresses", *_READERS, *routed, *routing_keys.AUTOMATIC, *own} - {kind})
         reason = f"unknown key; known are {', '.join(known)} and sysctl.KEY"
         raise UnusableError(reason, UnknownWord("key", line.key, (*known, "sysctl.KEY")))
 
@@ -205,14 +221,14 @@ def _take_routing(draft: Draft, line: Line) -> None:
 
 
 def _take_automatic(draft: Draft, line: Line) -> None:
-    wish, shown = automatic_keys.read(draft.key, line.key, line.value)
-    both = automatic_keys.over(wish, draft.get("automatic"))
+    wish, shown = routing_keys.automatic(draft.key, line.key, line.value)
+    both = routing_keys.over(wish, draft.get("automatic"))
     draft.give(line, "automatic", both, setting=line.key, shown=shown)
 
 
 def _take_setting(draft: Draft, line: Line) -> None:
     found = _READERS[line.key](line.value)
-    if line.key in _SINGLE:
+    if line.key in SINGLE:
         draft.give(line, line.key, found)
     elif isinstance(found, tuple):
         draft.add(line, "sysctls", found, line.key, line.value)
@@ -258,109 +274,69 @@ def _addresses(line: Line) -> tuple[tuple[Address, ...], list[Fault]]:
     return tuple(found), faults
 
 
-# --- Merging requests for one link ----------------------------------------------------------------
-
-
-def overlay(below: LinkRequest, above: LinkRequest) -> LinkRequest:
-    """Merge two requests setting by setting; `above` wins, unless its state is only a default."""
-    defaulted = any(one.setting == "state" and one.where == DEFAULT for one in above.origins)
-    own = above
-    if defaulted and below.state:
-        own = replace(above, state=None, origins=_without(above.origins, "state"))
-    virtual = below.virtual
-    if own.virtual:
-        virtual = own.virtual.over(virtual)
-    single: dict[str, Any] = {name: getattr(own, name) or getattr(below, name) for name in _SINGLE}
-    return LinkRequest(
-        above.key,
-        **single,
-        sysctls=tuple({**dict(below.sysctls), **dict(own.sysctls)}.items()),
-        device=tuple({**dict(below.device), **dict(own.device)}.items()),
-        virtual=virtual,
-        routing=own.routing.over(below.routing),
-        automatic=automatic_keys.over(own.automatic, below.automatic),
-        offers=own.offers or below.offers,
-        origins=_overlay_origins(below.origins, own.origins),
-    )
-
-
-def _overlay_origins(below: Iterable[Origin], above: Iterable[Origin]) -> tuple[Origin, ...]:
-    merged = {origin.setting: origin for origin in below}
-    for origin in above:
-        old = merged.get(origin.setting)
-        if old:
-            origin = origin._replace(overrode=f"{old.value} from {old.where}")
-        merged[origin.setting] = origin
-    return tuple(merged.values())
-
-
-def _without(origins: Iterable[Origin], *settings: str) -> tuple[Origin, ...]:
-    return tuple(origin for origin in origins if origin.setting not in settings)
-
-
 # --- Checks of complete requests ------------------------------------------------------------------
 
 
-def up_by_default(request: LinkRequest) -> LinkRequest:
-    """The request with state `up` if it has none."""
-    if request.state:
-        return request
-    return replace(request, state="up", origins=(Origin("state", "up", DEFAULT), *request.origins))
-
-
-def check(asked: Asked) -> Read:
-    """The request without settings that contradict others, and their faults."""
-    if asked.request.state == "user":
-        return _hands_off(asked)
-    return _without_small_mtu(asked)
-
-
-def hands_off(request: LinkRequest) -> LinkRequest:
-    """The request for a link in state `user`: nothing but its name."""
-    kept = tuple(origin for origin in request.origins if origin.setting in ("state", "name"))
-    return LinkRequest(
-        request.key, state="user", name=request.name, origins=kept, virtual=request.virtual
-    )
-
-
-def _hands_off(asked: Asked) -> Read:
-    faults = [
-        line.fault(f'the state is "user", ignoring {setting}', "warning")
-        for setting, line in asked.lines.items()
-        if setting not in ("state", "name")
-    ]
-    return Read(asked._replace(request=hands_off(asked.request)), faults)
-
-
-def _without_small_mtu(asked: Asked) -> Read:
-    """Drop an MTU below 1280 bytes from a link with IPv6 addresses (RFC 8200, section 5).
-
-    The kernel would remove every IPv6 address (addrconf.c).
+class Checked(NamedTuple):
+    """The usable links, the faults of the others, and which are ignored: each with the one that is
+    unusable, itself or below it.
     """
-    request = asked.request
-    if not request.mtu or request.mtu >= values.IPV6_MINIMUM_MTU:
-        return Read(asked, [])
-    if all(address.version == 4 for address in request.addresses):
-        return Read(asked, [])
-    reason = f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
-    request = replace(request, mtu=None, origins=_without(request.origins, "mtu"))
-    return Read(asked._replace(request=request), [asked.lines["mtu"].fault(reason)])
+
+    links: list[Asked]
+    faults: list[Fault]
+    ignored: Mapping[LinkKey, LinkKey]
 
 
-def unique_names(links: Iterable[Asked]) -> tuple[tuple[Asked, ...], list[Fault]]:
+def checked(links: Iterable[Asked]) -> Checked:
+    """The links without unusable ones, what is on these, and settings that contradict others."""
+    every = tuple(links)
+    unusable = {asked.request.key for asked in every if asked.unusable}
+    ignored = above(unusable, [asked.request for asked in every]) if unusable else {}
+    usable: list[Asked] = []
+    faults: list[Fault] = []
+    for asked in every:
+        key = asked.request.key
+        if key in ignored:
+            lines = [asked.lines[name] for name in (*_LOWER, *asked.lines) if name in asked.lines]
+            line = lines[0] if lines else Line(0, f"vlan {key}", "", "")
+            faults.append(line.fault(why_ignored(ignored[key])))
+        elif not asked.unusable:
+            usable.append(_without_contradictions(asked, faults))
+    named, more = _unique_names(usable)
+    return Checked(named, [*faults, *more], {**ignored, **dict(zip(unusable, unusable))})
+
+
+def why_ignored(lower: LinkKey) -> str:
+    """Why something is ignored that is on an unusable link."""
+    return f"it is on {lower}, which is ignored, so it is ignored too"
+
+
+def _without_contradictions(asked: Asked, faults: list[Fault]) -> Asked:
+    if asked.request.state == "user":
+        faults += (
+            line.fault(f'the state is "user", ignoring {setting}', "warning")
+            for setting, line in asked.lines.items()
+            if setting not in ("state", "name")
+        )
+        return asked._replace(request=hands_off(asked.request))
+    request, reason = without_small_mtu(asked.request)
+    if reason:
+        faults.append(asked.lines["mtu"].fault(reason))
+    return asked._replace(request=request)
+
+
+def _unique_names(links: list[Asked]) -> tuple[list[Asked], list[Fault]]:
     """The links without names that an earlier line gives to another link, and the faults."""
-    everything = tuple(links)
     owners: dict[str, LinkKey] = {}
     faults = []
     losers = set()
-    for asked in sorted(everything, key=_line_of_name):
+    for asked in sorted(links, key=_line_of_name):
         name, key = asked.request.name, asked.request.key
         if name and owners.setdefault(name, key) != key:
             losers.add(key)
             reason = f'the name "{name}" is requested for {owners[name]} too'
             faults.append(asked.lines["name"].fault(reason))
-    named = [_without_name(asked, losers) for asked in everything]
-    return tuple(named), faults
+    return [_without_name(asked, losers) for asked in links], faults
 
 
 def _line_of_name(asked: Asked) -> int:
@@ -371,30 +347,6 @@ def _line_of_name(asked: Asked) -> int:
 
 def _without_name(asked: Asked, losers: Collection[LinkKey]) -> Asked:
     """The same request; without its name if its link is one of `losers`."""
-    request = asked.request
-    if request.key not in losers:
+    if asked.request.key not in losers:
         return asked
-    request = replace(request, name=None, origins=_without(request.origins, "name"))
-    return asked._replace(request=request)
-
-
-def combine(below: Iterable[LinkRequest], above: Iterable[LinkRequest]) -> tuple[LinkRequest, ...]:
-    """Merge two sets of requests, setting by setting; `above` wins, links of `below` come first.
-
-    The result has a state, unless the link is only named as a lower device of another one.
-    """
-    merged = {request.key: request for request in below}
-    for request in above:
-        if request.key in merged:
-            merged[request.key] = overlay(merged[request.key], request)
-        else:
-            merged[request.key] = request
-    return tuple(map(_completed, merged.values()))
-
-
-def _completed(request: LinkRequest) -> LinkRequest:
-    if request.origins or request.key.vlan_id or request.virtual:
-        request = up_by_default(request)
-    if request.state == "user":
-        return hands_off(request)
-    return request
+    return asked._replace(request=without(asked.request, "name"))

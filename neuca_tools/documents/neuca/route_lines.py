@@ -58,6 +58,9 @@ def route(line: Line) -> tuple[RouteRequest, list[Fault]]:
         return request._replace(traits=request.traits._replace(kind=_KINDS[hops[0]])), []
     if not hops and request.link is None:
         raise UnusableError("it has neither a next hop nor an interface")
+    if len(hops) == 1 and hops[0].isalpha():
+        unknown = UnknownWord("value", hops[0], (*_KINDS, *_STATES))
+        raise UnusableError(f'"{hops[0]}" is not an IP address', unknown)
     vias = [_next_hop(to, text) for text in hops]
     return request._replace(via=next(iter(vias), None), others=tuple(vias[1:])), []
 

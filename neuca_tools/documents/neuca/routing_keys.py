@@ -1,14 +1,16 @@
-"""Parse the policy routing keys of a link section: `gateway`, `policy-routing` and `table`."""
+"""Parse the keys of a link section for policy routing, DHCP and router advertisements."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, Optional, cast
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.model import Automatic
+from neuca_tools.model.links import LinkKey
 from neuca_tools.model.routing import CHOICES, MAIN_TABLE, Choice, NicRouting
 
 
@@ -46,3 +48,27 @@ def shown(routing: NicRouting) -> dict[str, str]:
         "table": str(routing.table or ""),
     }
     return {key: value for key, value in values_of.items() if value}
+
+
+# The field of `Automatic` that each key sets.
+AUTOMATIC = {"dhcp4": "dhcp4", "dhcp6": "dhcp6", "accept-ra": "accept_ra"}
+_WORDS = {"yes": True, "no": False}
+
+
+def automatic(link: LinkKey, key: str, text: str) -> tuple[Automatic, str]:
+    """The request of one line, and its value for display. Raises UnusableError."""
+    if link.kind == "vrf":
+        raise UnusableError("a VRF has neither DHCP nor router advertisements")
+    word = values.word(text, _WORDS)
+    changes: dict[str, Any] = {AUTOMATIC[key]: _WORDS[word]}
+    return Automatic(**changes), word
+
+
+def over(above: Optional[Automatic], below: Optional[Automatic]) -> Optional[Automatic]:
+    """Merge both, field by field; `above` wins."""
+    if above is None or below is None:
+        return above or below
+    given: dict[str, Any] = {
+        name: value for name, value in above._asdict().items() if value not in (None, ())
+    }
+    return below._replace(**given)

@@ -60,6 +60,13 @@ class UnusableError(ValueError):
         self.unknown = unknown
 
 
+class ForOthersError(UnusableError):
+    """A valid value of something that only other programs make, or that no NIC here can have.
+
+    In a platform's document, it is no error: what is not made is not missing.
+    """
+
+
 def clip(text: str) -> str:
     """The text on one line, without control characters and shortened for a message."""
     folded = " ".join(text[: 4 * _LONGEST_SHOWN].split())
@@ -93,10 +100,10 @@ def mac(text: str) -> str:
         raise UnusableError(f'"{clip(text)}" is not a MAC address')
     address = bytes.fromhex(lower.translate(_SEPARATORS))
     if not any(address):
-        raise UnusableError("the all-zero MAC address names no NIC")
+        raise ForOthersError("the all-zero MAC address names no NIC")
     if address[0] & 1:
         kind = {b"\xff" * 6: "broadcast"}.get(address, "multicast")
-        raise UnusableError(f"the {kind} MAC address names no NIC")
+        raise ForOthersError(f"the {kind} MAC address names no NIC")
     return address.hex(":")
 
 
@@ -169,7 +176,7 @@ def table(text: str) -> int:
         return MAIN_TABLE
     number = integer(text, 1, MOST, "the table")
     if number in KERNEL_TABLES - {MAIN_TABLE}:
-        raise UnusableError(f"the table {number} is one of the kernel's own")
+        raise ForOthersError(f"the table {number} is one of the kernel's own")
     return number
 
 
@@ -177,7 +184,7 @@ def route_table(text: str) -> int:
     """The number of a table that a document may add routes to."""
     number = table(text)
     if number in OWN_TABLES:
-        raise UnusableError(
+        raise ForOthersError(
             f"the tables {OWN_TABLES[0]} to {OWN_TABLES[-1]} are those of policy routing"
         )
     return number

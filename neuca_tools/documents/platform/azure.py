@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, Network, PlatformDocument
+from neuca_tools.model import Network, PlatformDocument
 
 NAME = "Azure instance"
 LIST = "network"  # the key of the list of all NICs
@@ -27,23 +27,21 @@ def read(root: Part) -> PlatformDocument:
     """Read the document: each NIC with all its addresses."""
     drafts: list[Draft] = []
     for nic in root.child("network").parts("interface"):
-        mac = nic.read("macAddress", values.mac)
-        if mac is None:
+        draft = of_nic(nic, "macAddress")
+        if draft is None:
             continue
-        nic = nic.about(mac)
-        draft = Draft(LinkKey(mac), nic)
         draft.manage(ANY)
-        _addresses(draft, nic.child("ipv4"), gateway=True)
-        _addresses(draft, nic.child("ipv6"), gateway=False)
+        _addresses(draft, draft.part.child("ipv4"), gateway=True)
+        _addresses(draft, draft.part.child("ipv6"), gateway=False)
         drafts.append(draft)
     return finish(drafts, root)
 
 
 def _addresses(draft: Draft, family: Part, *, gateway: bool) -> None:
     """The addresses of the same family, and the gateway that follows from the first subnet."""
-    errors = family.faults.errors
+    errors = family.faults.unusable
     subnets = [subnet for part in family.parts("subnet") if (subnet := _subnet(part))]
-    has_unusable = family.faults.errors != errors
+    has_unusable = family.faults.unusable != errors
     for entry in family.parts("ipAddress"):
         host = entry.read("privateIpAddress", values.host)
         if host is None:

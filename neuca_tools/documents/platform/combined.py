@@ -13,12 +13,11 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Callable, NamedTuple, Optional
 
-from neuca_tools.documents.finding import Severity
-from neuca_tools.documents.neuca.links import overlay
 from neuca_tools.documents.neuca.values import clip
 from neuca_tools.documents.platform import instance, listing, made, netplan, openstack
 from neuca_tools.documents.platform.parts import Faults, Part
 from neuca_tools.documents.platform.tree import REPEATED, Tree, from_json, from_yaml
+from neuca_tools.documents.stacking import overlay
 from neuca_tools.errors import DocumentError
 from neuca_tools.model import Fault, LinkRequest, PlatformDocument, machine
 
@@ -86,7 +85,6 @@ _KINDS: Mapping[str, _Kind] = {
     instance.NOCLOUD: _Kind(from_yaml, instance.kept, instance.read),
 }
 
-_SEVERITIES: Mapping[bool, Severity] = {True: "error", False: "warning"}
 _INSTANCES = {instance.OPENSTACK: "openstack", instance.NOCLOUD: "nocloud"}
 
 
@@ -159,7 +157,8 @@ def _read(name: str, tree: dict[str, Tree], by_key: bool = False) -> PlatformDoc
     repeated = tree.get(REPEATED)
     for path, severity in repeated.items() if isinstance(repeated, dict) else ():
         reason = "this key occurs twice, ignoring the first"
-        root.faults.add(Fault(0, name, clip(path), "", reason, _SEVERITIES[severity == "error"]))
+        fault = Fault(0, name, clip(path), "", reason)
+        root.faults.add(fault if severity == "error" else fault._replace(severity="warning"))
     return _KINDS[name].read(root)
 
 

@@ -9,10 +9,9 @@ interface.
 
 from __future__ import annotations
 
-from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import PlatformDocument
 
 NAME, LIST = "DigitalOcean droplet", "interfaces"
 _PUBLIC = "public"
@@ -28,16 +27,16 @@ def read(root: Part) -> PlatformDocument:
     interfaces = root.child(LIST)
     for kind in (_PUBLIC, "private"):
         for nic in interfaces.parts(kind):
-            mac = nic.read("mac", values.mac)
-            if mac is not None:
-                drafts.append(_nic(nic.about(mac), LinkKey(mac), kind == _PUBLIC))
+            draft = of_nic(nic, "mac")
+            if draft is not None:
+                _add(draft, kind == _PUBLIC)
+                drafts.append(draft)
     return finish(drafts, root)
 
 
-def _nic(nic: Part, key: LinkKey, is_public: bool) -> Draft:
-    draft = Draft(key, nic)
+def _add(draft: Draft, is_public: bool) -> None:
     for name, mask in _FAMILIES.items():
-        family = nic.child(name)
+        family = draft.part.child(name)
         if family.text("ip_address"):
             draft.add_address(
                 family, "ip_address", family.text("ip_address") or "", family.text(mask)
@@ -48,4 +47,3 @@ def _nic(nic: Part, key: LinkKey, is_public: bool) -> Draft:
             draft.add_default_route(family, "gateway")
         elif family.text("gateway"):
             draft.add_gateway(family, "gateway", family.text("gateway") or "")
-    return draft

@@ -12,11 +12,15 @@ from typing import Any, Optional
 
 from neuca_tools.documents.neuca import link_kinds, route_lines, values
 from neuca_tools.documents.neuca.link_settings import MOST_DNS, SETTINGS
-from neuca_tools.documents.neuca.links import hands_off
 from neuca_tools.documents.platform import BY_NAME, dns
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination, is_assumed
-from neuca_tools.documents.stacking import lower_of, with_parents
+from neuca_tools.documents.platform.quantities import cidr, destination, is_assumed
+from neuca_tools.documents.stacking import (
+    hands_off,
+    lower_of,
+    with_parents,
+    without_small_mtu,
+)
 from neuca_tools.model import (
     OWN,
     Address,
@@ -57,6 +61,14 @@ _DEFAULT = ("default", "0.0.0.0", "0.0.0.0/0", "::", "::/0")
 def by_name(pattern: str) -> LinkKey:
     """The key of a NIC that a document identifies only by a name, or by a pattern of names."""
     return LinkKey(f"{BY_NAME}{pattern}")
+
+
+def of_nic(part: Part, key: str, **more: Any) -> Optional[Draft]:  # noqa: ANN401 - of a Draft
+    """The draft of a NIC with the MAC address of a key; None, with a fault, if it is unusable."""
+    mac = part.read(key, values.nic)
+    if mac is None:
+        return None
+    return Draft(LinkKey(mac), part.about(mac), **more)
 
 
 @dataclass
@@ -140,11 +152,11 @@ class Draft:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Drop what is added to the addresses, routes, rules and gateways if an error is found."""
-        errors, addresses = self.part.faults.errors, len(self.addresses)
+        errors, addresses = self.part.faults.unusable, len(self.addresses)
         lists: tuple[list[Any], ...] = (self.routes, self.rules, self.gateways)
         lengths = [*map(len, lists)]
         yield
-        if self.part.faults.errors == errors:
+        if self.part.faults.unusable == errors:
             return
         for items, length in zip(lists, lengths):
             del items[length:]
@@ -206,7 +218,11 @@ class Draft:
     def _add_router(self, part: Part, key: str, text: str) -> None:
         """Add a router; the first of each family counts."""
         hop = part.made(key, text, values.next_hop)
-        if hop is not None and all(hop.version != other.version for other in self.gateways):
+        if hop is not None:
+            self._add_gateway(hop)
+
+    def _add_gateway(self, hop: Host) -> None:
+        if all(hop.version != other.version for other in self.gateways):
             self.gateways.append(hop)
 
     def _add_hop(self, part: Part, key: str, via: str, network: Network) -> None:
@@ -222,35 +238,44 @@ class Draft:
 
     def request(self) -> LinkRequest:
         """The finished request. The link is up unless the document says otherwise."""
-        mtu = self._usable_mtu()
         found = LinkRequest(
             self.key,
             state=self.state,
             name=self.name,
             addresses=tuple(self.addresses),
-            mtu=mtu,
+            mtu=self.mtu,
             sysctls=tuple(self.sysctls.items()),
             device=tuple(self._device().items()),
-            origins=tuple(self._origins(mtu)),
+            origins=tuple(self._origins()),
             virtual=self.virtual,
             routing=NicRouting(
-                gateways=tuple(self.gateways), implied=self.implied or self._is_isolated()
+                gateways=tuple(self.gateways),
+                implied=self.implied or self._is_isolated(*(hop.version for hop in self.gateways)),
             ),
-            automatic=self._automatic(),
+            automatic=self.automatic if self.automatic != Automatic() else None,
             offers=tuple((name, " ".join(words)) for name, words in self.offers.items()),
         )
+        found, reason = without_small_mtu(found)
+        if reason:
+            self.part.fault("mtu", str(self.mtu), reason)
         if self.state == "user":
             return hands_off(found)
         return found
 
-    def _is_isolated(self) -> bool:
-        """Whether a gateway is on the link, but in no network: the addresses are single ones.
+    def _is_isolated(self, *families: int) -> bool:
+        """Whether all addresses of these families are single ones, in no network.
 
-        Packets from such an address cannot leave in any other way.
+        Packets from such an address cannot leave but through the gateway of the link.
         """
-        families = {hop.version for hop in self.gateways}
         addresses = [address for address in self.addresses if address.version in families]
         return bool(addresses) and all(one.network.num_addresses == 1 for one in addresses)
+
+    def add_only_routers(self) -> None:
+        """Add the only next hop of the routes of a link with single addresses and no gateway."""
+        for family in (4, 6):
+            hops = {route.via for route in self.routes if route.via and route.to.version == family}
+            if len(hops) == 1 and self._is_isolated(family) and not self.management:
+                self._add_gateway(*hops)
 
     def _device(self) -> dict[str, str]:
         words = (f"{name} {self.offloads[name]}" for name in sorted(self.offloads))
@@ -274,18 +299,13 @@ class Draft:
                 listed += f" and {len(unused) - MOST_UNUSED} more"
             self.part.fault("", None, f"these keys have no effect: {listed}", "warning")
 
-    def _automatic(self) -> Optional[Automatic]:
-        if self.automatic == Automatic():
-            return None
-        return self.automatic
-
-    def _origins(self, mtu: Optional[int]) -> Iterator[Origin]:
+    def _origins(self) -> Iterator[Origin]:
         where = self.part.where
         yield Origin("state", self.state, where)
         if self.name:
             yield Origin("name", self.name, where)
-        if mtu:
-            yield Origin("mtu", str(mtu), where)
+        if self.mtu:
+            yield Origin("mtu", str(self.mtu), where)
         if self.addresses:
             first = next(iter(self.addresses.values()))
             yield Origin("addresses", ", ".join(map(str, self.addresses)), first)
@@ -293,31 +313,10 @@ class Draft:
             yield Origin(f"sysctl {name}", value, where)
         for name, value in self._device().items():
             yield Origin(name, value, where)
-        if self.virtual:
-            shown = {
-                name: link_kinds.shown(self.virtual, name)
-                for name in link_kinds.names(self.key.kind)
-            }
-            for name, value in shown.items():
-                if value:
-                    yield Origin(name, value, where)
-
-    def _usable_mtu(self) -> Optional[int]:
-        """The MTU in bytes; None, with a fault, if too small for the link's IPv6 addresses."""
-        small = self.mtu is not None and self.mtu < values.IPV6_MINIMUM_MTU
-        if not small or all(address.version == 4 for address in self.addresses):
-            return self.mtu
-        reason = (
-            f"an MTU below {values.IPV6_MINIMUM_MTU} cannot carry the IPv6 addresses of this link"
-        )
-        self.part.fault("mtu", str(self.mtu), reason)
-        return None
-
-
-def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
-    """Add a draft by its name in the document, unless an earlier one has it."""
-    if draft is not None and drafts.setdefault(name, draft) is not draft:
-        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
+        for name in link_kinds.names(self.key.kind):
+            value = link_kinds.shown(self.virtual or Virtual(), name)
+            if value:
+                yield Origin(name, value, where)
 
 
 def _is_default(to: str, netmask: Optional[str]) -> bool:
@@ -327,10 +326,13 @@ def _is_default(to: str, netmask: Optional[str]) -> bool:
 def finish(drafts: Iterable[Draft], root: Part, *, by_hand: bool = False) -> PlatformDocument:
     """The document with these links; a second link with the same key is a fault.
 
-    `by_hand`: people write such documents, so that keys without an effect are worth a warning.
+    `by_hand`: people write such documents, so that keys without an effect are worth a warning, and
+    a gateway may be missing.
     What is said of a link that may be for management is said of its lower devices too.
     """
     described = _distinct(drafts, root)
+    for draft in described if by_hand else ():
+        draft.add_only_routers()
     links = {draft.key: draft.request() for draft in described}
     hints = [
         ManagementHint(draft.key.mac, draft.management, draft.firm)

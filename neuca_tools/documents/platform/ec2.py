@@ -94,14 +94,14 @@ def _is_first(nic: Part) -> bool:
 
 def _addresses(draft: Draft, key: str, blocks: Iterable[str]) -> None:
     """Add each address with the prefix length of the subnet's first CIDR block that contains it."""
-    nic, errors = draft.part, draft.part.faults.errors
+    nic, errors = draft.part, draft.part.faults.unusable
     networks: dict[Network, int] = {}
     for block in blocks:
         for text in _lines(nic, block):
             network = nic.made(block, text, values.network)
             if network is not None:
                 networks.setdefault(network, len(networks))
-    has_unusable = nic.faults.errors != errors
+    has_unusable = nic.faults.unusable != errors
     lengths = {(network.version, network.prefixlen) for network in networks}
     for text in _lines(nic, key):
         host = nic.made(key, text, values.host)

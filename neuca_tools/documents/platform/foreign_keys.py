@@ -8,6 +8,10 @@ Sources: the reference of netplan 1.2 (netplan-yaml(5)), the schema of cloud-ini
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from neuca_tools.documents.platform import automatic, openstack
+
 # The keys below these are the names of links.
 LINKS = frozenset(
     "ethernets bonds bridges tunnels vlans vrfs wifis modems dummy-devices virtual-ethernets"
@@ -18,7 +22,7 @@ NAMED = LINKS | frozenset(
     "path-cost port-priority bridge_pathcost bridge_portprio access-points external-ids"
     " other-config passthrough hairpin port-mac-learning".split()
 )
-# Of version 1 of network-config, beyond those that are read.
+# Of version 1 of network-config, beyond those that are read; many occur in version 2 too.
 VERSION_1 = frozenset(
     "network version config interface id dns_nameservers dns_search search address scope keys"
     " bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio bond-ad_actor_system"
@@ -27,45 +31,46 @@ VERSION_1 = frozenset(
     " bond-slaves bond-tlb_dynamic_lb bond-use_carrier bridge_gcint bridge_hw bridge_maxwait"
     " bridge_ports bridge_waitport broadcast ipv4 ipv6 keep_configuration routes".split()
 )
-# What a key of the other version, or of another place, is called below this key of netplan.
-ELSEWHERE = {
-    ("routes", "gateway"): "via",
-    ("routes", "destination"): "to",
-    ("routes", "network"): "to",
-    ("match", "mac_address"): "macaddress",
-}
-NETPLAN = frozenset(
-    "network nameservers dhcp4-overrides dhcp6-overrides config advertised-mss"
-    " access-points advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy"
-    " auth auto-config band bond-active_slave bond-ad_actor_key bond-ad_actor_sys_prio"
-    " bond-ad_actor_system bond-ad_aggregator bond-ad_num_ports bond-ad_partner_key"
-    " bond-ad_partner_mac bond-ad_user_port_key bond-mii_status bond-num_unsol_na"
-    " bond-peer_notif_delay bond-queue_id bond-slaves bond-tlb_dynamic_lb bond-use_carrier"
-    " bridge_gcint bridge_hw bridge_maxwait bridge_ports bridge_waitport broadcast bssid ca-cert"
-    " ca-certificate certificate channel checksums client-certificate client-key"
-    " client-key-password congestion-window connection-mode controller"
-    " delay-virtual-functions-rebind device device-id dhcp-identifier do-not-fragment"
-    " embedded-switch-mode endpoint extensions external-ids fail-mode flow-label hidden identity"
-    " infiniband-mode input ipv4 ipv6 ipv6-address-generation ipv6-address-token"
-    " keep_configuration keepalive key key-management keys label lacp lifetime limit mac-learning"
+# The keys that mean the same in version 1 and in version 2.
+_SAME = (
+    ("gateway", "via"),
+    ("network", "to"),
+    ("destination", "to"),
+    ("mac_address", "macaddress"),
+    ("address", "addresses"),
+)
+_NOT_IN_2 = set("id address dns_nameservers dns_search interface scope routes".split())
+NETPLAN = (VERSION_1 - _NOT_IN_2) | frozenset(
+    "nameservers dhcp4-overrides dhcp6-overrides advertised-mss access-points"
+    " advertised-receive-window aging allowed-ips anonymous-identity apn arp-proxy auth"
+    " auto-config band bssid ca-cert ca-certificate certificate channel checksums"
+    " client-certificate client-key client-key-password congestion-window connection-mode"
+    " controller delay-virtual-functions-rebind device device-id dhcp-identifier"
+    " do-not-fragment embedded-switch-mode endpoint extensions external-ids fail-mode"
+    " flow-label hidden identity infiniband-mode input ipv6-address-generation"
+    " ipv6-address-token keepalive key key-management label lacp lifetime limit mac-learning"
     " mcast-snooping method neigh-suppress network-id networkmanager notifications number"
-    " openvswitch optional-addresses other-config output passthrough password peers phase2-auth pin"
-    " port-range ports private private-key protocols public regulatory-domain rstp shared"
-    " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid virtual-function-count"
-    " wakeonwlan ageing hairpin interface peer port-mac-learning private-key-flags"
+    " openvswitch optional-addresses other-config output passthrough password peers phase2-auth"
+    " pin port-range ports private private-key protocols public regulatory-domain rstp shared"
+    " short-circuit sim-id sim-operator-id ssl stable-id ttl username uuid"
+    " virtual-function-count wakeonwlan ageing hairpin peer port-mac-learning private-key-flags"
     " ra-overrides".split()
 )
 OPENSTACK = frozenset("links networks services routes vif_id network_id id".split())
+_SUBNETS = frozenset((*automatic.DHCP, *automatic.ADVERTISED, "static", "static6", "manual"))
 # Words of the formats for kinds of links, subnets, networks and routes, and for modes.
 WORDS = {
-    "network-config": frozenset(
-        "physical infiniband bond bridge vlan route nameserver loopback static static4 static6 dhcp"
-        " dhcp4 dhcp6 ipv6_dhcpv6-stateful ipv6_dhcpv6-stateless ipv6_slaac manual ipip gre sit"
-        " isatap vti ip6ip6 ipip6 ip6gre vti6 wireguard gretap ip6gretap vxlan".split()
+    "network-config": _SUBNETS
+    | frozenset(
+        "physical infiniband bond bridge vlan route nameserver loopback static4 ipip gre sit isatap"
+        " vti ip6ip6 ipip6 ip6gre vti6 wireguard gretap ip6gretap vxlan".split()
     ),
-    "network_data.json": frozenset(
-        "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
-        " hostdev_physical ib_hostdev infiniband bond vlan ipv4 ipv6 static static6 dhcp ipv4_dhcp"
-        " ipv6_dhcp ipv6_slaac ipv6_dhcpv6-stateful ipv6_dhcpv6-stateless manual dns".split()
-    ),
+    openstack.NAME: _SUBNETS | openstack.PHYSICAL | {"bond", "vlan", "ipv4", "ipv6", "dns"},
 }
+
+
+def elsewhere(parent: str, key: str) -> Iterator[str]:
+    """What a key of the other version, or of another place, may be called below this key."""
+    yield from (one for pair in _SAME if key in pair for one in pair if one != key)
+    if parent == "params":
+        yield from (f"bond-{key}", f"bridge_{key}")

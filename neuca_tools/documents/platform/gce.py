@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import made
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, PlatformDocument
 
@@ -29,10 +29,9 @@ def read(root: Part) -> PlatformDocument:
     """Read the document: the first NIC is for management, the others get all their addresses."""
     nics: dict[str, Draft] = {}
     for number, nic in root.numbered("networkInterfaces"):
-        mac = nic.read("mac", values.mac)
-        if mac is None:
+        draft = of_nic(nic, "mac", mtu=nic.mtu())
+        if draft is None:
             continue
-        draft = Draft(LinkKey(mac), nic.about(mac), mtu=nic.mtu())
         if number == 0:
             draft.manage(PRIMARY, firm=True)
         else:

@@ -8,11 +8,10 @@ through its gateway (Hetzner, "Networks: FAQ"). The NIC missing from the list is
 
 from __future__ import annotations
 
-from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.documents.platform.tree import Tree, from_yaml
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import PlatformDocument
 from neuca_tools.model.routing import Traits
 
 NAME, ROOT = "Hetzner private networks", "networks"
@@ -31,10 +30,9 @@ def read(root: Part) -> PlatformDocument:
     """Read the document: each network is a NIC with its addresses."""
     drafts = []
     for network in root.parts(ROOT):
-        mac = network.read("mac_address", values.mac)
-        if mac is None:
+        draft = of_nic(network, "mac_address", mtu=MTU)
+        if draft is None:
             continue
-        draft = Draft(LinkKey(mac), network.about(mac), mtu=MTU)
         for key in ("ip", "alias_ips"):
             for address in draft.part.texts(key):
                 draft.add_address(draft.part, key, f"{address}/32")

@@ -45,11 +45,47 @@ def draft(kind: str, name: str, link: Part) -> Optional[Draft]:
     return found if options(found, link, MAC) else None
 
 
-def with_own_mac(vlan: Draft, link: Part, parent: Draft) -> Optional[Draft]:
+def add(drafts: dict[str, Draft], name: str, draft: Optional[Draft]) -> None:
+    """Add a draft by its name in the document, unless an earlier one has it."""
+    if draft is not None and drafts.setdefault(name, draft) is not draft:
+        draft.part.fault("", None, f'there is already a link "{name}", ignoring this one')
+
+
+def vlan(
+    link: Part,
+    keys: tuple[str, str],
+    drafts: Mapping[str, Draft],
+    why_not: Mapping[str, str],
+    unknown: str = "",
+) -> Optional[Draft]:
+    """A VLAN without its settings; None, with a fault, if its link or ID is unusable.
+
+    `keys` are those of the link and of the ID. `why_not` are the reasons why other links cannot
+    have VLANs, `unknown` is the one for a link that is not described, if none is recorded yet.
+    """
+    below = link.text(keys[0]) or ""
+    parent, number = drafts.get(below), link.read(keys[1], values.vlan_id)
+    if parent is None or parent.key.vlan_id is not None:
+        if below in why_not:
+            link.fault(keys[0], below, why_not[below], "warning")
+        elif not below:
+            link.fault(keys[0], None, "a VLAN without its link, ignoring it")
+        elif unknown:
+            link.fault(keys[0], below, unknown)
+        return None
+    link = link.about(parent.part.mac)
+    if number is None:
+        if link.text(keys[1]) is None:
+            link.fault(keys[1], None, "a VLAN without its ID, ignoring it")
+        return None
+    return _with_own_mac(Draft(LinkKey(parent.key.mac, number), link), parent)
+
+
+def _with_own_mac(vlan: Draft, parent: Draft) -> Optional[Draft]:
     """A VLAN with its MAC if that differs from its lower device's, as on an OpenStack trunk; None,
     with a fault, if the MAC is unusable.
     """
-    is_usable = options(vlan, link, MAC)
+    is_usable = options(vlan, vlan.part, MAC)
     below = parent.key.mac
     if parent.virtual:
         below = parent.virtual.option("mac")
@@ -68,7 +104,7 @@ def options(
 
     `names` maps the document's names to ours, `spans` the names of time spans to their readers.
     """
-    part, errors = part.about(found.key.mac), part.faults.errors
+    part, errors = part.about(found.key.mac), part.faults.unusable
     for theirs, ours in names.items():
         text = _text(part, theirs)
         if text is None:
@@ -77,7 +113,7 @@ def options(
         own = part.made(theirs, text, read)
         if own is not None:
             found.virtual = own.over(found.virtual)
-    return part.faults.errors == errors
+    return part.faults.unusable == errors
 
 
 def _text(part: Part, key: str) -> Optional[str]:
@@ -113,7 +149,11 @@ def raise_forward_delay(bridge: Draft, part: Part, key: str) -> None:
 
 
 def _setting(kind: str, name: str, number: Callable[[str], str], text: str) -> Virtual:
-    return link_kinds.setting(kind, name, number(text))
+    try:
+        return link_kinds.setting(kind, name, number(text))
+    except values.ForOthersError as reason:
+        # No other program can make this link with such a MAC address either.
+        raise values.UnusableError(str(reason)) from None
 
 
 def default(found: Draft, name: str, value: str) -> None:
@@ -171,9 +211,9 @@ class LeftLinks:
         for name, upper in self._uppers.items():
             draft = self._drafts.get(name)
             if draft is not None and draft.part.path == upper.part.path:
-                errors = upper.part.faults.errors
+                errors = upper.part.faults.unusable
                 connect(draft, upper)
-                if upper.part.faults.errors != errors:
+                if upper.part.faults.unusable != errors:
                     self.add_unusable([name])
 
     def _spread(self, waiting: list[str], with_members: bool) -> None:

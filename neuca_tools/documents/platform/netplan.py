@@ -8,6 +8,7 @@ key `network` may be left out. DNS is for other programs; other keys without an 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import chain
@@ -16,9 +17,9 @@ from typing import Optional
 from neuca_tools.documents.neuca import link_kinds, values
 from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
 from neuca_tools.documents.platform import automatic, made, netplan_routing, nocloud_v1
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
-from neuca_tools.documents.platform.durations import milliseconds, seconds
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.parts import Part
+from neuca_tools.documents.platform.quantities import milliseconds, seconds
 from neuca_tools.model import ACCEPT_RA, LinkKey, PlatformDocument, Virtual
 
 NAME = "network-config"
@@ -60,6 +61,7 @@ _OPTIONS = {
     },
     "vxlan": {"id": "id", "local": "local", "remote": "remote", "port": "port"},
 }
+_OF_MEMBERS = ("primary", "path-cost", "port-priority", "hairpin", "port-mac-learning")
 # A number without a unit is in milliseconds, or in seconds, by netplan-yaml(5).
 _SPANS = {
     "mii-monitor-interval": milliseconds,
@@ -102,6 +104,7 @@ KEYS_2 = (
     | {"nameservers", "search"}
 )
 KEYS = nocloud_v1.KEYS | KEYS_2
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _KINDS = ("ethernets", "bonds", "bridges", "tunnels", "vlans", "vrfs")
 # What may be set for all links of a kind.
 _BESIDES = ("renderer",)
@@ -131,24 +134,35 @@ def _version_2(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     uppers = _uppers(top)
     for name, link in _free(top, "ethernets", taken):
-        add(drafts, name, _ethernet(name, link))
+        made.add(drafts, name, _ethernet(name, link))
     for kind, name, link in _virtual_links(top, taken):
-        add(drafts, name, _virtual(kind, name, link))
+        made.add(drafts, name, _virtual(kind, name, link))
     described = taken.union(*(top.child(kind).tree for kind in _KINDS))
     why_not = dict.fromkeys(sorted(described), LEFT)
     why_not.update((name, QINQ) for name, _ in _free(top, "vlans", taken))
     why_not.update((name, NO_VLAN) for name, _ in _free(top, "vrfs", taken))
     for name, upper in uppers.items():
-        if name in drafts or not upper.is_master:
+        if name in drafts or (name not in taken and not upper.is_master):
             made.name_members(upper.part, upper.key, drafts, why_not)
     for name, link in _free(top, "vlans", taken):
-        add(drafts, name, _vlan(name, link, drafts, why_not))
+        made.add(drafts, name, _vlan(name, link, drafts, why_not))
     for name, link in _free(top, "vrfs", taken):
-        add(drafts, name, _vrf(name, link))
+        made.add(drafts, name, _vrf(name, link))
     left = made.LeftLinks(sorted(taken), uppers, drafts)
     left.add_unusable(name for name in why_not if name not in drafts)
+    left.add_unusable(_outside(top, taken, drafts))
     left.connect(partial(_connect, drafts))
     return finish(drafts.values(), top, by_hand=True)
+
+
+def _outside(top: Part, taken: Collection[str], drafts: Mapping[str, Draft]) -> Iterator[str]:
+    """The members of unusable VRFs: their addresses must not be in the main table."""
+    for name, vrf in _free(top, "vrfs", taken):
+        for member in vrf.texts("interfaces") if name not in drafts else ():
+            if member in drafts:
+                reason = f'it is in the VRF "{name}", which cannot be used, ignoring it'
+                drafts[member].part.fault("", None, reason, "warning")
+                yield member
 
 
 def _uppers(top: Part) -> dict[str, made.Upper]:
@@ -178,7 +192,7 @@ def _left_to_others(top: Part) -> set[str]:
             names |= {name, *link.texts("interfaces")}
     for kind in _KINDS:
         for name, link in top.named(kind, _BESIDES):
-            reason = _foreign(link)
+            reason = _foreign(kind, link)
             if reason:
                 link.warn(
                     "", f"{reason}, which is left to other programs, with everything on top of it"
@@ -195,12 +209,15 @@ def _patch_ports(switch: Part) -> Iterator[list[str]]:
         yield [name for name in pair if isinstance(name, str)] if isinstance(pair, list) else []
 
 
-def _foreign(link: Part) -> str:
+def _foreign(kind: str, link: Part) -> str:
     """What kind of link this is if another program has to make it; empty if the kernel can."""
     if "openvswitch" in link.tree:
         return "a link of Open vSwitch"
     if link.text("renderer") == "sriov":
         return "a VLAN filter of an SR-IOV virtual function"
+    is_of_connection = _UUID.fullmatch(link.text("link") or "") or "networkmanager" in link.tree
+    if is_of_connection and kind != "ethernets":
+        return "a connection of NetworkManager"
     return ""
 
 
@@ -235,10 +252,12 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     draft = made.draft(kind, name, link)
     if draft is None:
         return None
-    holder = link
+    unusable, holder = link.faults.unusable, link
     if kind != "vxlan":
         holder = link.child("parameters")
-    if not made.options(draft, holder, _OPTIONS[kind], _SPANS):
+        holder.refuse_besides({*_OPTIONS[kind], *_OF_MEMBERS})
+    made.options(draft, holder, _OPTIONS[kind], _SPANS)
+    if link.faults.unusable != unusable:
         return None
     if kind == "bond":
         made.default(draft, "mode", "balance-rr")
@@ -321,23 +340,11 @@ def _matched(name: str, link: Part) -> Optional[Draft]:
 def _vlan(
     name: str, link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]
 ) -> Optional[Draft]:
-    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
-    below = link.text("link") or ""
-    parent, number = drafts.get(below), link.read("id", values.vlan_id)
-    if parent is None or parent.key.vlan_id is not None:
-        if below in why_not:
-            link.fault("link", below, why_not[below], "warning")
-        elif not below:
-            link.fault("link", None, "a VLAN without its link, ignoring it")
+    draft = made.vlan(link, ("link", "id"), drafts, why_not)
+    if draft is None:
         return None
-    if number is None:
-        if link.text("id") is None:
-            link.fault("id", None, "a VLAN without its ID, ignoring it")
-        return None
-    link = link.about(parent.part.mac)
-    draft = _common(Draft(LinkKey(parent.key.mac, number), link), link)
     draft.name = link.made("", name, values.link_name)
-    return made.with_own_mac(draft, link, parent)
+    return _common(draft, draft.part)
 
 
 def _common(draft: Draft, link: Part) -> Draft:

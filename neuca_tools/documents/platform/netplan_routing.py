@@ -10,12 +10,18 @@ from neuca_tools.documents.neuca import route_lines, rule_sections, values
 from neuca_tools.documents.neuca.values import UnusableError
 from neuca_tools.documents.platform.drafts import Draft
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import cidr, destination
+from neuca_tools.documents.platform.quantities import cidr, destination
 from neuca_tools.model import Network
 from neuca_tools.model.routing import KINDS, MAIN_TABLE, RouteRequest, RuleRequest, Traits
 
 KEYS = frozenset(
     "metric on-link scope table type mtu from routing-policy priority mark type-of-service".split()
+)
+# The other types of netplan-yaml(5).
+_FOREIGN_KINDS = ("anycast", "broadcast", "local", "multicast", "nat", "throw", "xresolve")
+_ROUTE_KEYS = frozenset(
+    "from to via table type scope metric mtu on-link congestion-window advertised-receive-window"
+    " advertised-mss".split()
 )
 _DEFAULT = ("default", "0.0.0.0/0", "::/0")
 
@@ -25,12 +31,14 @@ def read(draft: Draft, link: Part) -> None:
     own = 0
     if draft.key.kind == "vrf" and draft.virtual:
         own = int(draft.virtual.option("table") or 0)
-    for route in link.parts("routes"):
-        with draft.whole():
-            _route(draft, route, own)
-    for rule in link.parts("routing-policy"):
-        with draft.whole():
-            _rule(draft, rule, own)
+    for kind, known, add in (
+        ("routes", _ROUTE_KEYS, _route),
+        ("routing-policy", _RULE_READERS.keys(), _rule),
+    ):
+        for item in link.parts(kind):
+            with draft.whole():
+                item.refuse_besides(known)
+                add(draft, item, own)
 
 
 def _route(draft: Draft, route: Part, own: int) -> None:
@@ -38,7 +46,7 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     if own and table != own:
         route.fault("table", str(table), f"the table of this VRF is {own}, ignoring the route")
         return
-    kind = route.read("type", lambda text: values.word(text, KINDS))
+    kind = route.read("type", _kind)
     to, via = route.text("to") or "", route.text("via")
     before = len(draft.routes)
     if table in (0, MAIN_TABLE) and _is_plain(route, kind):
@@ -48,6 +56,12 @@ def _route(draft: Draft, route: Part, own: int) -> None:
     draft.routes[before:] = [
         _with_traits(one, route, table or MAIN_TABLE, kind) for one in draft.routes[before:]
     ]
+
+
+def _kind(text: str) -> str:
+    if text in _FOREIGN_KINDS:
+        raise values.ForOthersError(f"routes of the type {text} are left to other programs")
+    return values.word(text, KINDS)
 
 
 def _is_plain(route: Part, kind: Optional[str]) -> bool:
@@ -116,12 +130,12 @@ def _with_traits(
 def _rule(draft: Draft, rule: Part, own: int) -> None:
     """Add a rule; with an unusable value, it is ignored as a whole."""
     found = rule_sections.Draft({"table": own} if own else {})
-    errors = rule.faults.errors
+    errors = rule.faults.unusable
     for key, read_value in _RULE_READERS.items():
         value = rule.read(key, read_value)
         if value is not None:
             found.found[key] = value
-    if rule.faults.errors != errors:
+    if rule.faults.unusable != errors:
         return
     if "table" not in found.found:
         rule.fault("table", None, "a rule without a table, ignoring it", "warning")

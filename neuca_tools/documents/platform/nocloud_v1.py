@@ -16,10 +16,9 @@ from typing import Optional, Union
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import MEMBERS, READERS
 from neuca_tools.documents.platform import automatic, dns, made
-from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, add, by_name, finish
-from neuca_tools.documents.platform.durations import milliseconds, seconds
+from neuca_tools.documents.platform.drafts import LEFT, QINQ, Draft, by_name, finish
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import prefix_length
+from neuca_tools.documents.platform.quantities import milliseconds, prefix_length, seconds
 from neuca_tools.model import ACCEPT_RA, Address, Host, LinkKey, PlatformDocument
 
 # All spellings occur: `bond-min-links`, `bond_min_links`, and `bond-min_links` in the schema.
@@ -67,11 +66,11 @@ def read(top: Part) -> PlatformDocument:
     drafts: dict[str, Draft] = {}
     for link in top.parts("config"):
         name = link.text("name") or ""
-        add(drafts, name, _base(name, link))
+        made.add(drafts, name, _base(name, link))
     why_not = _why_not(top, taken)
     for link in _of_kind(top, "vlan"):
         made.name_members(link, "vlan_link", drafts, why_not)
-        add(drafts, link.text("name") or link.path, _vlan(link, drafts, why_not))
+        made.add(drafts, link.text("name") or link.path, _vlan(link, drafts, why_not))
     _set_members(top, taken, drafts, why_not)
     networks = _networks(drafts.values())
     for link in _of_kind(top, "route"):
@@ -185,23 +184,12 @@ def _virtual(kind: str, name: str, link: Part) -> Optional[Draft]:
     return _common(draft, link)
 
 
-def _vlan(link: Part, drafts: dict[str, Draft], why_not: Mapping[str, str]) -> Optional[Draft]:
-    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
-    below = link.text("vlan_link") or ""
-    parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
-    if parent is None or parent.key.vlan_id is not None:
-        if below in why_not:
-            link.fault("vlan_link", below, why_not[below], "warning")
-        elif not below:
-            link.fault("vlan_link", None, "a VLAN without its link, ignoring it")
+def _vlan(link: Part, drafts: Mapping[str, Draft], why_not: Mapping[str, str]) -> Optional[Draft]:
+    draft = made.vlan(link, ("vlan_link", "vlan_id"), drafts, why_not)
+    if draft is None:
         return None
-    if number is None:
-        if link.text("vlan_id") is None:
-            link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
-        return None
-    link = link.about(parent.part.mac)
-    draft = Draft(LinkKey(parent.key.mac, number), link, link.read("name", values.link_name))
-    return made.with_own_mac(_common(draft, link), link, parent)
+    draft.name = draft.part.read("name", values.link_name)
+    return _common(draft, draft.part)
 
 
 def _common(draft: Draft, link: Part) -> Draft:

@@ -14,7 +14,7 @@ from typing import Optional
 
 from neuca_tools.documents.neuca import values
 from neuca_tools.documents.platform import made
-from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish
+from neuca_tools.documents.platform.drafts import PRIMARY, Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
 from neuca_tools.model import LinkKey, Network, PlatformDocument
 
@@ -38,7 +38,11 @@ def read(root: Part) -> PlatformDocument:
     drafts = []
     # The VLANs after the physical NICs that they are on.
     for number, vnic in sorted(vnics, key=lambda item: bare_metal and _is_vlan(item[1])):
-        draft = _vlan(vnic, physical) if bare_metal and _is_vlan(vnic) else _nic(vnic)
+        draft = (
+            _vlan(vnic, physical)
+            if bare_metal and _is_vlan(vnic)
+            else of_nic(vnic, "macAddr", mtu=MTU)
+        )
         if draft is None:
             continue
         if not draft.key.vlan_id:
@@ -53,13 +57,6 @@ def read(root: Part) -> PlatformDocument:
 
 def _is_vlan(vnic: Part) -> bool:
     return vnic.text("vlanTag") not in (None, "0")
-
-
-def _nic(vnic: Part) -> Optional[Draft]:
-    mac = vnic.read("macAddr", values.mac)
-    if mac is None:
-        return None
-    return Draft(LinkKey(mac), vnic.about(mac), mtu=MTU)
 
 
 def _vlan(vnic: Part, physical: dict[str, Draft]) -> Optional[Draft]:

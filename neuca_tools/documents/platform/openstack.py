@@ -16,16 +16,15 @@ from neuca_tools.documents.neuca import values
 from neuca_tools.documents.neuca.link_kinds import READERS
 from neuca_tools.documents.platform import automatic, dns, made
 from neuca_tools.documents.platform.drafts import QINQ, Draft, by_name, finish
-from neuca_tools.documents.platform.durations import milliseconds
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.documents.platform.prefixes import prefix_length
+from neuca_tools.documents.platform.quantities import milliseconds, prefix_length
 from neuca_tools.model import LinkKey, PlatformDocument
 
 NAME = "network_data.json"
 # LEGACY_EXPOSED_VIF_TYPES of nova (network/model.py), and what other clouds write instead.
-_PHYSICAL = frozenset(
+PHYSICAL = frozenset(
     "bridge dvs hw_veb hyperv ovs tap vhostuser vif phy ethernet bgpovs cascading macvtap"
-    " hostdev_physical ib_hostdev infiniband".split()
+    " hostdev_physical ib_hostdev infiniband physical".split()
 )
 _STATIC = ("ipv4", "ipv6", "static", "static6")
 _UNUSABLE = "it cannot be used, because its lower device cannot be used"
@@ -54,8 +53,9 @@ def read(root: Part) -> PlatformDocument:
     root.warn_besides("links", "networks", "services")
     kinds = _kinds(root)
     # Why there can be no VLAN on a link.
-    why_not = {link.text("id"): _UNUSABLE for link in root.parts("links")}
-    why_not.update((link.text("id"), QINQ) for link in kinds["vlan"])
+    why_not = {link.text("id") or "": _UNUSABLE for link in root.parts("links")}
+    why_not.update((link.text("id") or "", QINQ) for link in kinds["vlan"])
+    why_not.pop("", None)
     drafts: dict[str, Draft] = {}
     for link in kinds["physical"]:
         _add(drafts, link, _physical(link))
@@ -82,13 +82,16 @@ def _add(drafts: dict[str, Draft], link: Part, draft: Optional[Draft]) -> None:
     if draft is None:
         return
     name = link.text("id") or link.path
-    drafts[link.path if name in drafts else name] = draft
+    if name in drafts:
+        link.fault("id", name, "an earlier link has this id, so no network is on this one")
+        name = link.path
+    drafts[name] = draft
 
 
 def _physical(link: Part) -> Optional[Draft]:
     """A NIC. With a MAC address, `name` is its future name; without one, it is its present name."""
     severity: Literal["error", "warning"] = "error"
-    if (link.text("type") or "phy") not in _PHYSICAL:
+    if (link.text("type") or "phy") not in PHYSICAL:
         link.warn("type", "an unknown kind of link, treated as a NIC")
         severity = "warning"
     if link.text("ethernet_mac_address") is None:
@@ -146,25 +149,13 @@ def _connect(
     made.set_primary(bond, bond.part, "bond_primary", known)
 
 
-def _vlan(
-    link: Part, why_not: Mapping[Optional[str], str], drafts: dict[str, Draft]
-) -> Optional[Draft]:
-    """A VLAN; `why_not` are the reasons why other links cannot have VLANs."""
-    below = link.text("vlan_link") or ""
-    parent, number = drafts.get(below), link.read("vlan_id", values.vlan_id)
-    if parent is None or parent.key.vlan_id is not None:
-        if below in why_not:
-            link.fault("vlan_link", below, why_not[below], "warning")
-        else:
-            link.fault("vlan_link", below, "no link has this id, ignoring the VLAN")
-        return None
-    link = link.about(parent.key.mac)
-    if number is None:
-        if link.text("vlan_id") is None:
-            link.fault("vlan_id", None, "a VLAN without its ID, ignoring it")
-        return None
-    draft = _draft(link, LinkKey(parent.key.mac, number))
-    return made.with_own_mac(draft, link, parent)
+def _vlan(link: Part, why_not: Mapping[str, str], drafts: Mapping[str, Draft]) -> Optional[Draft]:
+    unknown = "no link has this id, ignoring the VLAN"
+    draft = made.vlan(link, ("vlan_link", "vlan_id"), drafts, why_not, unknown)
+    if draft is not None:
+        link.use(*_LINK_USED)
+        draft.mtu = draft.part.mtu()
+    return draft
 
 
 def _draft(link: Part, key: LinkKey) -> Draft:
@@ -172,7 +163,7 @@ def _draft(link: Part, key: LinkKey) -> Draft:
     return Draft(key, link, mtu=link.mtu())
 
 
-def _network(network: Part, drafts: dict[str, Draft], ids: Collection[Optional[str]]) -> None:
+def _network(network: Part, drafts: dict[str, Draft], ids: Collection[str]) -> None:
     below, kind = network.text("link") or "", network.text("type") or ""
     draft = drafts.get(below)
     if not below:

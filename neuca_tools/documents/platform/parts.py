@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Callable, Literal, Optional, TypeVar
 
-from neuca_tools.documents.neuca.values import UnusableError, clip, mtu
+from neuca_tools.documents.neuca.values import ForOthersError, UnusableError, clip, mtu
 from neuca_tools.documents.platform.tree import Tree
 from neuca_tools.model import Fault
 from neuca_tools.model.rows import UnknownWord
@@ -24,12 +24,13 @@ class Faults:
     """The faults of a document, each once, and at most MAX_FAULTS of each severity.
 
     Warnings never displace an error, which makes the document incomplete. `by_key`: every key
-    without an effect has a fault of its own, for its line.
+    without an effect has a fault of its own, for its line. `unusable` counts the errors and the
+    values for other programs, so that a reader can tell whether a part of an item was one.
     """
 
     def __init__(self, by_key: bool = False) -> None:
         self.by_key = by_key
-        self.errors = 0
+        self.unusable = 0
         self._found: dict[Fault, None] = {}
         self._kept = Counter[str]()
 
@@ -37,11 +38,8 @@ class Faults:
         return iter(self._found)
 
     def add(self, fault: Fault) -> None:
-        """Add a fault; the first one beyond the limit is replaced by a note about the rest.
-
-        `errors` counts every error, so that a reader can tell whether a part of an item had one.
-        """
-        self.errors += fault.severity == "error"
+        """Add a fault; the first one beyond the limit is replaced by a note about the rest."""
+        self.unusable += fault.severity == "error"
         if fault in self._found or self._kept[fault.severity] > MAX_FAULTS:
             return
         if self._kept[fault.severity] == MAX_FAULTS:
@@ -113,6 +111,12 @@ class Part:
             if key not in known:
                 self.warn(key, "this key has no effect")
 
+    def refuse_besides(self, known: Collection[str]) -> None:
+        """Record an error about every other key: without what it means, this is another item."""
+        for key in self.tree:
+            if key not in known:
+                self.fault(key, None, "unknown key, ignoring what it is part of")
+
     def _path(self, key: str) -> str:
         if self.path and key:
             return f"{self.path}.{key}"
@@ -162,9 +166,12 @@ class Part:
         """A text, parsed; None, with a fault about this key, if the reader raises UnusableError."""
         try:
             return reader(text)
+        except ForOthersError as reason:
+            self.faults.unusable += 1
+            self.fault(key, text, f"{reason}, ignoring it", "warning")
         except UnusableError as reason:
             self.fault(key, text, str(reason), unknown=reason.unknown)
-            return None
+        return None
 
     def mtu(self, key: str = "mtu") -> Optional[int]:
         """An MTU in bytes; None if there is none, for which platforms have several words."""

@@ -9,6 +9,7 @@ text: in YAML 1.1, an unquoted MAC address with no letters is a number (a sexage
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Optional, Union
@@ -130,68 +131,53 @@ def from_yaml(data: bytes, what: str) -> Tree:
     return _with_repeated(builder.root, builder.repeated)
 
 
+def to_yaml(data: object) -> str:
+    """Data as YAML; a text of several lines is a block."""
+    # As in `from_yaml`.
+    import yaml
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    output = yaml.dump(data, Dumper=Dumper, sort_keys=False, width=math.inf, allow_unicode=True)
+    return str(output)
+
+
 def lines_of(data: bytes) -> dict[str, int]:
     """The line of each key and list item of a YAML or JSON text, by its path (`links[0].mtu`).
 
-    Without an error: what follows a syntax error is missing, as is everything without PyYAML.
+    Of a key that occurs twice, the last one counts. Empty without PyYAML, and for a JSON text that
+    is no YAML.
     """
     try:
         # As in `from_yaml`.
         import yaml
     except ImportError:
         return {}
+    text = data.decode("utf-8-sig", "replace").replace("\t", " ")  # YAML allows no tabs
     found: dict[str, int] = {}
-    places = _Places(found)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        for event in yaml.parse(data.decode("utf-8-sig", "replace"), Loader=loader):
-            places.take(type(event).__name__, event)
-            if len(found) > MAX_ITEMS:
-                break
-    except (yaml.YAMLError, ValueError, OverflowError):
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return found
+    waiting = [("", root)]
+    for path, node in waiting:  # it grows
+        if len(found) > MAX_ITEMS:
+            break
+        if isinstance(node, yaml.MappingNode):
+            below = [(f"{path}.{key.value}".lstrip("."), key, value) for key, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            below = [(f"{path}[{at}]", item, item) for at, item in enumerate(node.value)]
+        else:
+            continue
+        found.update((name, key.start_mark.line + 1) for name, key, _ in below)
+        waiting += [(name, value) for name, _, value in below]
     return found
-
-
-class _Places:
-    """Follows the events of a YAML text, and notes where each key and item begins.
-
-    Of a key that occurs twice, the last one counts.
-    """
-
-    def __init__(self, found: dict[str, int]) -> None:
-        self._found = found
-        # For each open mapping or list: its path, and the present key, or the number of items.
-        self._open: list[tuple[str, Union[str, int, None]]] = []
-
-    def take(self, kind: str, event: Any) -> None:  # noqa: ANN401 - PyYAML has no types
-        """Process one event; `kind` is the name of its class."""
-        if kind in ("MappingEndEvent", "SequenceEndEvent"):
-            self._open.pop()
-        elif kind in ("MappingStartEvent", "SequenceStartEvent", "ScalarEvent", "AliasEvent"):
-            path = self._path(kind, event)
-            if kind == "MappingStartEvent":
-                self._open.append((path, None))
-            elif kind == "SequenceStartEvent":
-                self._open.append((path, 0))
-
-    def _path(self, kind: str, event: Any) -> str:  # noqa: ANN401 - PyYAML has no types
-        """The path of the value that begins here; a key is noted, and has the path of its value."""
-        if not self._open:
-            return ""
-        holder, at = self._open[-1]
-        if isinstance(at, int):
-            self._open[-1] = holder, at + 1
-            path = f"{holder}[{at}]"
-            self._found[path] = event.start_mark.line + 1
-            return path
-        if at is None:
-            key = event.value if kind == "ScalarEvent" else ""
-            self._open[-1] = holder, key
-            self._found[f"{holder}.{key}".lstrip(".")] = event.start_mark.line + 1
-            return ""
-        self._open[-1] = holder, None
-        return f"{holder}.{at}".lstrip(".")
 
 
 def _text(data: bytes, what: str) -> str:

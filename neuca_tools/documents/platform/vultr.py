@@ -8,10 +8,9 @@ one; each private network is an interface without a gateway.
 
 from __future__ import annotations
 
-from neuca_tools.documents.neuca import values
-from neuca_tools.documents.platform.drafts import Draft, finish
+from neuca_tools.documents.platform.drafts import Draft, finish, of_nic
 from neuca_tools.documents.platform.parts import Part
-from neuca_tools.model import LinkKey, PlatformDocument
+from neuca_tools.model import PlatformDocument
 
 NAME, LIST = "Vultr instance", "interfaces"
 KEYS = frozenset(
@@ -23,10 +22,9 @@ def read(root: Part) -> PlatformDocument:
     """Read the document: the addresses of each interface; a gateway makes it a likely primary."""
     drafts = []
     for nic in root.parts(LIST):
-        mac = nic.read("mac", values.mac)
-        if mac is None:
+        draft = of_nic(nic, "mac")
+        if draft is None:
             continue
-        draft = Draft(LinkKey(mac), nic.about(mac))
         _add(draft, draft.part.child("ipv4"), "netmask", "255.255.255.255")
         _add(draft, draft.part.child("ipv6"), "prefix", "128")
         drafts.append(draft)

@@ -1,243 +1,269 @@
-"""D17, D18: the rate that the path itself allows, by a policer or by its capacity."""
+"""D18: the rate that the path itself allows, by a queue or by iperf's figures."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import is_unbounded
+from neuca_tools.selftest.conditions.arrivals import limited_arrival
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, ORDERED, Hit, fact
-from neuca_tools.selftest.conditions.datagrams import (
-    CLEARLY,
-    evenly_sent,
-    fastest_tcp,
-    hits_bursts,
-    is_same_way,
-    lost_while_idle,
-    random_loss,
-    slowest_test,
+from neuca_tools.selftest.conditions.cpu import LAN_RTT, is_of_a_host
+from neuca_tools.selftest.conditions.figures import (
+    APART,
+    ARRIVED,
+    FAST_LINE,
+    HEAVY,
+    LOSSY,
+    OF_LINE,
+    UNEVEN,
+    VERY_STEADY,
+    as_asked,
+    buffers,
+    cap_of,
+    differs_by_blocks,
+    highest_of,
+    is_constant,
+    is_limited,
+    is_paced,
+    link_filled,
+    tcp_printed,
 )
-from neuca_tools.selftest.conditions.overflow import overflows
-from neuca_tools.selftest.conditions.predict import goodput, line_of, round_rate
-from neuca_tools.selftest.conditions.printed import loss_explains
-from neuca_tools.selftest.conditions.session import Session, first, links_of, smallest_mtu
-from neuca_tools.selftest.conditions.streams import (
-    PAIR,
-    is_bbr,
-    is_mostly_idle,
-    several_carry_no_more,
-)
-from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
-from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
-from neuca_tools.selftest.conditions.window import IDLE, is_lossy, is_unbounded
-from neuca_tools.selftest.evidence.look import SLICE, Look
-from neuca_tools.selftest.evidence.printed import printed
+from neuca_tools.selftest.conditions.overflow import measured_by_bbr, overflow
+from neuca_tools.selftest.conditions.predict import SPEEDS, goodput, line_of
+from neuca_tools.selftest.conditions.session import first, links_of, smallest_mtu
+from neuca_tools.selftest.conditions.streams import has_standing_queue, is_noisy, is_queued
+from neuca_tools.selftest.conditions.window import SLOWEST_PATH, is_window, stated_window
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed, printed
+from neuca_tools.selftest.evidence.run import known_rates
 
-SEVERAL = "tcp-parallel"
+LAN_TRIP = 0.04  # seconds: more than any local network has without a queue
 STEADY = 0.03  # coefficient of variation of the rate (D18)
+SLOWEST_LINK = 10e6  # bit/s
+MEAN = 0.015  # of what TCP carries over a link
+BURST = 3  # times the rate after it
+AT_CEILING, LEVEL = 0.3, 0.015  # of the intervals; of the rate of the best one
+USUAL = 1.5  # seconds: means of longer intervals vary less
+NEAR_LINE = 0.75  # of the speed of Ethernet
+SLOW = 1e9  # bit/s: every host of today can send and receive faster
 # The same where iperf3 counts in whole buffers, which makes a constant rate look uneven.
 IN_PIECES = 0.10
-QUEUED = 1.5  # times the idle round trip (D18)
-NOISE = 0.001  # seconds: what a quiet host takes to respond at most
-FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
-# Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
-NOTICED = 0.016
-LEVEL = 0.9  # of the plateau (D17)
-UNEVEN = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
+SAWTOOTH = 0.35  # coefficient of variation of Reno's sawtooth with no queue at all is 0.19
 FULL_QUEUE = 0.9  # of the lost time: D18 where the rate varies
-SHARED = 0.8  # of the lost time: D18 by several streams that carry no more than one
 BESIDE_CPU = 0.5  # of the lost time: D18 where a CPU is full as well (D09)
-PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
 
 
-def policed(session: Session) -> Optional[Hit]:
-    """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
-    ladder = _ladder(session)
-    over = list(filter(_is_lost_on_the_path, ladder))
-    hit = _credible_plateau(session, ladder, over)
-    if hit is not None:
-        return replace(hit, direction="forward")
-    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
-    random = random_loss(session)
-    if lost_while_idle(session):
+def capacity(look: Look) -> Optional[Hit]:
+    """The path gives this rate, by the queue before it, by BBR, or by iperf's figures."""
+    if look.protocol == "udp":
+        return limited_arrival(look)
+    return path_capacity(look) or overflow(look) or measured_by_bbr(look) or given_rate(look)
+
+
+def queue_in_subnet(one: Printed) -> Optional[Hit]:
+    """What is under way takes far longer than the network, at a rate that only blocks vary."""
+    if not one.is_local_network or one.rate >= SLOWEST_PATH or one.share >= HEAVY:
         return None
-    if random is not None:
-        alone = [one for one in alone if one.phase.direction != random.direction]
-    return first(_policed_one_way(one, session) for one in alone)
-
-
-def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
-    """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
-    hit = _policed_by_contrast(tcp, session)
-    if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
-        hit = _policed_by_tcp_alone(tcp, several_carry_no_more(session, tcp))
-    if hit is None:
+    # Frequent loss, and not a queue, may be what the window depends on.
+    if one.implied_rtt < LAN_TRIP or 2 * one.events >= len(one.every):
         return None
-    return replace(hit, direction=tcp.phase.direction)
-
-
-def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
-    """Whether even the slowest datagrams in this direction are lost, so that no rate matters.
-
-    Or whether several streams in this direction fill a queue, which a policer does not have.
-    """
-    slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
-    if slowest is not None and is_losing(slowest):
-        return True
-    way = tcp.phase.direction
-    several = (
-        one for one in session.tcp if (one.phase.name, one.phase.direction) == (SEVERAL, way)
-    )
-    return any(path_capacity(one) is not None for one in several)
-
-
-def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
-    """The plateau of UDP, unless TCP was faster.
-
-    A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
-    """
-    clean = [one for one in ladder if not is_losing(one)]
-    hit = _plateau(clean, over, ladder) if clean and over else None
-    if _is_queue_of_tcp(session):
-        return None  # a shaper, which drops what its queue does not hold
-    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
-        return None
-    return hit
-
-
-def _is_queue_of_tcp(session: Session) -> bool:
-    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
-    there = (one for one in session.tcp if one.phase.direction == "forward")
-    return any(_has_standing_queue(one) and path_capacity(one) is not None for one in there)
-
-
-def _ladder(session: Session) -> list[Look]:
-    """The UDP tests of one direction, from the slowest to the fastest."""
-    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
-    return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
-
-
-def _is_lost_on_the_path(look: Look) -> bool:
-    """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
-    is_counted = bool(look.phase.receiver)
-    if not is_losing(look) or look.known_loss < CLEARLY:
-        return False
-    if look.is_full and not is_counted:
-        return False
-    return counted_losses(look) < 0.5 * lost(look)
-
-
-def _looks_policed(look: Look) -> bool:
-    if passed(look) or reached_for_a_while(look) or _is_uneven_bbr(look):
-        return False
-    return _loses_without_queue(look)
-
-
-def _is_uneven_bbr(look: Look) -> bool:
-    """Whether BBR, which does not mind a little loss, was slower at times than at others.
-
-    Behind a policer that drops so little it always has the policer's rate.
-    """
-    return is_bbr(look) and look.known_spread >= IN_PIECES and look.known_loss < CLEARLY
-
-
-def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
-    """Without a UDP ladder, random loss is ruled out only if several streams share this rate."""
-    near = round_rate(max(tcp.throughput.rates, default=0.0))
-    where = f", near {amounts.rate(near)}" if near else ""
-    # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
-    share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
-    if _is_noisy(tcp) or (tcp.is_disturbed and tcp.round_trip.low is None):
-        confidence = LOW
-    what = ": a policer, a queue of a few packets, or random loss; a UDP ladder can tell them apart"
-    if is_shared:
-        confidence = MEDIUM
-        what = ", and several streams carry no more: a policer, or a queue of a few packets"
-    return Hit(
-        share * tcp.left,
-        f"packets are lost while no queue forms{where}{what}",
-        (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
-        "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
-        "maxrate, see tc-fq(8))",
-        confidence=confidence,
-    )
-
-
-def _is_noisy(look: Look) -> bool:
-    """Whether idle round trips vary by more than what tells a queue from none."""
-    shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
-    if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
-        # The kernel's own round trips do not wait for the programs that measure the idle ones.
-        return False
-    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
-
-
-def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
-    """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
-
-    Loss at random would hit both alike.
-    """
-    loss, part = tcp.known_loss, evenly_sent(session, tcp).share
-    if not hits_bursts(tcp, session) or passed(tcp):
-        return None
-    if not is_lossy(tcp) or _has_standing_queue(tcp):
+    if not differs_by_blocks(one, APART):
         return None
     return Hit(
-        0.95 * tcp.left,
-        f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
-        f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
-        "or by a queue that is too short",
-        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", part)),
-        "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
-        "pacing (fq) avoids the bursts",
+        0.85,
+        f"in a local network {amounts.size(one.cwnd or 0)} under way take "
+        f"{amounts.time(one.implied_rtt)} at {amounts.rate(one.rate)}: they wait in a queue, "
+        "before something that lets no more through",
+        (
+            fact("rate, bit/s", round(one.rate)),
+            fact("cwnd", one.cwnd),
+            fact("cwnd / rate, seconds", round(one.implied_rtt, 5)),
+        ),
+        "look for a limiter (tc -s qdisc; a switch's port; a quota), or a link that fell back to "
+        "10 Mbit/s (ethtool)",
         confidence=MEDIUM,
     )
 
 
-def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
-    """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
-    arrived = [one.rate or 0.0 for one in over]
-    plateau, free = max(arrived), max(map(_offered, clean))
-    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
+def given_rate(look: Look) -> Optional[Hit]:
+    """The path gives this rate: a full link, a token bucket, or a rate that nothing varies."""
+    one = tcp_printed(look)
+    if one is None or as_asked(look) or one.is_loopback or is_paced(one):
         return None
-    expect = over[0].evidence.expect
-    if expect and plateau >= LEVEL * expect:
-        # The path carries what is expected of it; this is its capacity.
-        return None
-    pace = f"{plateau * PACE / 1e3:.0f}"
-    device = over[0].sender.planned
-    own = f", or tc qdisc replace dev {device} root fq maxrate {pace}kbit" if device else ""
-    return Hit(
-        0.97,
-        f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
-        "a policer drops the excess",
-        tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
-        f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
-        fixed=plateau * PACE,
-        confidence=HIGH if printed(over[0]) is None else MEDIUM,
+    speed = link_filled(one)
+    if speed is not None:
+        return _full_link(look, one, speed)
+    return first(
+        (
+            _token_bucket(one),
+            _constant_rate(one, look),
+            _ceiling(one),
+            queue_in_subnet(one),
+        )
     )
 
 
-def _offered(look: Look) -> float:
-    """bit/s that a UDP test sent, or at least the rate at which it arrived."""
-    return offered(look) or look.rate or 0.0
+def _full_link(look: Look, one: Printed, speed: float) -> Hit:
+    text = f"{amounts.rate(one.rate)} is all that TCP can carry over {amounts.rate(speed)} Ethernet"
+    if one.rate < OF_LINE[0] * speed:
+        text = (
+            f"the best interval fills {amounts.rate(speed)} Ethernet; the mean is "
+            f"{amounts.rate(one.rate)}"
+        )
+    is_wanted = bool(look.evidence.expect or (look.asked and look.asked > speed))
+    return Hit(
+        1.0,
+        text,
+        (fact("rate, bit/s", round(one.rate)),),
+        severity=None if is_wanted or _is_shaper(one, speed) else INFO,
+        confidence=MEDIUM if _is_shaper(one, speed) else HIGH,
+    )
 
 
-def _loses_without_queue(look: Look) -> bool:
-    """Whether TCP loses packets while the round trip stays at its minimum."""
-    one = printed(look)
-    if one is not None:
-        return loss_explains(one)
-    if not is_lossy(look) or overflows(look):
+def _is_shaper(one: Printed, speed: float) -> bool:
+    """Whether a shaper of this rate is likelier than Ethernet so slow.
+
+    Of a rate of which only the mean is known, if that is just what TCP carries over such a link.
+    """
+    if speed > SLOWEST_LINK:
         return False
-    if not look.queueing or not look.phase.sender:
-        return not look.windows.flat and bool(look.throughput.retransmits)
-    if not _has_grown(look, FLAT_RTT) or _is_only_a_pair(look):
-        return True
-    # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
-    return _delays_only_itself(look) and look.known_spread >= STEADY
+    return one.spread is not None or abs(one.rate / goodput(speed) - 1) <= MEAN
+
+
+def _token_bucket(one: Printed) -> Optional[Hit]:
+    """The rate of a bucket's tokens after all that it held went out."""
+    # What a receiver counts did arrive; a sender also counts what waits in its buffer.
+    rates, times = known_rates(one.every), ARRIVED if one.is_received else BURST
+    at = next((at for at, rate in enumerate(rates) if rate * times <= rates[0]), 0)
+    early, rest = rates[:at], rates[at:]
+    if not early or one.every[0].start > 0 or one.every[0].omitted or _is_left_by_loss(one, rest):
+        return None
+    slow = median(rest) or mean(rest)
+    if slow <= 0 or min(early) < times * slow or rest[-1] > 2 * slow:
+        return None
+    seconds = sum(each.seconds for each in one.every[:at])
+    return _bucket_hit(one, mean(early), slow, (mean(early) - slow) * seconds / 8)
+
+
+def _is_left_by_loss(one: Printed, rates: Sequence[float]) -> bool:
+    """Whether the rates vary as those that loss leaves, or are too few to tell."""
+    return len(one.every) < 3 or (one.share >= LOSSY and pstdev(rates) > UNEVEN * mean(rates))
+
+
+def _bucket_hit(one: Printed, fast: float, slow: float, excess: float) -> Optional[Hit]:
+    if excess <= buffers(one) and not one.is_received:
+        return None
+    return Hit(
+        0.93,
+        f"the first {amounts.size(excess)} went at {amounts.rate(fast)}, everything "
+        f"after that at {amounts.rate(slow)}: a token bucket of that size and rate",
+        (
+            fact("at first, bit/s", round(fast)),
+            fact("median of the others, bit/s", round(slow)),
+        ),
+        ORDERED,
+        confidence=MEDIUM,
+    )
+
+
+def _constant_rate(one: Printed, look: Look) -> Optional[Hit]:
+    if _is_given_elsewhere(one, look) or _is_unhindered(one):
+        return None
+    cap = _cap_kept(one)
+    share = 0.9 if is_limited(one) else _share_of_cap(one, cap)
+    if not share and not is_window(one):
+        share = _share_of_steadiness(one)
+    if not share:
+        return None
+    near = f", just below {amounts.rate(cap)}" if cap else ""
+    return Hit(
+        share,
+        f"the rate stays at {amounts.rate(one.rate)}{near}, and fills no Ethernet: something"
+        " on the path limits it to that",
+        (fact("rate, bit/s", round(one.rate)), fact("variation", one.spread)),
+        "compare it with the rate that was ordered, or that the cloud allows this guest; without a "
+        "shaper, it is a window: iperf3 -J shows the round trip",
+        confidence=MEDIUM,
+    )
+
+
+def _cap_kept(one: Printed) -> Optional[float]:
+    """The rate that a provider sells, just above that of the run and of most of its intervals."""
+    cap, rates = cap_of(one.rate), sorted(one.rates)
+    if cap is None or one.retransmits or not rates:
+        return cap  # what is dropped shows a bucket, which lets bursts pass
+    return cap if rates[-1 - len(rates) // 4] <= cap * highest_of(cap) else None
+
+
+def _is_given_elsewhere(one: Printed, look: Look) -> bool:
+    """Whether loss, a host, a buffer or the sending program gives the rate."""
+    is_left_by_loss = one.late_share >= HEAVY and not is_limited(one)
+    return is_left_by_loss or stated_window(look) is not None
+
+
+def _is_unhindered(one: Printed) -> bool:
+    """Whether the window stays so small that nothing queues: a limiter makes a queue, or drops."""
+    return one.is_flat and not one.late_share and one.implied_rtt < LAN_RTT
+
+
+def _ceiling(one: Printed) -> Optional[Hit]:
+    """The best intervals are alike, at a rate that providers sell; after losses, others are slower.
+
+    What varies by itself is seldom as fast in several intervals, and never faster.
+    """
+    rates = sorted(one.rates, reverse=True)
+    best = rates[: max(3, round(len(rates) * AT_CEILING))]
+    if len(rates) < 5 or one.share < LOSSY / 2 or best[-1] < (1 - LEVEL) * best[0]:
+        return None
+    cap = cap_of(best[0])
+    if cap is None:
+        return None
+    return Hit(
+        0.88,
+        f"the best {len(best)} intervals are just below {amounts.rate(cap)}, and none is faster: "
+        "something on the path limits the rate to that, and drops the rest",
+        (fact("best interval, bit/s", round(best[0])), fact("retransmits", one.retransmits)),
+        "compare it with the rate that was ordered, or that the cloud allows this guest",
+        confidence=MEDIUM,
+    )
+
+
+def _share_of_cap(one: Printed, cap: Optional[float]) -> float:
+    """How likely a limiter is at a rate that providers sell: if it is constant, or full."""
+    if cap is None or (not one.retransmits and not one.cwnds and is_of_a_host(one)):
+        return 0.0
+    if one.spread is None:
+        return 0.8 if one.share >= LOSSY and one.rate < FAST_LINE else 0.0
+    return 0.9 if is_constant(one) else 0.0
+
+
+def _share_of_steadiness(one: Printed) -> float:
+    """How likely a limiter is, by how little the rate varies; hosts vary more."""
+    if is_of_a_host(one) or one.rate >= SLOW:
+        return 0.0
+    if one.is_received and one.known_spread >= VERY_STEADY:
+        return 0.0  # what arrives varies less behind a limiter, and more over a radio
+    enough = 3 if one.retransmits else 4
+    if is_constant(one, VERY_STEADY) and len(one.rates) >= enough:
+        return 0.75
+    return 0.7 if _is_steady_enough(one) else 0.0
+
+
+def _is_steady_enough(one: Printed) -> bool:
+    """The same of more intervals of usual length, far from what a link carries."""
+    if _is_near_line(one.rate) or len(one.rates) < 5:
+        return False
+    return is_constant(one) and one.late[0].seconds <= USUAL
+
+
+def _is_near_line(rate: float) -> bool:
+    """Whether encapsulation or a virtual NIC may be all that is missing to a full link."""
+    return any(NEAR_LINE * speed <= rate <= speed for speed in SPEEDS)
 
 
 def path_capacity(look: Look) -> Optional[Hit]:
@@ -254,7 +280,7 @@ def path_capacity(look: Look) -> Optional[Hit]:
             fixed=look.rate,
             severity=None if look.evidence.expect else INFO,
         )
-    return _queued_capacity(look, look.rate) if _is_queued(look) else None
+    return _queued_capacity(look, look.rate) if is_queued(look) else None
 
 
 def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
@@ -264,7 +290,7 @@ def _queued_capacity(look: Look, rate: float) -> Optional[Hit]:
         return _congested(look, rate)
     # Packets may wait for a full CPU as well, though it makes no rate so even.
     share, confidence = (BESIDE_CPU, LOW) if look.is_full else (1.0, HIGH)
-    if _is_noisy(look):
+    if is_noisy(look):
         confidence = min(confidence, MEDIUM, key=(LOW, MEDIUM, HIGH).index)
     return Hit(
         share * look.left,
@@ -283,17 +309,12 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
     If it is full, some are dropped. With a queue of less than a round trip, the rate varies by the
     way TCP recovers; that of a slow path varies because iperf counts whole buffers.
     """
-    if not _has_standing_queue(look) or (look.spread or 1.0) > UNEVEN:
+    if not has_standing_queue(look) or (look.spread or 1.0) > SAWTOOTH:
         return None
-    what, queue = "packets wait and are dropped", "full"
-    if not is_lossy(look):
-        what, queue = "packets wait", "never empty"
-        if look.loss or look.is_full:
-            return None
     return Hit(
         FULL_QUEUE * look.left,
-        f"{what} at {amounts.rate(rate)}: a queue on the path is {queue}, so that this is about "
-        "its capacity",
+        f"packets wait at {amounts.rate(rate)}: a queue on the path is never empty, so that this "
+        "is about its capacity",
         (fact("rtt / min_rtt", look.queueing), fact("bytes_retrans / bytes_sent", look.loss)),
         ORDERED,
         confidence=LOW if look.is_full else MEDIUM,
@@ -304,57 +325,11 @@ def _congested(look: Look, rate: float) -> Optional[Hit]:
 def _steady_spread(look: Look) -> Optional[float]:
     """The coefficient of variation of a steady rate; None if it varies, or is not known."""
     limit = STEADY
-    if _has_standing_queue(look):
+    if has_standing_queue(look):
         limit = IN_PIECES
     if look.spread is None or look.spread >= limit:
         return None
     return look.spread
-
-
-def _is_queued(look: Look) -> bool:
-    """Whether packets waited on the path, and not merely for a receiver that was late."""
-    if not _has_grown(look, QUEUED) or _is_only_a_pair(look):
-        return False
-    return not _delays_only_itself(look) and not is_mostly_idle(look)
-
-
-def _has_grown(look: Look, times: float) -> bool:
-    """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
-    shortest = look.round_trip.shortest or 0.0
-    return _growth(look) > min((times - 1) * shortest, NOTICED)
-
-
-def _growth(look: Look) -> float:
-    """Seconds that packets waited, see `queueing`."""
-    return ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
-
-
-def _is_only_a_pair(look: Look) -> bool:
-    """Whether what waited is less than two packets: no queue, but a slow link."""
-    return _growth(look) * (look.rate or 0.0) / 8 <= PAIR
-
-
-def _has_standing_queue(look: Look) -> bool:
-    """Whether every sample saw a queue.
-
-    The path was never idle then, and the rate varies only by the way iperf3 counts.
-    """
-    least, shortest = look.round_trip.low, look.round_trip.shortest
-    if least is None or shortest is None:
-        return False
-    # What a tenth does not exceed has waited for a CPU less often than the median.
-    noise = SLICE / 2 if look.is_disturbed else 0.0
-    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
-
-
-def _delays_only_itself(look: Look) -> bool:
-    """Whether requests took no longer during the test than before it: no queue delayed them."""
-    if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
-        return False
-    idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
-    if not idle or not loaded or _is_noisy(look):
-        return False
-    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
 
 
 def _filled_line(look: Look, rate: float) -> Optional[float]:
@@ -367,34 +342,3 @@ def _filled_line(look: Look, rate: float) -> Optional[float]:
     # The rate of a full link does not vary.
     is_steady = look.spread is not None and look.spread < STEADY
     return line_of(rate, mtu) if is_steady or not look.phase.sender else None
-
-
-def shared(session: Session) -> Optional[Hit]:
-    """One stream and several reach the same rate, which nothing of the hosts explains.
-
-    Windows, loss and each stream's own limits would let several carry more than one.
-    """
-    one, many = session.named("tcp"), session.named("tcp-parallel")
-    if one is None or many is None or not one.rate or not many.rate:
-        return None
-    free = [look for look in (one, many) if _is_free(look)]
-    if len(free) < 2 or abs(many.rate - one.rate) > IN_PIECES * one.rate:
-        return None
-    return Hit(
-        SHARED,
-        f"one stream carries {amounts.rate(one.rate)} and several {amounts.rate(many.rate)}, below "
-        "what is expected, and no window is full: all of them share the capacity of the path",
-        (fact("one stream, bit/s", one.rate), fact("several streams, bit/s", many.rate)),
-        ORDERED,
-        confidence=MEDIUM,
-        fixed=max(one.rate, many.rate),
-        direction="forward",
-    )
-
-
-def _is_free(look: Look) -> bool:
-    """Whether neither the hosts nor steady loss held this test back, though it was too slow."""
-    if passed(look) is not False or look.is_full or not look.phase.sender:
-        return False
-    is_idle = (look.windows.idle_share or 0.0) > IDLE
-    return is_unbounded(look) and not is_lossy(look) and not is_idle

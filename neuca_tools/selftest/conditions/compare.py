@@ -7,22 +7,18 @@ from __future__ import annotations
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BUFFERS, INFO, MEDIUM, ORDERED, Hit
-from neuca_tools.selftest.conditions.capacity import path_capacity
-from neuca_tools.selftest.conditions.printed_path import given_rate
+from neuca_tools.selftest.conditions.base import INFO, MEDIUM, Hit
+from neuca_tools.selftest.conditions.capacity import given_rate, path_capacity
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.conditions.thresholds import BOTH_WAYS, TOGETHER, carries_expected
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
-from neuca_tools.selftest.evidence.run import Run
 
 GAP = 1.5  # rate of many streams over that of one (D26)
 ASYMMETRY = 1.3  # rate of the faster direction over that of the slower one (D27)
 AS_A_WHOLE = 1.15  # the same with slow start, which takes as long at any rate
 # The same where both send at once: it is partly chance which of them gets more.
 ASYMMETRY_TOGETHER = 1.5
-SHAPED = ": a shaper or a slower link in that direction, before which packets wait (D18)"
-MUCH_FASTER, LARGER = 1.5, 2  # times the rate; times what -w asked for (D01)
 
 
 def per_flow(session: Session) -> Optional[Hit]:
@@ -53,26 +49,18 @@ def asymmetric(session: Session) -> Optional[Hit]:
     there, back = rates
     fast, slow = max(rates), min(rates)
     direction = "forward" if there < back else "reverse"
-    shaped = _is_shaped(session, direction)
     if fast <= ratio * slow or _is_limited_itself(session, direction):
         return None
     if not _differ_as_a_whole(session):
         return None
     return Hit(
         1 - slow / fast,
-        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}"
-        f"{SHAPED if shaped else ''}",
+        f"the {direction} direction carries {amounts.rate(slow)}, the other {amounts.rate(fast)}",
         (Fact("forward and back, bit/s", there, back),),
-        ORDERED if shaped else "compare ip route get, ethtool -k and sysctls of both hosts",
+        "compare ip route get, ethtool -k and sysctls of both hosts",
         confidence=MEDIUM,
         severity=INFO if _is_slow_by_chance(session, direction) else None,
     )
-
-
-def _is_shaped(session: Session, direction: str) -> bool:
-    """Whether a queue on the path is never empty in the slower direction."""
-    slow = session.named("tcp", direction)
-    return slow is not None and path_capacity(slow) is not None
 
 
 def _differ_as_a_whole(session: Session) -> bool:
@@ -86,64 +74,15 @@ def _differ_as_a_whole(session: Session) -> bool:
 
 
 def _is_limited_itself(session: Session, direction: str) -> bool:
-    """Whether the slower direction has a limiter of its own, as far as iperf's figures tell."""
+    """Whether the path limits the slower direction, which is then the finding (D18)."""
     slow = session.named("tcp", direction)
-    return slow is not None and given_rate(slow) is not None
+    return slow is not None and bool(path_capacity(slow) or given_rate(slow))
 
 
 def _is_slow_by_chance(session: Session, direction: str) -> bool:
     """Whether the slower direction had the expected rate for a moment, too."""
     slow = session.named("tcp", direction)
     return slow is not None and carries_expected(slow)
-
-
-def smaller_window(session: Session) -> Optional[Hit]:
-    """Of two tests between the same hosts, the one with -w, or with the smaller one, is slower."""
-    stated = [one for one in session.tcp if one.phase.run and one.phase.run.buffer]
-    pairs = ((one, other) for one in stated for other in session.tcp if _has_more_room(one, other))
-    slow, fast = max(pairs, key=_gap, default=(None, None))
-    if slow is None or fast is None or _gap((slow, fast)) < MUCH_FASTER:
-        return None
-    return _less_room(slow, fast)
-
-
-def _less_room(slow: Look, fast: Look) -> Hit:
-    buffer = slow.phase.run.buffer if slow.phase.run else None
-    return Hit(
-        0.85,
-        f"with -w {amounts.size(buffer or 0)} a test carries "
-        f"{amounts.rate(slow.rate or 0)}, without it or with a larger one "
-        f"{amounts.rate(fast.rate or 0)} between the same hosts",
-        (Fact("with -w and without, bit/s", slow.rate, fast.rate),),
-        "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
-        "both",
-        confidence=MEDIUM,
-        direction=slow.phase.direction,
-        title=BUFFERS,
-    )
-
-
-def _gap(pair: tuple[Look, Look]) -> float:
-    slow, fast = pair
-    return (fast.rate or 0.0) / (slow.rate or 1.0)
-
-
-def _has_more_room(one: Look, other: Look) -> bool:
-    """Whether the other test is the same but for its -w, which is larger or not given."""
-    run, against = one.phase.run, other.phase.run
-    if run is None or against is None or printed(one) is None:
-        return False
-    if not _ends(run) or _ends(run) != _ends(against):
-        return False
-    if (run.streams, one.phase.direction) != (against.streams, other.phase.direction):
-        return False
-    return not against.buffer or against.buffer > LARGER * (run.buffer or 0.0)
-
-
-def _ends(run: Run) -> frozenset[str]:
-    """The hosts of a run, by their addresses, or by what the client was told."""
-    hosts = frozenset(host for one in run.connections for host in (one.local, one.remote))
-    return hosts or frozenset(filter(None, (run.peer,)))
 
 
 def worse_direction(session: Session) -> Optional[str]:

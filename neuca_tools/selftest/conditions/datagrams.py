@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import mean, pstdev
@@ -12,6 +11,7 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.figures import udp_printed
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.conditions.streams import is_crowded
@@ -21,14 +21,16 @@ from neuca_tools.selftest.conditions.udp import (
     flow_of,
     is_gentle,
     is_losing,
+    is_one_of_several,
     lost,
+    lost_while_not_listening,
     offered,
     received,
 )
 from neuca_tools.selftest.evidence.look import Fact, Look
 from neuca_tools.selftest.evidence.printed import printed
-from neuca_tools.selftest.evidence.run import Flow
 
+MORE_THAN_CHANCE = 0.003  # of the datagrams: more than chance and busy hosts lose of few
 HALF = 0.5  # of the losses: a counter that explains so much is the cause (D07)
 # Datagrams that should be lost at the loss rate of the other tests: the probability that none is
 # lost is then 5 % (exp(-3)).
@@ -41,11 +43,8 @@ FASTER = 1.2  # times the rate of another test
 DELIBERATE = 10e6  # bit/s; a slower test is well below what any path here carries
 # Of the datagrams: TCP hardly works beside so much loss at random.
 DEADLY = 0.25
-# Of the time of the sender: what it took to arrive, where a queue had to empty.
-WAITED = 1.03
 # Of the datagrams; bit/s: iperf's own rate, which nearly every path carries.
 MUCH, USUAL = 0.05, 1.1e6
-FEWER = 0.95  # datagrams in the intervals without loss, where a limit is what drops the others
 CLEARLY = 0.02  # of the datagrams: more than a host loses when it is busy for a moment (D17)
 # Of TCP's rate: what is sent so slowly, and evenly, is dropped by no queue and no policer.
 GENTLE = 0.5
@@ -60,6 +59,28 @@ CERTAIN = 5
 SPREAD = 2 / 3  # of the intervals that loss at random would be in
 # TCP sees what is lost at random as well: at least this part of the share of the datagrams.
 SEEN = 0.3
+
+
+def lost_by_chance(look: Look) -> Optional[Hit]:
+    """In one test: between its datagrams, or before and after the receiver counted."""
+    return lost_while_not_listening(look) or _scattered(look)
+
+
+def _scattered(look: Look) -> Optional[Hit]:
+    """UDP: a little is lost in every interval, as by chance, of datagrams that are few."""
+    one, flow = udp_printed(look), look.flow
+    if one is None or flow is None or one.is_loopback or is_one_of_several(look):
+        return None
+    if not look.known_loss >= MORE_THAN_CHANCE or not is_gentle(look) or not is_chance(look):
+        return None
+    return Hit(
+        0.8,
+        f"{amounts.percent(look.known_loss)} of the datagrams are lost, in every interval about as "
+        "many as by chance: the path loses at random, which slows TCP down more",
+        (fact("lost / datagrams", look.loss),),
+        "test at a lower rate (-b): if the share stays, look for a bad cable, optic or radio link",
+        confidence=MEDIUM,
+    )
 
 
 class Count(NamedTuple):
@@ -150,23 +171,9 @@ def may_be_limited(udp: Look) -> bool:
 
     What is lost at random is lost at any rate, and what arrives does not wait.
     """
-    flow, loss = flow_of(udp), udp.known_loss
-    if (flow.received.seconds or 0.0) > WAITED * (flow.sent.seconds or math.inf):
-        return True
-    if _is_clean_when_fewer(flow):
-        return True
+    loss = udp.known_loss
     sent = (udp.rate or 0.0) / (1 - min(loss, HALF))
     return loss >= MUCH and sent > USUAL and not is_chance(udp)
-
-
-def _is_clean_when_fewer(flow: Flow) -> bool:
-    """Whether nothing was lost in the intervals in which fewer datagrams were sent."""
-    known = [(one.lost, one.datagrams) for one in flow.intervals if one.datagrams]
-    clean = [sent for lost, sent in known if lost == 0]
-    hit = [sent for lost, sent in known if lost]
-    if not clean or not hit or sum(clean) < SURELY:
-        return False
-    return max(clean) < FEWER * min(hit)
 
 
 def is_chance(udp: Look) -> bool:
@@ -296,8 +303,6 @@ def _is_random(slowest: Look, session: Session) -> bool:
     """Whether no counter explains the loss, and whatever is sent faster is lost as well."""
     if _is_counted(slowest) or any(_is_only_bursts(one, session) for one in session.tcp):
         return False
-    if _is_survived(slowest, session):
-        return False
     others = [one for one in _significant_tests(session.looks) if one is not slowest and one.rate]
     if others:
         return not any(map(_is_clean, others))
@@ -312,12 +317,6 @@ def _is_certain(only: Look) -> bool:
 def _is_clean(udp: Look) -> bool:
     """Whether a test lost nothing but many datagrams at its start or end; a few prove nothing."""
     return not is_losing(udp) and not 0 < lost(udp) < EXPECTED
-
-
-def _is_survived(slowest: Look, session: Session) -> bool:
-    """Whether TCP is as fast as the datagrams, which it would not be with as much random loss."""
-    is_deadly = slowest.known_loss > DEADLY
-    return is_deadly and fastest_tcp(session) >= HALF * (slowest.rate or 0.0)
 
 
 def fastest_tcp(session: Session) -> float:

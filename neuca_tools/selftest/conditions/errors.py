@@ -1,4 +1,4 @@
-"""D34 to D36, D38: what iperf said when it could not test."""
+"""D34 to D36, D38: what iperf was asked for and said, when it could not test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,9 +7,12 @@ from __future__ import annotations
 import re
 from typing import Optional
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.session import Session
+from neuca_tools.selftest.conditions.host import congestion
+from neuca_tools.selftest.conditions.session import Session, first
 from neuca_tools.selftest.evidence import Reach
+from neuca_tools.selftest.evidence.look import Look
 from neuca_tools.selftest.evidence.printed import printed
 
 # iperf3 goes on after a connect() that failed, and reports the next call.
@@ -23,6 +26,29 @@ OTHER_PROGRAM = re.compile(
     r"|unable to receive (parameters|cookie)",
     re.IGNORECASE,
 )
+
+
+def _buffers_not_applied(look: Look) -> Optional[Hit]:
+    """iperf3 asked for a socket buffer (-w), and the kernel gave less."""
+    run = look.phase.run
+    if run is None or not run.buffer:
+        return None
+    buffers = (
+        ("sndbuf_actual", run.sndbuf, "net.core.wmem_max", "sender"),
+        ("rcvbuf_actual", run.rcvbuf, "net.core.rmem_max", "receiver"),
+    )
+    for name, got, setting, end in buffers:
+        # The kernel doubles what is asked for (SO_SNDBUF in socket(7)).
+        if got is None or got >= 2 * run.buffer:
+            continue
+        return Hit(
+            0.5,
+            f"-w requested {amounts.size(run.buffer)}, the kernel granted {amounts.size(got / 2)}",
+            (fact("-w", run.buffer), fact(name, got)),
+            end=end,
+            sysctls={setting: str(int(run.buffer))},
+        )
+    return None
 
 
 def is_refused(session: Session) -> bool:
@@ -95,10 +121,11 @@ def _closed_at_once(session: Session, said: str) -> Optional[Hit]:
     )
 
 
-def no_such_congestion(session: Session) -> Optional[Hit]:
+def no_congestion_control(session: Session) -> Optional[Hit]:
+    """Of tuning, or the one that was requested (-C)."""
     said = errors(session)
     if not NO_CONGESTION.search(said):
-        return None
+        return congestion(session)
     return Hit(
         0.9,
         "a host does not have the requested congestion control (-C)",
@@ -110,10 +137,10 @@ def no_such_congestion(session: Session) -> Optional[Hit]:
 
 
 def refused_buffers(session: Session) -> Optional[Hit]:
-    """iperf3 ended because it did not get the buffers that were requested."""
+    """The kernel gave less than the buffers that were requested, or iperf3 ended because of it."""
     said = errors(session)
     if not NO_BUFFERS.search(said):
-        return None
+        return first(map(_buffers_not_applied, session.looks))
     return Hit(
         0.9,
         "a host did not grant the requested socket buffers (-w)",

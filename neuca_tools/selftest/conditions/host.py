@@ -1,4 +1,4 @@
-"""D09, D10, D37, D38, D40, D41, D45: CPUs, tuning, NICs and clocks of the two hosts."""
+"""D37, D38, D40, D41, D45, D46: tuning, NICs and state of the two hosts."""
 
 # SPDX-License-Identifier: MIT
 
@@ -7,142 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.base import MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.session import Session, ends, for_each_host, links_of
-from neuca_tools.selftest.conditions.streams import is_mostly_idle
-from neuca_tools.selftest.conditions.thresholds import passed
-from neuca_tools.selftest.conditions.window import is_unbounded
 from neuca_tools.selftest.evidence import Host, Link, Rdma
-from neuca_tools.selftest.evidence.load import Load
-from neuca_tools.selftest.evidence.look import STEAL, Fact, Look, delta
+from neuca_tools.selftest.evidence.look import Fact, delta
 
 FAST = 10e9  # bit/s, above which the NUMA node matters (D41)
 LINE_ERRORS = ("rx_crc_errors", "rx_frame_errors", "carrier_changes")
 CONGESTION = "net.ipv4.tcp_congestion_control"
 AVAILABLE = "net.ipv4.tcp_available_congestion_control"
-# What to do about a full CPU, by what it spends most of its time on (D09).
-RELIEVE = {
-    "softirq": "spread the packets over CPUs: more queues of the NIC (ethtool -L), or rps_cpus; "
-    "jumbo frames; offloads (ethtool -k)",
-    "system": "jumbo frames and offloads (ethtool -k); more streams with iperf3 3.16 or later",
-    "user": "more streams (-P) with iperf3 3.16 or later, which has a thread for each",
-}
-
-
-def cpu(look: Look) -> Optional[Hit]:
-    """A CPU of either host is full, and nothing else limits the flow."""
-    receiver, sender = ends(look)
-    end, _, load = max(sender, receiver, key=lambda one: _fullness(one.load))
-    if _got_nothing(look) or _is_unknown(look, load):
-        return None
-    if load.has_full_cpu and load.is_of_others:
-        return _waiting(look, end, load) or _other_load(end, load)
-    if not load.is_full or not is_unbounded(look):
-        return None
-    full, suspect, confidence = load.full or 0, "", HIGH
-    if load.what == "user":
-        # iperf3 itself hardly computes.
-        suspect, confidence = "; another program may be running there", MEDIUM
-    return Hit(
-        full * look.left,
-        f"CPU {load.cpu} of the {end} is full {amounts.percent(full)} of the time, mostly with "
-        f"{load.what}{suspect}",
-        (
-            fact(f"CPU {load.cpu} busy", load.busy),
-            fact(f"CPU {load.cpu} user", load.user),
-            fact(f"CPU {load.cpu} system", load.system),
-            fact(f"CPU {load.cpu} softirq", load.softirq),
-        ),
-        RELIEVE[load.what],
-        end,
-        confidence=confidence,
-    )
-
-
-def _fullness(load: Load) -> tuple[bool, float, float]:
-    return load.is_full, load.full or 0.0, load.busy or 0.0
-
-
-def _waiting(look: Look, end: str, load: Load) -> Optional[Hit]:
-    """The sender has little in flight: it waits for a CPU that others fill.
-
-    By fair scheduling it would get half of it; a program of higher priority leaves it less.
-    """
-    if look.protocol != "tcp" or passed(look) is not False or not is_mostly_idle(look):
-        return None
-    if not is_unbounded(look):
-        return None
-    return Hit(
-        look.left,
-        f"other programs kept CPU {load.cpu} of the {end} busy, and left iperf "
-        f"{amounts.percent(load.own or 0)} of it: much less was in flight than the windows had "
-        "room for",
-        (
-            fact(f"CPU {load.cpu} busy", load.busy),
-            fact("CPU of iperf", load.own),
-            fact("in flight, bytes", look.windows.in_flight),
-        ),
-        "stop them, give them a lower priority (renice), or test on another CPU",
-        end,
-        confidence=MEDIUM,
-    )
-
-
-def _other_load(end: str, load: Load) -> Hit:
-    """A note: the test did not need that CPU, but what it measured may have waited for it."""
-    return Hit(
-        0.0,
-        f"other programs kept CPU {load.cpu} of the {end} busy; iperf used "
-        f"{amounts.percent(load.own or 0)} of one: test again without them to be sure",
-        (fact(f"CPU {load.cpu} busy", load.busy), fact("CPU of iperf", load.own)),
-        end=end,
-        confidence=LOW,
-        severity=INFO,
-    )
-
-
-def _is_unknown(look: Look, load: Load) -> bool:
-    """Whether a run failed without saying how much of the CPU was its own."""
-    return bool(look.phase.run and look.phase.run.error) and load.own is None
-
-
-def _got_nothing(look: Look) -> bool:
-    """A run that failed at once tells nothing about limits, whatever the host did meanwhile."""
-    return bool(look.phase.run and look.phase.run.error and not look.rate)
-
-
-def steal(look: Look) -> Optional[Hit]:
-    if _got_nothing(look):
-        return None
-    for end, _, load in reversed(ends(look)):
-        stolen = load.steal or 0
-        if stolen <= STEAL:
-            continue
-        if not load.is_short_of_stolen:
-            return _stolen_from_others(end, load, stolen)
-        return Hit(
-            min(1.0, stolen * 2),
-            f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}: this result is "
-            "not reliable",
-            (fact("steal", stolen),),
-            "ask for dedicated CPUs, or test when the hypervisor is idle",
-            end,
-        )
-    return None
-
-
-def _stolen_from_others(end: str, load: Load, stolen: float) -> Hit:
-    """A note: the test used so little of a CPU that it was not short of what was taken."""
-    return Hit(
-        0.0,
-        f"the hypervisor took {amounts.percent(stolen)} of a CPU of the {end}, of which iperf used "
-        f"{amounts.percent(load.own or 0)}: round trips may be longer than those of the path",
-        (fact("steal", stolen), fact("CPU of iperf", load.own)),
-        end=end,
-        confidence=LOW,
-        severity=INFO,
-    )
 
 
 @for_each_host

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import is_lossy, loss_ceiling
 from neuca_tools.selftest.conditions.base import HIGH, INFO, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.figures import LOSSY, loss_explains
 from neuca_tools.selftest.conditions.overflow import overflows
 from neuca_tools.selftest.conditions.predict import round_rate
-from neuca_tools.selftest.conditions.printed import LOSSY, loss_explains, window_at_loss
 from neuca_tools.selftest.conditions.streams import is_bbr
 from neuca_tools.selftest.conditions.thresholds import (
     TOGETHER,
     carries_expected,
     reached_for_a_while,
 )
-from neuca_tools.selftest.conditions.window import is_lossy, loss_ceiling
 from neuca_tools.selftest.evidence.look import Look, Windows
 from neuca_tools.selftest.evidence.printed import Printed, printed
 
@@ -101,7 +101,6 @@ def _loss_printed(look: Look, one: Printed) -> Optional[Hit]:
             fact("retransmits", one.retransmits),
             fact("intervals with loss", one.events or None),
             fact("cwnd", one.cwnd),
-            fact("window at this loss, bytes", round(window_at_loss(one)) if known else None),
         ),
         FIND,
         confidence=MEDIUM,

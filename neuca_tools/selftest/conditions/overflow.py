@@ -11,6 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import (
+    SOMEWHAT,
+    application,
+    is_lossy,
+    is_unbounded,
+    sender_buffer,
+    slow_reader,
+)
 from neuca_tools.selftest.conditions.base import LOW, MEDIUM, ORDERED, Hit, fact
 from neuca_tools.selftest.conditions.streams import (
     DEFAULT_MSS,
@@ -24,15 +32,7 @@ from neuca_tools.selftest.conditions.thresholds import (
     carries_expected,
     passed,
 )
-from neuca_tools.selftest.conditions.window import (
-    SOMEWHAT,
-    application,
-    is_lossy,
-    is_unbounded,
-    receiver_window,
-    sender_buffer,
-    slow_reader,
-)
+from neuca_tools.selftest.conditions.window import window
 from neuca_tools.selftest.evidence.derive import grown
 from neuca_tools.selftest.evidence.look import Look, data_sockets
 from neuca_tools.selftest.evidence.printed import printed
@@ -90,7 +90,7 @@ def overflow(look: Look) -> Optional[Hit]:
     round trip (RFC 5681, section 3.1), and on a long path most tests end before it fills the path
     again. There is neither a queue nor a loss then.
     """
-    if not _is_below_threshold(look) or not is_unbounded(look) or not overflows(look):
+    if not is_unbounded(look) or not overflows(look):
         return None
     is_early = not is_lossy(look)
     if is_early and not _is_held_by_its_window(look):
@@ -101,24 +101,13 @@ def overflow(look: Look) -> Optional[Hit]:
 def _overflow(look: Look, is_early: bool) -> Optional[Hit]:
     found = losses(look)[:1] if is_early else losses(look)
     rates = [one.rate(look.windows.mss or DEFAULT_MSS) for one in found]
-    if max(rates + _bursts(look, found, is_early)) >= THROUGHPUT * (look.evidence.expect or 0.0):
+    shortest = look.round_trip.shortest or 0.0
+    bursts = [one.rate_of_burst(shortest) for one in found if is_early]
+    if max(rates + bursts) >= THROUGHPUT * (look.evidence.expect or 0.0):
         return None
     # Later, the rate itself is known better than what is in flight in a single moment.
     rates = rates[:1] if is_early else []
     return _hit(look, found, max([look.rate or 0.0, *rates]), is_early)
-
-
-def _bursts(look: Look, found: Sequence[Loss], is_early: bool) -> list[float]:
-    """The rates that the path may carry if slow start lost these packets; else none."""
-    if not is_early:
-        return []
-    return [one.rate_of_burst(look.round_trip.shortest or 0.0) for one in found]
-
-
-def _is_below_threshold(look: Look) -> bool:
-    """Whether a rate was expected of this test of TCP, and not reached; with a trace."""
-    is_tested = look.protocol == "tcp" and bool(look.evidence.expect) and not printed(look)
-    return is_tested and passed(look) is False
 
 
 def _hit(look: Look, found: Sequence[Loss], rate: float, is_early: bool) -> Hit:
@@ -282,7 +271,7 @@ def _is_held_back(look: Look) -> bool:
         return True
     if max(receiver, sender) >= SOMEWHAT:
         return True
-    rules = (receiver_window, sender_buffer, slow_reader, application)
+    rules = (window, sender_buffer, slow_reader, application)
     return any(rule(look) is not None for rule in rules)
 
 

@@ -1,4 +1,4 @@
-"""D06, D21 to D25, D29: MTUs, overlays, and the devices that packets use."""
+"""D06, D22 to D25, D29: MTUs, overlays, and the devices that packets use."""
 
 # SPDX-License-Identifier: MIT
 
@@ -19,12 +19,11 @@ from neuca_tools.selftest.conditions.session import (
     other_end,
     smallest_mtu,
 )
+from neuca_tools.selftest.conditions.stops import gets_through, is_unreported, probed_mtu
 from neuca_tools.selftest.evidence import Host, Link
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 
 WASTED = 400  # bytes of MTU (D06)
-DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
-THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
 # Bytes that a link adds to each packet, over IPv4.
 TUNNELS = {"vxlan": 50, "geneve": 50, "gre": 38}
 OVERHEADS = {**TUNNELS, "vlan": 0, "macvlan": 0, "ipvlan": 0, "bridge": 0}
@@ -39,59 +38,6 @@ SLOWER = 0.7  # of the rate of the underlay (D24)
 # Bytes that a NIC carries beside a test, and the share of the test's bytes (D29).
 NOISE, ELSEWHERE = 1e6, 0.1
 BUSY_OWNER = 0.5  # of a CPU (D25)
-
-
-def black_hole(session: Session) -> Optional[Hit]:
-    """Large packets are dropped on the path, and no ICMP message reports it."""
-    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
-    is_less, unreported = _is_less(session), _is_unreported(session)
-    # If packets of full size were acknowledged, something else holds TCP up.
-    suspects = session.tcp if probed is None or is_less else ()
-    stuck = next(filter(_is_stuck, suspects), None)
-    if stuck is None and (not unreported or _gets_through(session) or is_refused(session)):
-        return None
-    above = f" above {probed} bytes" if probed else ""
-    return Hit(
-        1.0,
-        f"packets{above} are dropped on the path without an ICMP message: connections open, then "
-        "hang",
-        (
-            fact("path MTU, acknowledged", probed),
-            fact("MTU of the interfaces", mtu),
-            stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
-        ),
-        'set the MTU of the path, or let ICMP "fragmentation needed" through',
-        confidence=HIGH if unreported else MEDIUM,
-        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
-    )
-
-
-def _is_less(session: Session) -> bool:
-    """Whether the path carries smaller packets than the interfaces do."""
-    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
-    return probed is not None and mtu is not None and probed < mtu
-
-
-def _is_unreported(session: Session) -> bool:
-    return _is_less(session) and session.evidence.path_mtu.told is not True
-
-
-def _gets_through(session: Session) -> bool:
-    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
-    return any((one.rate or 0) > THROUGH for one in session.tcp)
-
-
-def _probed_mtu(session: Session) -> Optional[int]:
-    """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
-    found = session.evidence.path_mtu
-    return min(filter(None, (found.forward, found.backward)), default=None)
-
-
-def _is_stuck(look: Look) -> bool:
-    """Whether a TCP test backed off again and again after what fits into a few small packets."""
-    sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
-    backoff = max((one.backoff or 0 for one in sockets), default=0)
-    return backoff >= 2 and sum(one.bytes_acked or 0 for one in sockets) < DEAD
 
 
 def smaller_path(session: Session) -> Optional[Hit]:
@@ -199,7 +145,7 @@ def _too_large_for_its_device(session: Session) -> Optional[Hit]:
 def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
     """By the path MTU, of a tunnel that names no lower device."""
     for end, host in session.hosts:
-        known = filter(None, (host.route_mtu, _probed_mtu(session)))
+        known = filter(None, (host.route_mtu, probed_mtu(session)))
         possible = min(known, default=None)
         for link in links_of(host):
             if link.kind in TUNNELS and link.mtu and possible and possible < link.mtu:
@@ -216,10 +162,10 @@ def _too_large_for_the_tunnel(session: Session) -> Optional[Hit]:
 
 def _too_large_for_the_path(session: Session) -> Optional[Hit]:
     """The path drops larger packets without a word, and TCP gets through all the same."""
-    is_through = _gets_through(session)
-    if not _is_unreported(session) or not (is_through or is_refused(session)):
+    is_through = gets_through(session)
+    if not is_unreported(session) or not (is_through or is_refused(session)):
         return None
-    probed, mtu = _probed_mtu(session), smallest_mtu(session.links)
+    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
     adapts = "; TCP adapts to it, and larger frames are of no use" if is_through else ""
     return Hit(
         0.3,

@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import LOSSY, loss_ceiling
 from neuca_tools.selftest.conditions.base import INFO, LIMIT, LOW, MEDIUM, Hit, fact
 from neuca_tools.selftest.conditions.causes import BLOAT
 from neuca_tools.selftest.conditions.session import ends
 from neuca_tools.selftest.conditions.thresholds import passed
 from neuca_tools.selftest.conditions.udp import flow_of, is_losing, lost
-from neuca_tools.selftest.conditions.window import LOSSY, loss_ceiling
 from neuca_tools.selftest.evidence import Sample
 from neuca_tools.selftest.evidence.look import Fact, Look, delta, growth
 from neuca_tools.selftest.evidence.printed import printed
@@ -139,6 +139,12 @@ def backlog(look: Look) -> Optional[Hit]:
             sysctls={"net.core.netdev_max_backlog": "30000"},
         )
     return None
+
+
+def queue(look: Look) -> Optional[Hit]:
+    """A queue drops packets, or delays them: what costs more."""
+    hits = list(filter(None, (qdisc(look), bloat(look))))
+    return max(hits, key=lambda hit: (hit.severity != INFO, hit.share), default=None)
 
 
 def qdisc(look: Look) -> Optional[Hit]:

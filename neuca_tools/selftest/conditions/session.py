@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Optional
 
-from neuca_tools.selftest.conditions.base import INFO, LOW, Hit
+from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.evidence import Evidence, Host, Link, Sample
 from neuca_tools.selftest.evidence.load import Load
 from neuca_tools.selftest.evidence.look import Look
@@ -43,36 +43,18 @@ class Session(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A condition with its id in neuca-selftest(1), and the signs by which it is recognized.
+    """A condition with its id in neuca-selftest(1), and the rule by which it is recognized.
 
-    Some look at one phase, the others at all phases and both hosts. The first title is used unless
-    a hit has another one. `source` is where the signs and their thresholds come from.
+    Most look at one phase, or at all phases and both hosts, and a few at either. The first title is
+    used unless a hit has another one. `source` is where the rule and its thresholds come from.
     """
 
     id: str
     titles: tuple[str, ...]
     severity: str
     source: str
-    of_phase: tuple[Callable[[Look], Optional[Hit]], ...] = ()
-    of_session: tuple[Callable[[Session], Optional[Hit]], ...] = ()
-
-    def in_phase(self, look: Look) -> list[Hit]:
-        """What its signs say of one phase, for each title the strongest."""
-        return _strongest(sign(look) for sign in self.of_phase)
-
-    def in_session(self, session: Session) -> list[Hit]:
-        return _strongest(sign(session) for sign in self.of_session)
-
-
-def _strongest(hits: Iterable[Optional[Hit]]) -> list[Hit]:
-    best: dict[Optional[str], Hit] = {}
-    for hit in filter(None, hits):
-        best[hit.title] = max(best.get(hit.title, hit), hit, key=_weight)
-    return list(best.values())
-
-
-def _weight(hit: Hit) -> tuple[bool, bool, float]:
-    return hit.severity != INFO, hit.confidence != LOW, hit.share
+    of_phase: Optional[Callable[[Look], Optional[Hit]]] = None
+    of_session: Optional[Callable[[Session], Optional[Hit]]] = None
 
 
 class End(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is known of a test's streams: their algorithm, and whether the path has room for them."""
+"""What is known of a test's streams: their algorithm, and whether they wait in a queue."""
 
 # SPDX-License-Identifier: MIT
 
@@ -9,6 +9,10 @@ from collections.abc import Sequence
 from neuca_tools.selftest.conditions.session import Session
 from neuca_tools.selftest.evidence.look import SLICE, WAITS, Look, steady_sockets
 
+QUEUED = 1.5  # times the idle round trip (D18)
+NOISE = 0.001  # seconds: what a quiet host takes to respond at most
+# Seconds: so much is a queue on a long path too (MAX_RTT_THRESH of RFC 9406, section 4.2).
+NOTICED = 0.016
 DEFAULT_MSS = 1448  # bytes: TCP's payload at MTU 1500 with timestamps, where the MSS is not known
 ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly_idle`
 # Packets of 1500 bytes: an acknowledgement is for two (RFC 5681, section 4.2), of which the second
@@ -16,6 +20,62 @@ ROOM, HALF = 0.25, 0.5  # of the windows; of what the path holds, see `is_mostly
 PAIR = 2 * 1514
 AS_FAST, LOSING = 0.1, 0.005  # of the rate, of the bytes (D17)
 FEW = 4  # packets in flight, see `is_crowded`
+FLAT_RTT = 1.2  # times the shortest round trip: no queue forms before packets are dropped (D17)
+
+
+def is_noisy(look: Look) -> bool:
+    """Whether idle round trips vary by more than what tells a queue from none."""
+    shortest, usual = look.round_trip.shortest, look.evidence.idle.p50
+    if not shortest or not usual or (look.rtt or 0.0) <= FLAT_RTT * shortest:
+        # The kernel's own round trips do not wait for the programs that measure the idle ones.
+        return False
+    return usual - shortest > max((FLAT_RTT - 1) * shortest, NOISE)
+
+
+def is_queued(look: Look) -> bool:
+    """Whether packets waited on the path, and not merely for a receiver that was late."""
+    if not has_grown(look, QUEUED) or is_only_a_pair(look):
+        return False
+    return not delays_only_itself(look) and not is_mostly_idle(look)
+
+
+def has_grown(look: Look, times: float) -> bool:
+    """Whether the round trip grew to so many times the shortest one, or by what is a queue."""
+    shortest = look.round_trip.shortest or 0.0
+    return _growth(look) > min((times - 1) * shortest, NOTICED)
+
+
+def _growth(look: Look) -> float:
+    """Seconds that packets waited, see `queueing`."""
+    return ((look.queueing or 1.0) - 1) * (look.round_trip.shortest or 0.0)
+
+
+def is_only_a_pair(look: Look) -> bool:
+    """Whether what waited is less than two packets: no queue, but a slow link."""
+    return _growth(look) * (look.rate or 0.0) / 8 <= PAIR
+
+
+def has_standing_queue(look: Look) -> bool:
+    """Whether every sample saw a queue.
+
+    The path was never idle then, and the rate varies only by the way iperf3 counts.
+    """
+    least, shortest = look.round_trip.low, look.round_trip.shortest
+    if least is None or shortest is None:
+        return False
+    # What a tenth does not exceed has waited for a CPU less often than the median.
+    noise = SLICE / 2 if look.is_disturbed else 0.0
+    return least > shortest + max(min((QUEUED - 1) * shortest, NOTICED), noise)
+
+
+def delays_only_itself(look: Look) -> bool:
+    """Whether requests took no longer during the test than before it: no queue delayed them."""
+    if (look.phase.name, look.phase.direction) != ("tcp", "forward"):
+        return False
+    idle, loaded = look.evidence.idle.p50, look.evidence.loaded.p50
+    if not idle or not loaded or is_noisy(look):
+        return False
+    return loaded - idle <= min((FLAT_RTT - 1) * idle, NOTICED)
 
 
 def is_bbr(look: Look) -> bool:

@@ -1,8 +1,8 @@
-"""One row for each condition, D01 to D47: the signs of the cause, and where they come from.
+"""One row for each condition, D01 to D47: the rule of the cause, and where it comes from.
 
-To add one, write a sign in the module where it belongs, a row here, a line in the manual page, and
-a test. A sign that only a host's samples show asks for them; one for the texts of others asks
-`evidence.printed` for what iperf alone counted.
+To add one, write a rule in the module where it belongs, a row here, a line in the manual page, and
+a test. What only the samples of a host show asks for them; without these, `evidence.printed` has
+what iperf alone counted.
 """
 
 # SPDX-License-Identifier: MIT
@@ -12,22 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from neuca_tools.selftest.conditions import (
+    application,
     capacity,
     compare,
+    cpu,
     datagrams,
     errors,
     host,
     loss,
-    overflow,
     path,
-    printed_datagrams,
-    printed_hosts,
-    printed_options,
-    printed_path,
-    printed_stops,
-    printed_window,
+    policer,
     queues,
     reach,
+    stops,
     udp,
     window,
 )
@@ -54,251 +51,227 @@ CAUSES: tuple[Cause, ...] = (
         ("receive window too small", BUFFERS),
         LIMIT,
         "rwnd_limited of tcp(7); RFC 7323; tcp_rmem",
-        (
-            window.receiver_window,
-            window.flat_window,
-            printed_window.stated_window,
-            printed_window.window_by_round_trip,
-            printed_window.usual_window,
-        ),
-        (compare.smaller_window,),
+        window.window,
     ),
     Cause(
         "D02",
         ("receiving application too slow",),
         FAULT,
         "TCPToZeroWindowAdv; RFC 9293, section 3.8.6",
-        (window.slow_reader,),
+        application.slow_reader,
     ),
     Cause(
         "D03",
         ("send buffer too small",),
         LIMIT,
         "sndbuf_limited of tcp(7); tcp_wmem",
-        (window.sender_buffer,),
+        application.sender_buffer,
     ),
     Cause(
         "D04",
         ("sending application has nothing to send", BELOW_BLOCKS),
         LIMIT,
         "busy_time of tcp(7); esnet/iperf issues 439, 1052",
-        (window.application, printed_options.whole_blocks),
+        application.application,
     ),
     Cause(
         "D05",
         ("limited by loss",),
         LIMIT,
         "Mathis et al. 1997; RFC 9438, section 5.1",
-        (loss.loss_limited,),
+        loss.loss_limited,
     ),
     Cause(
         "D06",
         ("smaller packets than the path allows",),
         LIMIT,
         "fasterdata.es.net, jumbo frames",
-        of_session=(path.wasted_mtu,),
+        of_session=path.wasted_mtu,
     ),
     Cause(
         "D07",
         ("UDP receive buffer overflow",),
         FAULT,
         "UdpRcvbufErrors of nstat(8); udp(7)",
-        (udp.receive_buffer,),
+        udp.receive_buffer,
     ),
-    Cause("D08", ("UDP memory pressure",), FAULT, "UdpMemErrors; udp(7)", (udp.udp_memory,)),
+    Cause("D08", ("UDP memory pressure",), FAULT, "UdpMemErrors; udp(7)", udp.udp_memory),
     Cause(
         "D09",
         ("CPU full", TOO_SLOW),
         LIMIT,
         "/proc/stat; getrusage(2); fasterdata.es.net, 100G tuning",
-        (
-            host.cpu,
-            udp.receiver_too_slow,
-            printed_hosts.busy_process,
-            printed_hosts.slow_sender,
-            printed_hosts.fast_core,
-            printed_hosts.small_writes,
-        ),
+        cpu.cpu,
     ),
-    Cause("D10", ("time stolen by the hypervisor",), FAULT, "steal of proc(5)", (host.steal,)),
-    Cause("D11", ("NIC ring overflow",), FAULT, "ethtool(8), -S and -g", (queues.nic_ring,)),
+    Cause("D10", ("time stolen by the hypervisor",), FAULT, "steal of proc(5)", cpu.steal),
+    Cause("D11", ("NIC ring overflow",), FAULT, "ethtool(8), -S and -g", queues.nic_ring),
     Cause(
         "D12",
         ("softirq budget exhausted",),
         LIMIT,
         "time_squeeze of softnet_stat",
-        (queues.softirq_budget,),
+        queues.softirq_budget,
     ),
-    Cause("D13", ("backlog drops",), FAULT, "dropped of softnet_stat", (queues.backlog,)),
+    Cause("D13", ("backlog drops",), FAULT, "dropped of softnet_stat", queues.backlog),
     Cause(
         "D14",
         (DROPS, BLOAT),
         FAULT,
         "tc(8), -s qdisc; RFC 7567; RFC 9406, section 4.2",
-        (queues.qdisc, queues.bloat),
+        queues.queue,
     ),
-    Cause("D15", ("fragments lost",), FAULT, "IpReasmFails; RFC 8900", (udp.fragments,)),
+    Cause("D15", ("fragments lost",), FAULT, "IpReasmFails; RFC 8900", udp.fragments),
     Cause(
         "D16",
         ("neighbour table overflow",),
         FAULT,
         "gc_thresh3 of arp(7)",
-        of_session=(reach.neighbours,),
+        of_session=reach.neighbours,
     ),
     Cause(
         "D17",
         ("policed",),
         LIMIT,
         "Flach et al., An Internet-Wide Analysis of Traffic Policing, 2016",
-        (overflow.policed_by_bbr, printed_path.policed),
-        (capacity.policed,),
+        policer.dropped_in_bursts,
+        policer.policed,
     ),
     Cause(
         "D18",
         ("path capacity reached",),
         LIMIT,
         "Ethernet framing; tc-tbf(8); RFC 9406; Cardwell et al., BBR, 2016",
-        (
-            capacity.path_capacity,
-            overflow.overflow,
-            overflow.measured_by_bbr,
-            printed_path.given_rate,
-            printed_datagrams.constant_arrival,
-            printed_datagrams.slow_path,
-        ),
-        (capacity.shared,),
+        capacity.capacity,
     ),
     Cause(
         "D19",
         ("random loss", NOT_LISTENING),
         FAULT,
         "RFC 2330, section 11; Poisson dispersion",
-        (printed_datagrams.scattered, udp.lost_while_not_listening),
-        (datagrams.random_loss,),
+        datagrams.lost_by_chance,
+        datagrams.random_loss,
     ),
     Cause(
-        "D20", ("sender cannot offer the UDP rate",), LIMIT, "iperf3(1), -b", (udp.sender_too_slow,)
+        "D20", ("sender cannot offer the UDP rate",), LIMIT, "iperf3(1), -b", udp.sender_too_slow
     ),
     Cause(
         "D21",
         ("path MTU black hole",),
         FAULT,
         "RFC 2923; RFC 4821; RFC 6298",
-        (printed_stops.nothing_arrives, printed_stops.stalled),
-        (path.black_hole,),
+        of_session=stops.black_hole,
     ),
-    Cause("D22", ("smaller path MTU",), INFO, "RFC 1191", of_session=(path.smaller_path,)),
+    Cause("D22", ("smaller path MTU",), INFO, "RFC 1191", of_session=path.smaller_path),
     Cause(
         "D23",
         ("inconsistent MTUs",),
         FAULT,
         "RFC 7348, section 4.3; RFC 4821",
-        of_session=(path.inconsistent,),
+        of_session=path.inconsistent,
     ),
     Cause(
         "D24",
         ("overlay without offload",),
         LIMIT,
         "segmentation-offloads of the kernel; facts, appendix A",
-        of_session=(path.overlay_tax,),
+        of_session=path.overlay_tax,
     ),
-    Cause(
-        "D25", ("userspace overlay",), LIMIT, "tuntap of the kernel", of_session=(path.userspace,)
-    ),
+    Cause("D25", ("userspace overlay",), LIMIT, "tuntap of the kernel", of_session=path.userspace),
     Cause(
         "D26",
         ("one stream slower than several",),
         LIMIT,
         "facts, section 6",
-        of_session=(compare.per_flow,),
+        of_session=compare.per_flow,
     ),
     Cause(
         "D27",
         ("the two directions differ",),
         LIMIT,
         "facts, section 6",
-        of_session=(compare.asymmetric,),
+        of_session=compare.asymmetric,
     ),
     Cause(
         "D28",
         ("slow in both directions at once",),
         LIMIT,
         "Zhang, Shenker and Clark, SIGCOMM 1991",
-        of_session=(compare.collapse,),
+        of_session=compare.collapse,
     ),
-    Cause("D29", ("wrong interface or route",), FAULT, "ip-route(8)", of_session=(path.wrong_way,)),
+    Cause("D29", ("wrong interface or route",), FAULT, "ip-route(8)", of_session=path.wrong_way),
     Cause(
         "D30",
         ("reverse-path filter",),
         FAULT,
         "rp_filter of ip-sysctl; IPReversePathFilter",
-        of_session=(reach.reverse_path,),
+        of_session=reach.reverse_path,
     ),
     Cause(
         "D31",
         ("no response to ARP or ND",),
         FAULT,
         "RFC 826; RFC 4861; arp(7)",
-        of_session=(reach.no_neighbour,),
+        of_session=reach.no_neighbour,
     ),
-    Cause("D32", ("no route",), FAULT, "ENETUNREACH of ip(7)", of_session=(reach.no_route,)),
+    Cause("D32", ("no route",), FAULT, "ENETUNREACH of ip(7)", of_session=reach.no_route),
     Cause(
         "D33",
         ("port filtered or closed",),
         FAULT,
         "ECONNREFUSED of tcp(7); RFC 1812, section 5.2.7.1",
-        of_session=(reach.filtered,),
+        of_session=reach.filtered,
     ),
-    Cause("D34", ("server busy",), FAULT, "iperf3's messages", of_session=(errors.busy,)),
+    Cause("D34", ("server busy",), FAULT, "iperf3's messages", of_session=errors.busy),
     Cause(
         "D35",
         ("another secret or program",),
         FAULT,
         "iperf3's messages; the helper's handshake",
-        of_session=(errors.other_program,),
+        of_session=errors.other_program,
     ),
     Cause(
         "D36",
         ("buffers not applied",),
         FAULT,
         "SO_SNDBUF of socket(7); iperf3's messages",
-        (printed_options.buffers_not_applied,),
-        (errors.refused_buffers,),
+        of_session=errors.refused_buffers,
     ),
-    Cause("D37", ("tuning not in effect",), FAULT, "sysctl(8)", of_session=(host.tuning,)),
+    Cause("D37", ("tuning not in effect",), FAULT, "sysctl(8)", of_session=host.tuning),
     Cause(
         "D38",
         ("congestion control missing",),
         FAULT,
         "TCP_CONGESTION of tcp(7); iperf3's messages",
-        of_session=(host.congestion, errors.no_such_congestion),
+        of_session=errors.no_congestion_control,
     ),
-    Cause("D39", ("reordering",), FAULT, "RFC 4737; TCPSACKReorder", (queues.reordering,)),
-    Cause("D40", ("link degraded",), FAULT, "ethtool(8); IEEE 802.3", of_session=(host.degraded,)),
-    Cause("D41", ("wrong NUMA node",), LIMIT, "numactl(8)", of_session=(host.numa,)),
+    Cause("D39", ("reordering",), FAULT, "RFC 4737; TCPSACKReorder", queues.reordering),
+    Cause("D40", ("link degraded",), FAULT, "ethtool(8); IEEE 802.3", of_session=host.degraded),
+    Cause("D41", ("wrong NUMA node",), LIMIT, "numactl(8)", of_session=host.numa),
     Cause(
         "D42",
         ("connections rejected",),
         LIMIT,
         "ListenOverflows; nf_conntrack of the kernel; ip_local_port_range",
-        of_session=(reach.connection_rate,),
+        of_session=reach.connection_rate,
     ),
-    Cause("D43", ("duplicate address",), FAULT, "RFC 5227", of_session=(reach.duplicate,)),
-    Cause("D45", ("RDMA does not work",), FAULT, "ibv_devinfo(1)", of_session=(host.rdma,)),
-    Cause("D46", ("not as planned",), FAULT, "neuca plan", of_session=(host.drift,)),
-    Cause("D47", ("broadcasts lost",), FAULT, "RFC 919", of_session=(reach.broadcasts,)),
+    Cause("D43", ("duplicate address",), FAULT, "RFC 5227", of_session=reach.duplicate),
+    Cause("D45", ("RDMA does not work",), FAULT, "ibv_devinfo(1)", of_session=host.rdma),
+    Cause("D46", ("not as planned",), FAULT, "neuca plan", of_session=host.drift),
+    Cause("D47", ("broadcasts lost",), FAULT, "RFC 919", of_session=reach.broadcasts),
 )
 
 
 def hits_of_phase(look: Look) -> Iterator[tuple[Cause, Hit]]:
     """What applies to one phase."""
     for cause in CAUSES:
-        for hit in cause.in_phase(look):
+        hit = cause.of_phase(look) if cause.of_phase else None
+        if hit is not None:
             yield cause, hit
 
 
 def hits_of_session(session: Session) -> Iterator[tuple[Cause, Hit]]:
     """What applies to all phases together, to the hosts, or to the path."""
     for cause in CAUSES:
-        for hit in cause.in_session(session):
+        hit = cause.of_session(session) if cause.of_session else None
+        if hit is not None:
             yield cause, hit

@@ -1,87 +1,191 @@
-"""D01 to D04: windows, buffers and the applications."""
+"""D01: what is in flight is what a window allows, by the kernel's clocks or by iperf's figures."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.conditions.base import BUFFERS, HIGH, INFO, LIMIT, MEDIUM, Hit, fact
-from neuca_tools.selftest.conditions.predict import aim, buffer_for, line_of, mathis
-from neuca_tools.selftest.conditions.printed_hosts import is_flat_for_another_reason
-from neuca_tools.selftest.conditions.session import sysctl_max
-from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
-from neuca_tools.selftest.evidence import Phase, Sample, Socket
-from neuca_tools.selftest.evidence.look import Fact, Look, Windows, data_sockets, steady_sockets
+from neuca_tools.selftest.conditions.application import (
+    AT_WINDOW,
+    LARGER,
+    RECEIVER_LIMITED,
+    RMEM,
+    SOMEWHAT,
+    WMEM,
+    room_for,
+    slow_reader,
+)
+from neuca_tools.selftest.conditions.base import BUFFERS, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.cpu import (
+    CORE,
+    LAN_RTT,
+    LONG,
+    ROOM,
+    is_flat_for_another_reason,
+)
+from neuca_tools.selftest.conditions.figures import as_asked, is_constant, link_filled, tcp_printed
+from neuca_tools.selftest.conditions.predict import line_of
+from neuca_tools.selftest.conditions.thresholds import TOGETHER
+from neuca_tools.selftest.evidence.look import Fact, Look, Windows
+from neuca_tools.selftest.evidence.printed import Printed
 
-RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
-# Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
-RECEIVER_LIMITED = 0.4
-# The same for a paced sender with a larger congestion window (facts, appendix B); BBR had 0.28.
-SOMEWHAT, LARGER = 0.15, 1.2
+# Seconds of a path between networks: a geostationary satellite takes 0.6. If the window is known
+# not to grow, it may be much smaller than what -w asked for.
+OF_PATHS = {False: (LAN_RTT, 1.0), True: (LAN_RTT, 30.0)}
+# Bytes of -w that limit in a local network too, and seconds of its round trips.
+SMALL, LOCAL_TRIPS = 64 * 1024, (0.0001, 0.01)
+STAYS = 5  # intervals
+QUANTUM = 0.2  # of the data in flight: iperf3 counts in blocks of 128 KiB
+# Of what -w asks for: the kernel doubles it, and uses up to half for its own structures (tcp(7)).
+OF_STATED = (0.4, 2.2)
+# Bytes: what Linux lets a receiver advertise of 6 MiB (tcp_rmem): half of it (tcp(7)),
+# and since 6.6 up to a seventh more, by how full its buffers are.
+USUAL_WINDOW = (2.9e6, 3.7e6)
+SLOWEST_PATH = 30e6  # bit/s: every host of today sends and receives faster
 HELD = 0.8  # of the lost time
 PACED = 0.75  # of snd_wnd in flight: a paced sender waits for its turn as well
-SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
-AT_WINDOW = 0.9  # of snd_wnd in flight
-# Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
-WRITABLE = 2 / 3
-SENT = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
-MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
-SLOW_READER = 0.5  # of the receive buffer full (D02)
-# Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
-# 0.5 s with a slow reader.
-WAITS = 0.002
-# Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
-HOARDS = 0.1
-# Of what the buffer allows in a round trip: 0.4 to 0.7 with those buffers, 0.02 with a slow reader.
-EXPLAINED = 0.25
-IDLE = 0.5  # of the time with nothing in flight (D04)
-LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
-NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
 UNPROVEN = 5e9  # bit/s: above it the path may well be slower than larger buffers would allow (D01)
 NO_ROUND_TRIP = 0.8  # the measured round trip over the one that window and rate imply
-NOTHING_TO_SEND = "the sending application had nothing to send"
-FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
 
 
-def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[int]:
-    """bit/s that this loss allows (see `mathis`); None if either is not known."""
-    if not rtt or not loss:
+def window(look: Look) -> Optional[Hit]:
+    """What is in flight is a window, by the kernel's clocks or, without them, by iperf's figures.
+
+    A stated size says more than one that is derived, and a round trip more than none.
+    """
+    return (
+        _receiver_window(look)
+        or stated_window(look)
+        or _window_by_round_trip(look)
+        or _flat_window(look)
+    )
+
+
+def stated_window(look: Look) -> Optional[Hit]:
+    """The buffer that was requested (-w) is what is in flight, or the window never grew past it."""
+    one = tcp_printed(look)
+    if one is None or not one.run.buffer or one.retransmits or as_asked(look):
         return None
-    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+    if not _is_stated(one, one.run.buffer) or (look.phase.name == TOGETHER and not one.rtt):
+        return None
+    return Hit(
+        0.95,
+        f"-w fixed the buffers at {amounts.size(one.run.buffer)} and switched off their growth:"
+        f" the window stays at {amounts.size(one.cwnd or one.run.buffer)}",
+        (fact("-w", one.run.buffer), fact("cwnd", one.cwnd), fact("rtt", one.rtt)),
+        "test without -w: Linux then sizes the buffers itself, up to tcp_rmem and tcp_wmem",
+        "both",
+        confidence=MEDIUM,
+        title=BUFFERS,
+    )
 
 
-def is_lossy(look: Look) -> bool:
-    """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
-    if look.left < NETWORK or look.known_loss <= LOSSY or is_crowded(look):
+def _is_stated(one: Printed, asked: float) -> bool:
+    """Whether `asked` bytes are in flight; without a round trip, whether the window never grew."""
+    if one.is_inside or link_filled(one) is not None:
         return False
-    return sender_buffer(look) is None
+    if not one.rtt:
+        return _is_stated_at_any_trip(one, asked)
+    lowest, highest = OF_STATED
+    flight = one.rate * one.rtt / 8 / one.streams
+    return lowest <= flight / asked <= highest
 
 
-def receiver_window(look: Look) -> Optional[Hit]:
-    """The sender has as much in flight as the receiver's window allows."""
-    if look.protocol != "tcp" or slow_reader(look) is not None or not look.rate:
+def _is_stated_at_any_trip(one: Printed, asked: float) -> bool:
+    """Whether a window that never grew may be `asked` bytes, at a round trip that paths have."""
+    if one.is_loopback or one.rate >= CORE:
+        return False
+    lowest, highest = OF_PATHS[bool(one.cwnds)]
+    if one.is_local_network and one.rate >= SLOWEST_PATH:
+        lowest, highest = LOCAL_TRIPS if asked <= SMALL else (1.0, 0.0)
+    trip = asked * 8 * one.streams / one.rate  # if the window is what limits
+    is_larger = (one.cwnd or 0.0) > OF_STATED[1] * asked * one.streams
+    return lowest < trip < highest and (one.is_flat or is_larger or not one.cwnds)
+
+
+def _window_by_round_trip(look: Look) -> Optional[Hit]:
+    """The same amount is in flight in every round trip, whatever the congestion window allows."""
+    one = tcp_printed(look)
+    if one is None or as_asked(look) or not (_has_constant_flight(one) or _is_usual(one)):
         return None
-    share = _share_of_window(look, look.rate)
-    if share is None:
+    rtt, room = one.rtt or 0.0, look.windows.snd_wnd
+    flight = one.rate * rtt / 8
+    end, whose = "both", "limits, usually the receiver's"
+    if room is not None and flight < ROOM * room:
+        end, whose = "sender", "of the sender limits"
+    lost = "whatever was lost" if one.retransmits else "without any loss"
+    return Hit(
+        0.8,
+        f"{amounts.size(flight)} are in flight in each round trip of {amounts.time(rtt)}, {lost}: "
+        f"a buffer {whose}",
+        (
+            fact("rate × rtt, bytes", round(flight)),
+            fact("cwnd", one.cwnd),
+            fact("snd_wnd", room),
+            fact("rtt", one.rtt),
+        ),
+        "raise the maximum of net.ipv4.tcp_rmem on the receiver and of net.ipv4.tcp_wmem on the "
+        "sender to twice the wanted rate times the round trip",
+        end,
+        confidence=MEDIUM,
+        title=BUFFERS,
+    )
+
+
+def _is_usual(one: Printed) -> bool:
+    """Whether, at the round trip of a ping, an even rate is a window of the usual size."""
+    if one.trips or not one.rtt or one.rtt < LONG or one.retransmits or not is_constant(one):
+        return False
+    lowest, highest = USUAL_WINDOW
+    flight = one.rate * one.rtt / 8 / one.streams
+    return lowest <= flight <= highest and link_filled(one) is None
+
+
+def _has_constant_flight(one: Printed) -> bool:
+    """Whether each round trip carries the same, without a queue, below the congestion window.
+
+    Or as much as that allows, if it stays the same: no loss made it so, whatever was lost.
+    """
+    settled = _settled(one)
+    flights = settled.flights
+    if len(flights) < 3 or not settled.is_unqueued or min(settled.trips) < LONG:
+        return False
+    if link_filled(one) is not None:
+        return False
+    is_even = pstdev(flights) <= QUANTUM * mean(flights)
+    return is_even and (settled.is_flat or median(flights) <= ROOM * (settled.cwnd or 0))
+
+
+def _settled(one: Printed) -> Printed:
+    """The same run since the window is what it was at the end, if that is half of it or more."""
+    count = min(len(one.level), len(one.late))
+    if count < max(STAYS, len(one.late) / 2):
+        return one
+    return replace(one, late=one.late[-count:])
+
+
+def is_window(one: Printed) -> bool:
+    """Whether a window explains a constant rate, or may explain it."""
+    return one.is_unused or _has_constant_flight(one)
+
+
+def _receiver_window(look: Look) -> Optional[Hit]:
+    """The sender has as much in flight as the receiver's window allows."""
+    limited = look.windows.rwnd_limited
+    if look.protocol != "tcp" or limited is None or not look.rate or slow_reader(look) is not None:
+        return None
+    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
+        share = limited
+    elif _holds_paced_flow(look.windows, limited):
+        share = HELD
+    else:
         return None
     window = look.windows.snd_wnd or look.windows.cwnd or look.rate * (look.rtt or 0) / 8
     return _receiver_window_hit(look, look.rate, window, share)
-
-
-def _share_of_window(look: Look, rate: float) -> Optional[float]:
-    """The share of the time that the receiver's window limits; None if it does not."""
-    limited = look.windows.rwnd_limited
-    if limited is None:
-        return 0.9 if _fills_window(look, rate) else None
-    if limited >= RECEIVER_LIMITED and _is_window_full(look.windows):
-        return limited
-    if _holds_paced_flow(look.windows, limited) and not is_lossy(look):
-        return HELD
-    return None
 
 
 def _is_window_full(windows: Windows) -> bool:
@@ -105,21 +209,16 @@ def _holds_paced_flow(windows: Windows, limited: float) -> bool:
     return in_flight >= PACED * room and (windows.cwnd or 0.0) >= LARGER * room
 
 
-def _fills_window(look: Look, rate: float) -> bool:
-    """Without the kernel's clocks: whether rate times round trip is the receiver's window."""
-    if not look.windows.snd_wnd or not look.rtt or look.throughput.retransmits or line_of(rate):
-        return False
-    if is_flat_for_another_reason(look):
-        return False
-    return rate * look.rtt / 8 >= AT_WINDOW * look.windows.snd_wnd
-
-
-def flat_window(look: Look) -> Optional[Hit]:
+def _flat_window(look: Look) -> Optional[Hit]:
     """Without the kernel's clocks: a constant window, no loss, and one window per round trip."""
     window, rate = look.windows.cwnd, look.rate
     if look.protocol != "tcp" or not look.windows.flat or not window or not rate:
         return None
-    if _is_window_known(look) or is_flat_for_another_reason(look) or _is_lossy_or_short(look):
+    if (
+        look.windows.rwnd_limited is not None
+        or is_flat_for_another_reason(look)
+        or _is_lossy_or_short(look)
+    ):
         return None
     if line_of(rate) or _is_larger_than_needed(window, rate, look.rtt):
         return None
@@ -131,40 +230,21 @@ def _is_larger_than_needed(window: float, rate: float, rtt: Optional[float]) -> 
     return rtt is not None and window * 8 / rate > rtt / NO_ROUND_TRIP
 
 
-def _is_window_known(look: Look) -> bool:
-    """Whether `receiver_window` can judge this phase."""
-    if look.windows.rwnd_limited is not None:
-        return True
-    return bool(look.windows.snd_wnd and look.rtt)
-
-
 def _is_lossy_or_short(look: Look) -> bool:
     if look.flow is None or len(look.throughput.rates) < 2:
         return True
     return bool(look.flow.sent.retransmits or look.throughput.retransmits)
 
 
-def is_unbounded(look: Look) -> bool:
-    """Whether neither the receiver's window nor the send buffer limits the flow noticeably."""
-    receiver, sender = look.windows.rwnd_limited or 0, look.windows.sndbuf_limited or 0
-    return receiver < RECEIVER_LIMITED and sender < SENDER_LIMITED
-
-
-def _room(look: Look, rate: float, rtt: float) -> int:
-    """Bytes of buffer for what is expected of the path, or for the next usual rate."""
-    return buffer_for(max(aim(rate, look.evidence.expect), rate), rtt)
-
-
 def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -> Hit:
     rtt = look.rtt or window * 8 / rate
-    room = _room(look, rate, rtt)
+    room = room_for(look, rate, rtt)
     return Hit(
         share,
         f"the receiver's window of {amounts.size(window)} allows {amounts.rate(window * 8 / rtt)} "
         f"at a round trip of {amounts.time(rtt)}",
         _window_facts(look),
         end="receiver",
-        confidence=MEDIUM if look.windows.rwnd_limited is None else HIGH,
         fixed=room * 4 / rtt,
         sysctls={RMEM: f"4096 131072 {room}"},
     )
@@ -173,7 +253,7 @@ def _receiver_window_hit(look: Look, rate: float, window: float, share: float) -
 def _flat_window_hit(look: Look, rate: float, window: float) -> Hit:
     """It is not known whose buffer limits the window."""
     rtt = look.rtt or window * 8 / rate
-    room, doubt = _room(look, rate, rtt), ""
+    room, doubt = room_for(look, rate, rtt), ""
     if rate > UNPROVEN:
         doubt = (
             f"; the capacity of the path is not proven: run again with buffers of "
@@ -201,196 +281,3 @@ def _window_facts(look: Look) -> tuple[Fact, ...]:
         fact("unacked × mss", look.windows.in_flight),
         fact("rtt", look.rtt),
     )
-
-
-def _is_closed(look: Look, sockets: Sequence[Socket]) -> bool:
-    """Whether the receiver advertised windows of zero, and not for lack of a buffer."""
-    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    return zero is not None and not _is_small_buffer(look, sockets)
-
-
-def _is_waited_for(look: Look, sockets: Sequence[Socket], limited: float) -> bool:
-    """Whether the window limits the flow, and is closed or full of what waits to be read."""
-    if limited < RECEIVER_LIMITED:
-        return False
-    waits = _reading_delay(look, sockets) >= WAITS and _fill(sockets) > SLOW_READER
-    return waits or _is_closed(look, sockets)
-
-
-def slow_reader(look: Look) -> Optional[Hit]:
-    """The window is small because the application does not empty the receive buffer."""
-    limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
-    if look.protocol != "tcp" or limited is None:
-        return None
-    fill, waits = _fill(sockets), _reading_delay(look, sockets)
-    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
-    has_room = zero is None and fill < EXPLAINED and limited < SOMEWHAT
-    is_hopeless = _is_hopeless(look, waits, has_room)
-    if not is_hopeless and not _is_waited_for(look, sockets, limited):
-        return None
-    hit = Hit(
-        1.0 if is_hopeless else limited,
-        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits "
-        f"{amounts.time(waits)} to be read",
-        (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
-        "find out what limits the application: its CPU, its disk; larger buffers do not help",
-        "receiver",
-    )
-    if not look.receiver_load.has_full_cpu:
-        return hit
-    # An application that reads as fast as its host can is not at fault.
-    text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
-    return replace(hit, text=text, severity=LIMIT)
-
-
-def _is_hopeless(look: Look, waits: float, has_room: bool) -> bool:
-    """Whether the whole flow waits for a reader that never catches up."""
-    return (waits >= HOARDS and not has_room) or is_read_late(look, waits)
-
-
-def _fill(sockets: Sequence[Socket]) -> float:
-    """How full the receive buffer is, as a share."""
-    return middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
-
-
-def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
-    """Seconds that data waits in the receive buffer; 0 if nothing was received."""
-    if not look.rate:
-        return 0.0
-    return middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
-
-
-def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
-    return [one for sample in samples for one in data_sockets(sample, phase)]
-
-
-def _reading_sockets(look: Look) -> list[Socket]:
-    """The receiver's data connections in every sample after the first whose queue is known."""
-    every = _data_sockets(look.phase.receiver[1:], look.phase)
-    return [one for one in every if one.recv_q is not None and one.rcvbuf]
-
-
-def _is_small_buffer(look: Look, sockets: Sequence[Socket]) -> bool:
-    """Whether a burst fills the receive buffer, however fast the application reads."""
-    # Half of the buffer is the kernel's overhead (tcp_adv_win_scale in tcp(7)).
-    room = max((one.rcvbuf or 0 for one in sockets), default=0) / 2
-    return bool(room and look.rate and look.rtt and look.rate * look.rtt / 8 >= EXPLAINED * room)
-
-
-def sender_buffer(look: Look) -> Optional[Hit]:
-    """The send buffer is full.
-
-    The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate()), which an
-    application that writes large pieces may prevent. The samples of the queue decide then.
-    """
-    limited = look.windows.sndbuf_limited
-    if look.protocol != "tcp" or limited is None or not look.rate:
-        return None
-    share = limited if limited >= SENDER_LIMITED else _queued_full(look)
-    limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
-    if not share or _may_grow(size, limit):
-        return None
-    of_size = f" of {amounts.size(size)}" if size else ""
-    hit = Hit(
-        share,
-        f"the sender's buffer{of_size} is full: it waits for acknowledgements "
-        f"{amounts.percent(share)} of the time",
-        (
-            fact("sndbuf_limited / busy_time", limited),
-            fact("tb", size),
-            fact(f"{WMEM} maximum", limit),
-        ),
-        end="sender",
-    )
-    rtt = look.rtt or look.round_trip.shortest
-    if not rtt:
-        return hit
-    room = _room(look, look.rate, rtt)
-    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
-
-
-def _may_grow(size: Optional[int], limit: Optional[int]) -> bool:
-    return bool(limit and size and size < AT_WINDOW * limit)
-
-
-def _send_buffer_size(look: Look) -> Optional[int]:
-    """Bytes: the largest send buffer of a data connection in any sample."""
-    sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
-    return max(filter(None, sizes), default=None)
-
-
-def _queued_full(look: Look) -> float:
-    """The share of the samples in which the send buffer, but no window, was full; 0 if few."""
-    known = _sockets_with_queue(look)
-    full = sum(map(_is_buffer_full, known))
-    if not known or full < MOSTLY * len(known):
-        return 0.0
-    # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
-    if not all(one.app_limited for one in known) and not _has_room_in_windows(look.windows):
-        return 0.0
-    return look.left * full / len(known)
-
-
-def _sockets_with_queue(look: Look) -> list[Socket]:
-    every = steady_sockets(look)
-    return [one for one in every if one.sndbuf and one.wmem_queued is not None]
-
-
-def _is_buffer_full(socket: Socket) -> bool:
-    """Whether it is full of what was sent: what waits for its turn needs no larger one."""
-    if socket.in_flight is not None and socket.in_flight < SENT * (socket.sndbuf or 0):
-        return False
-    return (socket.wmem_queued or 0) >= WRITABLE * (socket.sndbuf or 0)
-
-
-def _smaller_window(windows: Windows) -> float:
-    """Bytes: the smaller of congestion window and receiver's window; 0 if either is not known."""
-    return min(windows.cwnd or 0.0, windows.snd_wnd or 0.0)
-
-
-def _has_room_in_windows(windows: Windows) -> bool:
-    window = _smaller_window(windows)
-    return windows.in_flight is not None and windows.in_flight < AT_WINDOW * window
-
-
-def application(look: Look) -> Optional[Hit]:
-    """The sending application has nothing to send."""
-    idle = look.windows.idle_share
-    if look.protocol != "tcp" or idle is None or look.sender_load.has_full_cpu or not look.rate:
-        return None
-    # It is information if the rate is what the test was limited to.
-    severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None
-    if idle < IDLE:
-        return _starved(look, severity)
-    return Hit(
-        idle,
-        f"nothing was in flight {amounts.percent(idle)} of the time: {NOTHING_TO_SEND}",
-        (fact("1 - busy_time / time", idle),),
-        FEED_THE_SENDER,
-        "sender",
-        severity=severity,
-    )
-
-
-def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
-    """Little is in flight: an application that writes small pieces keeps TCP waiting."""
-    window, in_flight = _smaller_window(look.windows), look.windows.in_flight
-    if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
-        return None
-    known = [one for one in _sockets_with_queue(look) if one.app_limited is not None]
-    if not known or not all(map(_is_starved, known)):
-        return None
-    return Hit(
-        look.left,
-        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
-        f"nothing was queued: {NOTHING_TO_SEND}",
-        (fact("app_limited", "in every sample"),),
-        FEED_THE_SENDER,
-        "sender",
-        confidence=MEDIUM,
-        severity=severity,
-    )
-
-
-def _is_starved(socket: Socket) -> bool:
-    return bool(socket.app_limited) and not _is_buffer_full(socket)

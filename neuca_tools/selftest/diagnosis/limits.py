@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Optional
 
 from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.conditions.base import Hit
 from neuca_tools.selftest.conditions.capacity import path_capacity
 from neuca_tools.selftest.conditions.causes import explains_loss
@@ -18,7 +19,6 @@ from neuca_tools.selftest.conditions.session import ends, links_of, sysctl_max
 from neuca_tools.selftest.conditions.streams import DEFAULT_MSS
 from neuca_tools.selftest.conditions.thresholds import TOGETHER
 from neuca_tools.selftest.conditions.udp import is_losing
-from neuca_tools.selftest.conditions.window import LOSSY, RMEM, WMEM
 from neuca_tools.selftest.evidence import Phase, derive
 from neuca_tools.selftest.evidence.look import Look
 

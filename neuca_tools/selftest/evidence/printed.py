@@ -16,20 +16,6 @@ from statistics import mean, median, pstdev
 from typing import Optional
 
 from neuca_tools.selftest.evidence.look import FLAT, Look
-from neuca_tools.selftest.evidence.moves import (
-    QUEUES,
-    fell,
-    lasting_falls,
-    line,
-    queues,
-    rests,
-    risen,
-    rises,
-    sent,
-    slows,
-    whole,
-    windows_and_rates,
-)
 from neuca_tools.selftest.evidence.run import (
     Flow,
     Interval,
@@ -44,24 +30,27 @@ from neuca_tools.selftest.evidence.run import (
 MSS = 1448  # of MTU 1500 with timestamps (RFC 7323), where iperf does not print it
 FOLLOWS, NEARLY_EVEN = 0.95, 0.05  # of the rate before the window fell; its variation
 SHORT, INITIAL = 2.0, 10  # seconds; segments of the first window (RFC 6928)
-PARTS = 5
-# Intervals; the distance of the quartiles of a normal distribution, in standard deviations.
-ENOUGH_FOR_QUARTERS, OF_QUARTERS = 10, 1.349
-# Of a line through rates and windows (logarithms): points, the least deviation of the windows,
-# slope and correlation.
-ENOUGH, VARIED, STEEP, FIT = 5, 0.1, 0.5, 0.7
-# Of the loss that a window answers, and of the window's variation that the rate has: a queue on
-# the path keeps the rate up while the window falls.
-ANSWERED, FOLLOWED = 0.5, 0.4
-SLOWS = 0.9  # of the rate before the first loss
+ANSWERED = 0.5  # of the losses
 ETHERNET = 9216  # bytes: a larger MSS is that of a link without frames, such as lo
 UNSHAPED = 0.5e9  # bit/s: a test of netem or tbf on lo is slower
 STRETCH, OUTLIERS = 1.25, 8  # the longest round trip over the shortest; one of so many
-FULL = 0.85  # of the congestion window in flight
 ROUNDED = 0.005  # how far windows differ that are the same; CUBIC's last steps are larger
 # Since 3.16 iperf3 has a thread for each stream (release notes); all earlier ones share one.
 THREADED = (3, 16)
 KEPT = "printed"  # the name of these figures among a look's own
+# What TCP multiplies its window with after a loss: 0.5 (RFC 5681), 0.7 for CUBIC (RFC 9438,
+# section 4.6). An interval of iperf may contain some of the recovery.
+FALLS = 0.85
+BACK = 0.95  # of the window before: a loss from which it recovers within an interval costs nothing
+RISES = 1.1
+RISES_FROM, RISEN = 0.5, 0.9  # of the usual rate: where a long rise begins at most, and ends
+RESTED = 4  # intervals
+QUEUES, NO_FASTER = 1.3, 1.05  # times the window, and the rate, at first
+TAIL = 0.5  # of the usual interval: iperf3 prints what is left at the end of a test as one more
+# Of the intervals after the send buffer was full: how many at least, and how much they vary.
+FILLED, PLATEAU = 4, 0.03
+# Bytes: the kernel's own default, tcp_wmem[2] (tcp(7)), of what was written but not yet sent.
+SEND_BUFFER = 4 * 2**20
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,6 @@ class Printed:
     retransmits: Optional[int]
     share: float  # of the segments that were sent again
     arrived: Optional[float] = None  # bit/s, as the receiver counted in all
-    held: float = 0.0  # bytes that were sent and had not arrived when the test ended
 
     @cached_property
     def rates(self) -> list[float]:
@@ -94,22 +82,6 @@ class Printed:
     def known_spread(self) -> float:
         """The same; 0 if it is not known."""
         return self.spread or 0.0
-
-    @cached_property
-    def usual_spread(self) -> Optional[float]:
-        """The same of the middle half, as of a normal distribution; None for fewer than ten."""
-        rates = sorted(self.rates)
-        quarter = len(rates) // 4
-        if len(rates) < ENOUGH_FOR_QUARTERS or median(rates) <= 0:
-            return None
-        return (rates[-quarter - 1] - rates[quarter]) / OF_QUARTERS / median(rates)
-
-    @cached_property
-    def drift(self) -> float:
-        """The coefficient of variation of the mean rates of the five parts of the run."""
-        rates, size = self.rates, max(1, len(self.rates) // PARTS)
-        parts = [mean(rates[at * size : (at + 1) * size]) for at in range(len(rates) // size)]
-        return pstdev(parts) / mean(parts) if parts and mean(parts) > 0 else 0.0
 
     @property
     def streams(self) -> int:
@@ -149,19 +121,6 @@ class Printed:
         return bool(most) and most[-1] <= STRETCH * most[0]
 
     @property
-    def is_window_full(self) -> bool:
-        """Whether each round trip carries about as much as the congestion window allows."""
-        return bool(self.flights) and median(self.flights) >= FULL * (self.cwnd or math.inf)
-
-    @property
-    def is_lowered(self) -> bool:
-        """Whether loss made the congestion window smaller, or ended slow start early."""
-        early = self.every[: max(1, len(self.every) // 3)]
-        if any(one.retransmits for one in early):
-            return True
-        return any(fell(*pair) for pair in zip(self.every, self.every[1:]))
-
-    @property
     def is_flat(self) -> bool:
         """Whether the congestion window stayed where it was."""
         cwnds = self.cwnds
@@ -173,22 +132,9 @@ class Printed:
         return self.cwnd is not None and self.cwnd < INITIAL * self.mss * self.streams
 
     @property
-    def is_queueing(self) -> bool:
-        """Whether the window grows and the rate does not: what is sent waits on the path."""
-        cwnds = [one.cwnd for one in self.every[1:] if one.cwnd]
-        is_lossless = not any(one.retransmits for one in self.every[1:])
-        return is_lossless and len(cwnds) >= 4 and cwnds[-1] >= QUEUES * cwnds[0]
-
-    @property
-    def is_overshot(self) -> bool:
-        """Whether slow start lost something, and nothing was lost after it."""
-        known = [one.retransmits for one in self.every]
-        return bool(known and known[0]) and not any(known[1:])
-
-    @property
     def is_received(self) -> bool:
         """Whether the intervals are the receiver's, although the sender's count is known."""
-        return bool(self.retransmits) and all(one.retransmits is None for one in self.every)
+        return self.retransmits is not None and all(one.retransmits is None for one in self.every)
 
     @cached_property
     def queued(self) -> float:
@@ -215,16 +161,6 @@ class Printed:
         level = self.level
         lost = max((at for at, one in enumerate(level) if one.retransmits), default=-1)
         return level[lost + 1 :]
-
-    @property
-    def is_idle_after_loss(self) -> bool:
-        """Whether the window did not grow after the last loss, as it does where it limits.
-
-        By a segment in each round trip (RFC 5681, section 3.1); a quarter of that is enough here.
-        """
-        if not self.implied_rtt:
-            return False
-        return rests(self.every, self.mss * self.streams / 4 / self.implied_rtt)
 
     @property
     def is_unused(self) -> bool:
@@ -278,35 +214,6 @@ class Printed:
             # Slower than usual as well, because every radio's rate goes up and down.
             before = min(before, median(self.rates) * len(later))
         return after <= FOLLOWS * before or later[0][0].seconds > SHORT
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether the window varies much more than the rate: a queue takes up the difference.
-
-        What it is at the end of an interval of many seconds says nothing about their rate.
-        """
-        cwnds = self.cwnds
-        if len(cwnds) < 3 or self.spread is None or self.late[0].seconds > SHORT:
-            return False
-        return self.spread < FOLLOWED * pstdev(cwnds) / mean(cwnds)
-
-    @property
-    def follows_window(self) -> bool:
-        """Whether the rate is the congestion window over a constant round trip.
-
-        The window during an interval is about the geometric mean of those at both of its ends.
-        """
-        pairs = windows_and_rates(self.every)
-        if len(pairs) < ENOUGH or self.every[0].seconds > SHORT:
-            return False
-        windows, rates = zip(*pairs)
-        varied, slope, fit = line(windows, rates)
-        return varied >= VARIED and slope >= STEEP and fit >= FIT
-
-    @property
-    def slows_at_loss(self) -> bool:
-        """Whether window and rate fell when loss began in the middle of the run."""
-        return slows(self.every, SLOWS)
 
     @property
     def is_local_network(self) -> bool:
@@ -374,7 +281,7 @@ def _derived(look: Look) -> Optional[Printed]:
         return None  # all in the first interval
     again = _retransmits(flow, every)
     share = min(1.0, (again or 0) * (run.mss or MSS) / _size(flow, every))
-    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate, flow.held)
+    return Printed(run, rate, every, late, look.rtt, again, share, flow.received.rate)
 
 
 def _after_slow_start(look: Look, every: tuple[Interval, ...]) -> tuple[Interval, ...]:
@@ -398,3 +305,84 @@ def _retransmits(flow: Flow, every: Sequence[Interval]) -> Optional[int]:
 def _size(flow: Flow, every: Sequence[Interval]) -> float:
     """Bytes that were sent; infinite if that is not known."""
     return max(flow.sent.bytes or 0, sum(one.bytes or 0 for one in every)) or math.inf
+
+
+def queues(cwnds: Sequence[float], rates: Sequence[float]) -> bool:
+    """Whether the window grew in the second half, and the rate did not: what it added waits."""
+    half = len(cwnds) // 2
+    if len(cwnds) < 2 * RESTED or len(cwnds) != len(rates):
+        return False
+    return cwnds[-1] >= QUEUES * cwnds[half] and rates[-1] <= rates[half] * NO_FASTER
+
+
+def rises(values: Sequence[float], third: int) -> bool:
+    return mean(values[-third:]) >= RISES * mean(values[:third])
+
+
+def fell(before: Interval, after: Interval) -> bool:
+    if not before.cwnd or not after.cwnd or not (before.retransmits or after.retransmits):
+        return False
+    return after.cwnd <= FALLS * before.cwnd
+
+
+def lasting_falls(every: Sequence[Interval]) -> list[tuple[Interval, Interval]]:
+    """Pairs in which the window fell after a loss, and was not back one interval later."""
+    later = (*every[2:], None)
+    return [
+        (before, after)
+        for before, after, following in zip(every, every[1:], later)
+        if fell(before, after) and not _is_back(before, following)
+    ]
+
+
+def _is_back(before: Interval, following: Optional[Interval]) -> bool:
+    if following is None or not following.cwnd or not before.cwnd:
+        return False
+    return following.cwnd >= BACK * before.cwnd
+
+
+def whole(intervals: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Without a last one that is much shorter than the others."""
+    if len(intervals) < 2 or intervals[-1].seconds >= TAIL * intervals[0].seconds:
+        return tuple(intervals)
+    return tuple(intervals[:-1])
+
+
+def risen(late: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Without the first intervals, up to half of them, if each is faster than the one before.
+
+    Where loss or a long round trip ended slow start early, it takes TCP longer to fill the path.
+    """
+    half = len(late) // 2
+    usual = median(known_rates(late[half:]) or [0.0])
+    first = next((at for at, one in enumerate(late) if (one.rate or 0) >= RISEN * usual), 0)
+    rates = [one.rate or 0.0 for one in late[: first + 1]]
+    is_rising = rates[0] < RISES_FROM * usual and rates == sorted(rates)
+    return late[first:] if first <= half and is_rising else late
+
+
+def sent(late: tuple[Interval, ...], run: Run) -> tuple[Interval, ...]:
+    """Without the first intervals, if what they exceed the even rate after them by is buffered.
+
+    A sender counts what waits in a send buffer of -w: until that is full, it is as fast as -b or
+    the host allow.
+    """
+    if not run.buffer or all(one.cwnd is None and one.retransmits is None for one in late):
+        return late
+    starts = range(1, min(len(late) // 2, len(late) - FILLED) + 1)
+    first = next((at for at in starts if _is_plateau(late[at:])), 0)
+    usual = mean(known_rates(late[first:]) or [0.0])
+    excess = [((one.rate or 0.0) - usual) * one.seconds / 8 for one in late[:first]]
+    is_buffered = min(excess, default=0.0) > 0 and sum(excess) <= send_buffer(run)
+    return late[first:] if is_buffered else late
+
+
+def _is_plateau(rest: Sequence[Interval]) -> bool:
+    rates = known_rates(rest)
+    return len(rates) >= FILLED and pstdev(rates) < PLATEAU * mean(rates)
+
+
+def send_buffer(run: Run) -> float:
+    """Bytes that the first intervals may count as sent without any having left the host."""
+    # The kernel doubles what -w asks for (SO_SNDBUF in socket(7)).
+    return max(1, run.streams or 1) * max(SEND_BUFFER, 2 * (run.buffer or 0))

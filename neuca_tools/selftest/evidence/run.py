@@ -87,13 +87,6 @@ class Flow:
         lost, datagrams = self.received.lost, self.received.datagrams
         return bool(datagrams) and (lost or 0) >= (datagrams or 0) and not self.received.bytes
 
-    @property
-    def held(self) -> float:
-        """Bytes that were sent and had not arrived when the test ended; 0 if that is not known."""
-        if not self.sent.bytes or not self.received.bytes:
-            return 0.0
-        return max(0.0, self.sent.bytes - self.received.bytes)
-
 
 @dataclass(frozen=True)
 class Connection:

@@ -38,11 +38,10 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.path import path_step
 from neuca_tools.selftest.measure.probes import broadcast, hops, path_mtu, rdma, reach, roundtrip
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
-from neuca_tools.selftest.measure.words import rdma_words, reach_words, words_of
+from neuca_tools.selftest.measure.words import path_step, rdma_words, reach_words, words_of
 
 # Seconds for all round trips of the latency step.
 ROUND_TRIPS_WITHIN = 5.0

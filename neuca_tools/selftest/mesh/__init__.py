@@ -1,12 +1,14 @@
 """Tests between many hosts: which pairs to test when, and which host, group or pair is at fault.
 
 model       a plan of a mesh, its hosts, and the result of one test (Row)
-hosts       the list of hosts as people write it
-schedule    hosts and a seed become slots of disjoint pairs; retests of suspects
+schedule    a list of hosts and a seed become slots of disjoint pairs
 entities    what can be at fault, and the tests that each would affect
-tally       how many tests of each of these are bad
+observe     what each test says of each symptom, against the other tests
+tally       how many tests of each entity are bad
 localise    the entities that explain the bad tests best
-verdict     findings with their kinds, suspected or confirmed, and the exit code
+retest      the pairs to test again: suspects, and what has no result
+causes      what a suspect is called, and what the rows say of its cause
+verdict     findings, suspected or confirmed, the exit code, and which paths to diagnose
 report      one line and a list; `record` is JSON, `metrics` OpenMetrics and Nagios, `page` HTML
 
 All of this is pure. `measure/mesh` runs the tests.

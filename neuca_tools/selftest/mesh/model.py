@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Optional, cast
@@ -37,6 +37,11 @@ BOUNDS = {
     "mtu_out": 65536.0,
     "mtu_back": 65536.0,
     "rtt": 3600.0,
+    "jitter": 3600.0,
+    "loss_out": 1.0,
+    "loss_back": 1.0,
+    "nic_mtu": 65536.0,
+    "flaps": 1e6,
 }
 # Why a test has no rate, in words that the localiser knows.
 ERRORS = (
@@ -44,6 +49,7 @@ ERRORS = (
     "timeout",
     "no-route",
     "unreachable",
+    "no-network",  # the client's own routing table has no route to it
     "wrong-peer",  # it does not know the secret
     "wrong-interface",  # the route leaves through another device than planned
     "reserved",  # the route leaves through a management NIC: nothing was sent
@@ -72,7 +78,8 @@ class MeshPlan:
     time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
     the label that defines the groups; the next two are the largest numbers of concurrent tests of
     one uplink and one hypervisor. `retests` is the first slot of the retests or None; from
-    `diagnoses` on, paths get a full diagnosis.
+    `diagnoses` on, paths get a full diagnosis. `origin` is the identity of the plan that the run
+    began with, of which this is a later state.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -89,6 +96,7 @@ class MeshPlan:
     per_hypervisor: int = 1
     retests: Optional[int] = None
     diagnoses: Optional[int] = None
+    origin: Optional[str] = None
     version: int = VERSION
 
     @property
@@ -110,9 +118,12 @@ class MeshPlan:
 class Row:
     """The result of one test, as its client reports it: `out` is from the client to the server.
 
-    Rates in bit/s, MTUs in bytes, `rtt` in seconds. `macs` are those that answer for the server's
-    address. `disturbed`: other programs or guests kept a processor of either host busy. `error` is
-    one of ERRORS. A value that is not known is None. A full diagnosis has texts, and nothing else.
+    Rates are those at which data arrived, in bit/s; losses are the share of bytes that TCP sent
+    again. MTUs in bytes: `nic_mtu` is that of the client's own device, whose link went up or down
+    `flaps` times meanwhile. `rtt`, the shortest round trip, and `jitter`, how far the slowest ones
+    exceed the median, in seconds. `macs` are those that answer for the server's address.
+    `disturbed`: other programs or guests kept a processor of either host busy. `error` is one of
+    ERRORS. A value that is not known is None. A full diagnosis has texts, and the rate.
     """
 
     slot: int
@@ -128,6 +139,11 @@ class Row:
     error: Optional[str] = None
     text: Optional[str] = None
     diagnosis: tuple[str, ...] = ()
+    jitter: Optional[float] = None
+    loss_out: Optional[float] = None
+    loss_back: Optional[float] = None
+    nic_mtu: Optional[int] = None
+    flaps: Optional[int] = None
 
 
 def tests_of(plan: MeshPlan, rows: Sequence[Row]) -> list[Row]:
@@ -141,7 +157,9 @@ def plan_record(plan: MeshPlan) -> dict[str, object]:
 
 
 def identity(plan: MeshPlan) -> str:
-    """What tells this plan from others, 16 hexadecimal digits."""
+    """What tells this plan, and its later states, from others: 16 hexadecimal digits."""
+    if plan.origin is not None:
+        return plan.origin
     return sha256(repr(plan_record(plan)).encode()).hexdigest()[:16]
 
 
@@ -193,7 +211,8 @@ def check_host(host: MeshHost) -> None:
     try:
         address = ip_address(host.address)
     except ValueError:
-        raise _wrong(f'"{host.name}" has the address {host.address[:50]!r}') from None
+        text = f'"{host.name}": {host.address[:50]!r} is not an IP address'
+        raise _wrong(text) from None
     if address.is_multicast or address.is_unspecified or address.is_loopback:
         raise _wrong(f'"{host.name}": {address} is not the address of a host')
     words = [*host.labels, *host.labels.values()]
@@ -221,17 +240,7 @@ def _wrong(reason: str) -> SelftestError:
 
 def row_record(row: Row) -> dict[str, object]:
     """Plain JSON, without what is not known."""
-    found = {it.name: getattr(row, it.name) for it in fields(row)}
-    known = {name: value for name, value in found.items() if value not in (None, ())}
-    return {"mesh": VERSION, **known}
-
-
-def _is_planned(slot: int, names: tuple[object, object], plan: MeshPlan) -> bool:
-    """Whether the plan has a test between these two, client first, in this slot."""
-    if not 0 <= slot < len(plan.slots):
-        return False
-    pairs = {(plan.hosts[one].name, plan.hosts[two].name) for one, two in plan.slots[slot]}
-    return all(isinstance(one, str) for one in names) and names in pairs
+    return {"mesh": VERSION, **cast("dict[str, object]", encode(row))}
 
 
 def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
@@ -241,60 +250,34 @@ def read_row(data: object, plan: MeshPlan) -> Optional[Row]:
     """
     if not isinstance(data, dict) or data.get("mesh") != VERSION:
         return None
-    slot, names = data.get("slot"), (data.get("client"), data.get("server"))
-    if type(slot) is not int or not _is_planned(slot, names, plan):
+    try:
+        row = decode(Row, {**data, "version": VERSION}, VERSION, "result")
+    except SelftestError:
         return None
-    values = {name: data.get(name) for name in BOUNDS}
-    if not all(value is None or _is_within(value, BOUNDS[name]) for name, value in values.items()):
+    if not _is_planned(row, plan) or not _is_within_bounds(row):
         return None
-    if not _are_words_valid(data):
-        return None
-    macs, text = data.get("macs") or (), data.get("text")
-    return Row(
-        slot,
-        str(names[0]),
-        str(names[1]),
-        rate_out=values["rate_out"],
-        rate_back=values["rate_back"],
-        mtu_out=_whole(values["mtu_out"]),
-        mtu_back=_whole(values["mtu_back"]),
-        rtt=values["rtt"],
-        macs=tuple(sorted(set(macs))),
-        disturbed=data.get("disturbed"),
-        error=data.get("error"),
-        text=text,
-        diagnosis=tuple(data.get("diagnosis") or ()),
+    return replace(row, macs=tuple(sorted(set(row.macs))))
+
+
+def _is_planned(row: Row, plan: MeshPlan) -> bool:
+    """Whether the plan has this test in this slot, client first."""
+    if not 0 <= row.slot < len(plan.slots):
+        return False
+    hosts = plan.hosts
+    return any(
+        (hosts[client].name, hosts[server].name) == (row.client, row.server)
+        for client, server in plan.slots[row.slot]
     )
 
 
-def _whole(value: Optional[float]) -> Optional[int]:
-    if value is None:
-        return None
-    return int(value)
-
-
-def _is_within(value: object, most: float) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def _is_within_bounds(row: Row) -> bool:
+    # NaN is in no range.
+    numbers = ((getattr(row, name), most) for name, most in BOUNDS.items())
+    if not all(value is None or 0 <= value <= most for value, most in numbers):
         return False
-    # False for NaN too.
-    return 0 <= value <= most
-
-
-def _are_words_valid(data: Mapping[str, object]) -> bool:
-    error, text = data.get("error"), data.get("text")
-    if not _are_macs_valid(data.get("macs") or []):
+    if len(row.macs) > MOST_MACS or not all(map(MAC.fullmatch, row.macs)):
         return False
-    if not isinstance(data.get("disturbed"), (bool, type(None))):
+    texts = (row.text or "", *row.diagnosis)
+    if len(row.diagnosis) > MOST_DIAGNOSIS or max(map(len, texts)) > MOST_TEXT:
         return False
-    diagnosis = data.get("diagnosis") or []
-    if not isinstance(diagnosis, list) or len(diagnosis) > MOST_DIAGNOSIS:
-        return False
-    if not all(isinstance(one, str) and len(one) <= MOST_TEXT for one in (text or "", *diagnosis)):
-        return False
-    return error is None or error in ERRORS
-
-
-def _are_macs_valid(macs: object) -> bool:
-    if not isinstance(macs, list) or len(macs) > MOST_MACS:
-        return False
-    return all(isinstance(one, str) and MAC.fullmatch(one) for one in macs)
+    return row.error is None or row.error in ERRORS

@@ -4,40 +4,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from neuca_tools import __version__
 from neuca_tools.model.printable import markup
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
-from neuca_tools.selftest.mesh.picture import group_map, heat_map, legend
-from neuca_tools.selftest.mesh.report import MeshResult, disturbance, line
+from neuca_tools.selftest.mesh.picture import heat_map, legend
+from neuca_tools.selftest.mesh.report import (
+    MeshResult,
+    Rates,
+    evidence,
+    line,
+    rates_of_hosts,
+    shortcomings,
+)
 from neuca_tools.selftest.mesh.verdict import CONFIRMED, MeshFinding
-from neuca_tools.selftest.report.page import STATES
-from neuca_tools.selftest.report.style import STYLE
+from neuca_tools.selftest.report.page import STATES, html
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 OWN_STYLE = """
 svg.mesh{font:9px ui-monospace,monospace;margin:0 auto}svg.mesh text{fill:var(--quiet)}
 svg.mesh .border{stroke:var(--ink);stroke-width:.8;fill:none}
-svg.mesh .pixels{image-rendering:pixelated}
-svg.mesh .block{fill:transparent;stroke:var(--rule);stroke-width:.5}
-svg.mesh .block:hover{stroke:var(--ink);stroke-width:1.5}
 """
 TITLE = "Mesh self-test"
+# The hosts in the table of the lowest rates.
+MOST_ROWS = 20
 
 
 def page(result: MeshResult) -> str:
     """The whole file."""
     inside = "\n".join(_body(result))
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{TITLE}: {markup(result.words)}</title>\n"
-        f"<style>{STYLE}{OWN_STYLE}</style></head>\n"
-        f"<body><main>\n{inside}\n</main></body></html>\n"
-    )
+    return html(f"{TITLE}: {result.words}", inside, OWN_STYLE)
 
 
 def _body(result: MeshResult) -> Iterator[str]:
@@ -54,23 +51,32 @@ def _body(result: MeshResult) -> Iterator[str]:
     yield "<div class=findings>"
     for finding in verdict.findings:
         yield from _finding(finding)
-    if verdict.silent:
-        names = markup(", ".join(verdict.silent))
-        yield f'<section class="finding limit"><h2>Silent</h2><p>{names}</p></section>'
-    if verdict.is_disturbed:
-        words = markup(disturbance(verdict))
-        yield f'<section class="finding limit"><h2>Disturbed</h2><p>{words}</p></section>'
+    for word, text in shortcomings(verdict):
+        title = f"<h2>{word.capitalize()}</h2>"
+        yield f'<section class="finding limit">{title}<p>{markup(text)}</p></section>'
     yield "</div>"
-    groups = group_map(result)
-    if groups:
-        yield _figure("Medians between groups, and within each: rows send", groups)
-    yield _figure("Rates: rows send, columns receive", heat_map(result))
+    picture = heat_map(result)
+    if picture:
+        caption = "<figcaption>Rates: rows send, columns receive</figcaption>"
+        yield f"<section><figure>{caption}{legend()}{picture}</figure></section>"
+    yield from _table(rates_of_hosts(result))
     yield f"<footer class=quiet>neuca-guest-tools {markup(__version__)}</footer>"
 
 
-def _figure(title: str, picture: str) -> str:
-    caption = f"<figcaption>{title}</figcaption>"
-    return f"<section><figure>{caption}{legend()}{picture}</figure></section>"
+def _table(rates: Sequence[Rates]) -> Iterator[str]:
+    """The hosts with the lowest rates, as shares of the reference."""
+
+    def lowest(one: Rates) -> float:
+        return min(value for value in (one.sent, one.received) if value is not None)
+
+    known = [one for one in rates if one.sent is not None or one.received is not None]
+    yield "<section><h2>Lowest rates</h2><table class=columns><tr><th scope=col>host</th>"
+    yield "<th scope=col>group</th><th scope=col>sends</th><th scope=col>receives</th></tr>"
+    for one in sorted(known, key=lowest)[:MOST_ROWS]:
+        shares = ["" if value is None else f"{value:.0%}" for value in (one.sent, one.received)]
+        cells = "".join(f"<td>{markup(cell)}</td>" for cell in (one.name, one.group, *shares))
+        yield f"<tr>{cells}</tr>"
+    yield "</table></section>"
 
 
 def _finding(one: MeshFinding) -> Iterator[str]:
@@ -80,11 +86,7 @@ def _finding(one: MeshFinding) -> Iterator[str]:
     text = one.text[:1].upper() + one.text[1:]
     title = f"<h2>{tag} {markup(one.kind)}: {markup(one.subject + way)}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{markup(text)}.</p>'
-    tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
-    yield f"<p class=quiet>{markup(tests)}</p>"
-    if one.equivalent:
-        yield f"<p>The same tests are evidence of: {markup(', '.join(one.equivalent))}.</p>"
-    yield f"<p><code>{markup(', '.join(one.tests))}</code></p>"
+    yield from (f"<p class=quiet>{markup(words)}</p>" for words in evidence(one))
     if one.diagnosis:
         texts = "".join(f"<li>{markup(text)}</li>" for text in one.diagnosis)
         yield f"<p>Full diagnosis of {markup(' > '.join(one.path))}:</p><ul>{texts}</ul>"

@@ -1,18 +1,14 @@
-"""The heat map of a mesh: cells with their texts up to 63 hosts, a bitmap (PNG) from 64 on.
+"""The heat map of a mesh: a cell for each pair of hosts, or of groups if there are many hosts.
 
-Eight tests of each of 1,000 hosts colour one pixel of the bitmap in 125: there, a map of the groups
-shows what a bitmap cannot.
+Eight tests of each of 1,000 hosts colour one cell in 125: there, the medians between groups show
+more.
 """
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-import struct
-import zlib
-from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import NamedTuple, Optional
 
 from neuca_tools.model.printable import markup
@@ -20,8 +16,8 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.mesh.model import Row
 from neuca_tools.selftest.mesh.report import MeshResult
 
-# From this number of hosts on, a cell is a pixel.
-BITMAP_FROM = 64
+# From this number of hosts, or of groups, on, there are no cells for them.
+TOO_MANY = 64
 # The colours of a share of the reference, the worst first; of no test, and of a test that failed.
 SCALE = ("#b3261e", "#d1552c", "#e58a2e", "#efc04a", "#9bc26b", "#3c9d5d", "#12743a")
 UNTESTED, FAILED, SMALL = "#b8bcc2", "#6b1fa8", "#2468c2"
@@ -33,9 +29,9 @@ LEGEND = (
     (FAILED, "no connection, or it failed"),
     (UNTESTED, "not tested"),
 )
-CELL, STRIP = 12, 14
-# The width of the bitmap on the page.
-WIDTH = 1000
+# The colours in the order of a median.
+_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:], UNTESTED]
+CELL = 12
 
 
 class Cell(NamedTuple):
@@ -94,20 +90,14 @@ def ordered(result: MeshResult) -> list[tuple[str, str]]:
 
 
 def heat_map(result: MeshResult) -> str:
-    """The picture as SVG: rows send, columns receive."""
+    """The picture as SVG: rows send, columns receive. Empty for too many hosts and groups."""
     hosts, found = ordered(result), cells(result)
-    if len(hosts) < BITMAP_FROM:
+    if len(hosts) < TOO_MANY:
         return _grid(hosts, found, "rates between all hosts")
-    return _bitmap(hosts, found)
-
-
-def group_map(result: MeshResult) -> str:
-    """A cell for each pair of groups, if there are several and the hosts are a bitmap."""
-    hosts = ordered(result)
     groups = [(group, group) for group in dict.fromkeys(group for _, group in hosts)]
-    if len(hosts) < BITMAP_FROM or not 1 < len(groups) < BITMAP_FROM:
+    if not 1 < len(groups) < TOO_MANY:
         return ""
-    return _grid(groups, _between_groups(hosts, cells(result)), "rates between groups")
+    return _grid(groups, _between_groups(hosts, found), "medians between groups")
 
 
 def _between_groups(hosts: Sequence[tuple[str, str]], found: Cells) -> Cells:
@@ -159,7 +149,7 @@ def _grid(hosts: Sequence[tuple[str, str]], found: Cells, about: str) -> str:
                 x = left + column * CELL
                 inside += _split(x, y, found.get((one, two)), found.get((two, one)))
     borders = _borders(hosts)
-    for before, _ in borders if len(borders) + 1 < len(hosts) else ():
+    for before in borders if len(borders) + 1 < len(hosts) else ():
         end = left + len(hosts) * CELL
         at = left + before * CELL
         inside.append(f'<path class=border d="M{at} {left}V{end}M{left} {at}H{end}"/>')
@@ -178,92 +168,7 @@ def _split(x: int, y: int, sent: Optional[Cell], received: Optional[Cell]) -> It
             yield f'<path d="{shape}" fill="{cell.colour}">{title}</path>'
 
 
-def _borders(hosts: Sequence[tuple[str, str]]) -> list[tuple[int, str]]:
-    """Where each group but the first begins, with its name."""
-    found, place = [], 0
-    for group, members in groupby(group for _, group in hosts):
-        if place:
-            found.append((place, group))
-        place += len(list(members))
-    return found
-
-
-# --- A bitmap ----------------------------------------------------------------------------------
-
-
-def _bitmap(hosts: Sequence[tuple[str, str]], found: Cells) -> str:
-    """A pixel for each direction, with tooltips for blocks of groups, and a strip for each host."""
-    image = b64encode(png(hosts, found)).decode()
-    place = f'x="{STRIP}" y="{STRIP}" width="{WIDTH}" height="{WIDTH}"'
-    address = f"data:image/png;base64,{image}"
-    inside = [f'<image class=pixels {place} preserveAspectRatio="none" href="{address}"/>']
-    inside += _blocks(hosts, _between_groups(hosts, found))
-    inside += _strips(hosts, found)
-    return _svg(WIDTH + STRIP, WIDTH + STRIP, inside, "rates between all hosts")
-
-
-def _blocks(hosts: Sequence[tuple[str, str]], between: Cells) -> Iterator[str]:
-    """A tooltip for each block of two groups."""
-    starts = [0, *(at for at, _ in _borders(hosts)), len(hosts)]
-    scale = WIDTH / len(hosts)
-    spans = [(one * scale, two * scale, hosts[one][1]) for one, two in zip(starts, starts[1:])]
-    if len(spans) > BITMAP_FROM:
-        return
-    for top, bottom, one in spans:
-        for left, right, two in spans:
-            title = between.get((one, two), Cell(UNTESTED, f"{one} > {two}: not tested")).text
-            where = f'x="{STRIP + left:.1f}" y="{STRIP + top:.1f}"'
-            size = f'width="{right - left:.1f}" height="{bottom - top:.1f}"'
-            yield f"<rect class=block {where} {size}><title>{markup(title)}</title></rect>"
-
-
-def _strips(hosts: Sequence[tuple[str, str]], found: Cells) -> Iterator[str]:
-    """At the left and on top, a mark for each host with what it sends and receives."""
-    sent: dict[str, list[str]] = {}
-    received: dict[str, list[str]] = {}
-    for (sender, receiver), cell in found.items():
-        sent.setdefault(sender, []).append(cell.colour)
-        received.setdefault(receiver, []).append(cell.colour)
-    scale = WIDTH / len(hosts)
-    for number, (name, group) in enumerate(hosts):
-        at = STRIP + number * scale
-        for known, words, where in (
-            (sent, "sends", f'x="0" y="{at:.1f}" width="{STRIP - 2}" height="{scale:.2f}"'),
-            (received, "receives", f'x="{at:.1f}" y="0" width="{scale:.2f}" height="{STRIP - 2}"'),
-        ):
-            colours = sorted(known.get(name, [UNTESTED]), key=_ORDER.index)
-            good = sum(one in SCALE[4:] for one in colours)
-            of = len(known.get(name, ()))
-            title = markup(f"{name} {group} {words}: {good} of {of} tests good")
-            colour = colours[len(colours) // 2]
-            yield f'<rect {where} fill="{colour}"><title>{title}</title></rect>'
-
-
-_ORDER = [FAILED, *SCALE[:4], SMALL, *SCALE[4:], UNTESTED]
-
-
-def png(hosts: Sequence[tuple[str, str]], found: Cells) -> bytes:
-    """The bitmap with a palette (PNG, W3C 2003): a row of pixels for each sender."""
-    places = {name: number for number, (name, _) in enumerate(hosts)}
-    colours = [UNTESTED, "#ffffff", *SCALE, SMALL, FAILED]
-    count = len(hosts)
-    # Each row begins with its filter, 0 for none.
-    lines = [bytearray(count + 1) for _ in hosts]
-    for (sender, receiver), cell in found.items():
-        lines[places[sender]][places[receiver] + 1] = colours.index(cell.colour)
-    for number, pixels in enumerate(lines):
-        pixels[number + 1] = 1
-    palette = b"".join(bytes.fromhex(one[1:]) for one in colours)
-    header = struct.pack("!IIBBBBB", count, count, 8, 3, 0, 0, 0)
-    parts = [
-        (b"IHDR", header),
-        (b"PLTE", palette),
-        (b"IDAT", zlib.compress(b"".join(lines), 9)),
-        (b"IEND", b""),
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(name, content) for name, content in parts)
-
-
-def _chunk(name: bytes, content: bytes) -> bytes:
-    check = zlib.crc32(name + content)
-    return struct.pack("!I", len(content)) + name + content + struct.pack("!I", check)
+def _borders(hosts: Sequence[tuple[str, str]]) -> list[int]:
+    """Where each group but the first begins."""
+    groups = [group for _, group in hosts]
+    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]

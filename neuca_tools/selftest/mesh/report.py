@@ -4,24 +4,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from neuca_tools.model import printable
+from neuca_tools.model import openmetrics, printable
 from neuca_tools.model.printable import plain
 from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.mesh.localise import RATE, quantile, references
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, identity
+from neuca_tools.selftest.mesh.observe import RATE, quantile, references
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
 from neuca_tools.selftest.report.nagios import STATES
 
 VERSION = 1
 # The most findings that are exported as metrics.
 MOST_FINDINGS = 100
+# The most hosts that are named in a line.
+MOST_NAMES = 20
 STATES_OF_HOSTS = ("good", "named", "silent")
 METRICS = {
     "run_info": "The plan of the last mesh, by its seed and what distinguishes it from others.",
@@ -121,6 +124,8 @@ def line(result: MeshResult) -> str:
         words.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
         words.append(f"{len(verdict.silent)} hosts silent")
+    if verdict.untested:
+        words.append(f"{len(verdict.untested)} pairs not tested")
     if verdict.is_disturbed:
         words.append("disturbed by other load")
     return plain(f"MESH {', '.join(words)}")
@@ -136,24 +141,53 @@ def listing(result: MeshResult) -> str:
     found: list[str] = []
     for one in result.verdict.findings:
         found.append(f"{one.state.upper():<13}{_name(one).rpartition(' ')[0]}: {one.text}")
-        tests = f"{one.bad} bad, {one.good} good tests of {one.symptom}, score {one.score:.1f}"
-        found.append(f"             {tests}")
-        if one.equivalent:
-            found.append(f"             or: {', '.join(one.equivalent)}")
-        found.append(f"             {', '.join(one.tests[-4:])}")
+        found += [f"             {text}" for text in evidence(one)]
         found += [f"             {' > '.join(one.path)}: {text}" for text in one.diagnosis]
-    if result.verdict.silent:
-        found.append(f"{'SILENT':<13}{_some(result.verdict.silent)}")
-    if result.verdict.is_disturbed:
-        found.append(f"{'DISTURBED':<13}{disturbance(result.verdict)}")
+    found += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
     if result.reference:
         found.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
     return printable.lines([*found, line(result)])
 
 
+def evidence(finding: MeshFinding) -> Iterator[str]:
+    """What there is to say of the tests of a finding."""
+    if finding.measured:
+        yield ", ".join(finding.measured)
+    tests = f"{finding.bad} bad, {finding.good} good tests of {finding.symptom}"
+    yield f"{tests}, score {finding.score:.1f}"
+    if finding.equivalent:
+        yield f"or: {', '.join(finding.equivalent)}"
+    if finding.tests:
+        yield ", ".join(finding.tests[-4:])
+
+
+def shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Why the verdict does not speak for the whole mesh, each with a word."""
+    hosts_by_reason: dict[str, list[str]] = {}
+    for name, reason in verdict.reasons.items():
+        hosts_by_reason.setdefault(reason, []).append(name)
+    for reason, names in hosts_by_reason.items():
+        yield "SILENT", f"{_some(names)}: {reason}"
+    if verdict.untested:
+        yield "NOT TESTED", f"{len(verdict.untested)} pairs have no result: {_most_of(verdict)}"
+    if verdict.is_disturbed:
+        yield "DISTURBED", disturbance(verdict)
+
+
+def _most_of(verdict: Verdict) -> str:
+    """The hosts of the pairs without a result, those with most of them first."""
+    left, found = list(verdict.untested), list[str]()
+    while left and len(found) < MOST_NAMES:
+        ((name, times),) = Counter(name for pair in left for name in pair).most_common(1)
+        partners = "1 host" if times == 1 else f"{times} hosts"
+        found.append(f"{name} with {partners}")
+        left = [pair for pair in left if name not in pair]
+    return ", ".join([*found, *(["…"] if left else [])])
+
+
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return ", ".join(names[:20]) + more
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def disturbance(verdict: Verdict) -> str:
@@ -200,6 +234,8 @@ def record(result: MeshResult) -> dict[str, object]:
         "disturbed": verdict.disturbed,
         "unexplained": verdict.unexplained,
         "silent": list(verdict.silent),
+        "reasons": dict(verdict.reasons),
+        "untested": [list(pair) for pair in verdict.untested],
         "findings": encode(verdict.findings),
         "hosts": encode(rates_of_hosts(result)),
         "groups": encode(rates_of_groups(result)),
@@ -211,25 +247,11 @@ def document(result: MeshResult) -> str:
 
 
 def metrics(result: MeshResult) -> str:
-    """OpenMetrics that is also Prometheus' text format; it grows with the hosts, not the pairs."""
-    found: dict[str, list[str]] = {}
-    for name, labels, value in _samples(result):
-        if value is not None:
-            inside = ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items())
-            braces = inside and f"{{{inside}}}"
-            found.setdefault(name, []).append(f"neuca_mesh_{name}{braces} {value:.10g}")
-    lines = []
-    for name, about in METRICS.items():
-        if name in found:
-            full = f"neuca_mesh_{name}"
-            lines += [f"# HELP {full} {about}", f"# TYPE {full} gauge", *found[name]]
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    """The file of metrics, which grows with the hosts, not with the pairs."""
+    return openmetrics.metrics("neuca_mesh_", METRICS, _samples(result), 10)
 
 
-Sample = tuple[str, dict[str, str], Optional[float]]
-
-
-def _samples(result: MeshResult) -> Iterator[Sample]:
+def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     verdict, plan = result.verdict, result.plan
     yield "run_info", {"plan": identity(plan), "seed": str(plan.seed)}, 1.0
     yield "last_run_timestamp_seconds", {}, result.began
@@ -257,7 +279,3 @@ def _states(result: MeshResult) -> tuple[int, int, int]:
     hosts = {host.name for host in result.plan.hosts}
     named = {name for one in result.verdict.confirmed for name in one.names} & hosts - silent
     return len(hosts) - len(named) - len(silent), len(named), len(silent)
-
-
-def _escaped(word: str) -> str:
-    return plain(word).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,7 @@
-"""Which pairs to test again: suspects against hosts that are cleared, in two more rounds."""
+"""Which pairs to test again: suspects against hosts that are cleared, in two more rounds.
+
+What has no result is tested again too, in the first of them.
+"""
 
 # SPDX-License-Identifier: MIT
 
@@ -17,9 +20,11 @@ from neuca_tools.selftest.mesh.entities import (
     ONE_WAY,
     PAIR,
     Entity,
+    pair_of,
 )
-from neuca_tools.selftest.mesh.localise import Found, observations
-from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row
+from neuca_tools.selftest.mesh.localise import Found
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity
+from neuca_tools.selftest.mesh.observe import NEITHER, observations, untested
 from neuca_tools.selftest.mesh.schedule import packed, shuffled
 
 ROUNDS = 2
@@ -36,11 +41,10 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found) -> MeshPlan:
     chosen = _Chosen(plan, rows, found)
     slots = list(plan.slots)
     for turn in range(ROUNDS):
-        pairs = chosen.round(turn)
-        slots += packed(plan, pairs)
+        slots += packed(plan, chosen.round(turn))
     if len(slots) == len(plan.slots):
         return plan
-    return replace(plan, slots=tuple(slots), retests=len(plan.slots))
+    return replace(plan, slots=tuple(slots), retests=len(plan.slots), origin=identity(plan))
 
 
 def cleared(plan: MeshPlan, rows: Sequence[Row], found: Found) -> set[str]:
@@ -68,6 +72,10 @@ class _Chosen:
         suspects = (*found.suspects, *found.doubtful)
         self._suspected = {name for one in suspects for name in one.entity.names}
         self._met = {frozenset((row.client, row.server)) for row in rows}
+        self._untested = untested(plan, rows)
+        # A connection may fail in one direction only, which is the one to repeat.
+        failed = [row for row in rows if row.error is not None and row.error not in NEITHER]
+        self._failed = {pair_of(row.client, row.server): (row.client, row.server) for row in failed}
 
     def round(self, turn: int) -> list[Pair]:
         """The pairs of one round: of the suspects first, then of pairs that were only bad."""
@@ -76,6 +84,8 @@ class _Chosen:
         suspects = (*self._found.suspects, *self._found.doubtful)
         for entity in dict.fromkeys([*(one.entity for one in suspects), *self._found.pairs]):
             found += self._pairs(entity, turn)
+        if turn == 0:
+            found += self._first(self._untested, len(self._untested), OF_A_HOST)
         return found
 
     def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
@@ -85,7 +95,8 @@ class _Chosen:
             )
         if entity.kind == PAIR:
             one, two = entity.names
-            return self._first([(two, one), (one, two)][turn % 2 :], 1, OF_A_HOST)
+            way = self._failed.get(entity, [(two, one), (one, two)][turn % 2])
+            return self._first([way], 1, OF_A_HOST)
         return self._first(self._of_groups(entity, turn), OF_A_GROUP)
 
     def _partners(self, entity: Entity, turn: int) -> Iterator[str]:

@@ -9,12 +9,21 @@ is the number of hosts or, if that is odd, one more (R. Kirkman 1847).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import NamedTuple, Optional, TypeVar
 
-from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Pair
+from neuca_tools.errors import SelftestError, UsageError
+from neuca_tools.selftest.mesh.model import (
+    MOST_HOSTS,
+    SETTLE,
+    MeshHost,
+    MeshPlan,
+    Pair,
+    check_host,
+    identity,
+)
 
 T = TypeVar("T")
 # Up to this number of hosts, all pairs are tested by default; of more, this number of rounds.
@@ -26,6 +35,8 @@ WITHIN = 0.25
 # Tests at the same time through one uplink, and on one hypervisor.
 PER_UPLINK, PER_HYPERVISOR = 4, 1
 UPLINK, HYPERVISOR = "uplink", "hypervisor"
+# Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
+USUAL_SETTLE = 3.0
 # How many of the last slots a pair may still be put into.
 WINDOW = 64
 
@@ -55,8 +66,9 @@ class _Caps(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What a plan takes at most: seconds, and bytes that all hosts send, and the busiest one."""
+    """What a plan takes: seconds, usually and at most, and bytes in all and of one host."""
 
+    usual: float
     seconds: float
     bytes: float
     most_of_a_host: float
@@ -221,6 +233,27 @@ class _Slots:
         return tuple(tuple(slot.pairs) for slot in self._slots)
 
 
+def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
+    """The plan with tests between these hosts only: it is made anew, since each needs partners."""
+    places = {host.name: number for number, host in enumerate(plan.hosts)}
+    hosts = [host for host in plan.hosts if host.name in names]
+    wanted = Wanted(
+        plan.rate,
+        rounds=plan.rounds,
+        seed=plan.seed,
+        group=plan.group,
+        per_uplink=plan.per_uplink,
+        per_hypervisor=plan.per_hypervisor,
+    )
+    smaller = make_plan(hosts, wanted)
+    numbers = [places[host.name] for host in smaller.hosts]
+    slots = [
+        tuple((numbers[client], numbers[server]) for client, server in slot)
+        for slot in smaller.slots
+    ]
+    return replace(plan, slots=tuple(slots), origin=identity(plan))
+
+
 def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     """Slots for these pairs, under the caps of the plan."""
     slots = _Slots(plan.hosts, _Caps(plan.group, plan.per_uplink, plan.per_hypervisor))
@@ -234,4 +267,54 @@ def budget(plan: MeshPlan) -> Budget:
     tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
     one = 2 * plan.seconds * plan.rate / 8
     total = sum(map(len, plan.slots)) * one
-    return Budget(len(plan.slots) * plan.slot_seconds, total, max(tests.values(), default=0) * one)
+    longest = plan.slot_seconds
+    # A slot begins a guard interval after the last client of the one before has reported.
+    usual = longest - plan.guard - SETTLE + USUAL_SETTLE
+    slots = len(plan.slots)
+    return Budget(slots * usual, slots * longest, total, max(tests.values(), default=0) * one)
+
+
+def duration_words(plan: MeshPlan) -> str:
+    """How long the slots take, in words."""
+    cost = budget(plan)
+    return f"about {cost.usual / 60:.1f} min, at most {cost.seconds / 60:.1f} min"
+
+
+def read_hosts(text: str) -> tuple[MeshHost, ...]:
+    """The hosts in a text such as "node1 172.16.0.1 rack=r1", one on each line.
+
+    Empty lines and what follows a # are ignored. Raises UsageError with the number of the line.
+    """
+    found: list[MeshHost] = []
+    names: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        host = _host(words, number)
+        for key in (f'the name "{host.name}"', f"the address {host.address}"):
+            if key in names:
+                raise _wrong(number, f"{key} is on line {names[key]} too")
+            names[key] = number
+        found.append(host)
+        if len(found) > MOST_HOSTS:
+            raise _wrong(number, f"there are more than {MOST_HOSTS} hosts")
+    if len(found) < 2:
+        raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
+    return tuple(found)
+
+
+def _host(words: list[str], number: int) -> MeshHost:
+    if len(words) < 2:
+        raise _wrong(number, "it is not NAME ADDRESS [LABEL=VALUE …]")
+    labels = dict(word.partition("=")[::2] for word in words[2:])
+    host = MeshHost(words[0], words[1], labels)
+    try:
+        check_host(host)
+    except SelftestError as error:
+        raise _wrong(number, error.text.partition(": ")[2]) from None
+    return host
+
+
+def _wrong(number: int, reason: str) -> UsageError:
+    return UsageError(f"read the hosts, line {number}: {reason}")

@@ -4,85 +4,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
 
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import ExitCode
+from neuca_tools.selftest.evidence.codec import INTERNAL
 from neuca_tools.selftest.mesh import entities as kinds
+from neuca_tools.selftest.mesh.causes import (
+    DUPLICATE,
+    DUPLICATE_MAC,
+    NO_ROUTE,
+    SLOW_EVERYWHERE,
+    SMALL_MTU,
+    TEXTS,
+    UNREACHABLE,
+    WRONG_NIC,
+    cause_of,
+    median,
+    subject_of,
+)
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
-from neuca_tools.selftest.mesh.localise import (
-    CHANCE,
-    ELSEWHERE,
-    IDENTITY,
+from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, localise, ratio
+from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
+from neuca_tools.selftest.mesh.observe import (
+    BAD,
+    DELAY,
+    JITTER,
+    LOSS,
     MTU,
     NEITHER,
-    REACH,
-    Suspect,
-    localise,
+    RATE,
+    is_slow_everywhere,
     observations,
-    ratio,
+    quantile,
+    references,
+    untested,
+    values,
 )
-from neuca_tools.selftest.mesh.model import MeshPlan, Row, tests_of
 from neuca_tools.selftest.mesh.retest import is_retest
+from neuca_tools.selftest.mesh.schedule import packed
 from neuca_tools.selftest.mesh.tally import Observation
 
 # The states of a finding: a retest showed it again, there was none, or the retest was good.
 CONFIRMED, SUSPECTED, NOT_REPEATED = "confirmed", "suspected", "not-repeated"
 # The log-likelihood ratio of the retests alone that confirms a suspect, or clears it.
 SURE = 2.0
+# The most paths of a run that are diagnosed: that takes longer than a test.
+MOST_DIAGNOSES = 8
 # The names of the tests that are listed with a finding.
 MOST_TESTS = 20
-# The share of the tests of a plan without which nothing can be said of the mesh.
-ENOUGH = 0.5
+# The share of tests on busy hosts with which a run may say nothing.
+BUSY = 0.5
 # The share of bad tests that nothing explains with which a run on busy hosts says nothing.
 UNSTEADY = 0.1
-
-SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC = "slow-egress", "slow-ingress", "wrong-nic"
-GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymmetric-route"
-MTU_HOLE, DUPLICATE, BAD_PAIR = "mtu-hole", "duplicate-address", "bad-pair"
-UNREACHABLE = "unreachable"
-KINDS = (
-    *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
-    *(MTU_HOLE, DUPLICATE, BAD_PAIR, UNREACHABLE),
-)
-_OF_RATE = {
-    kinds.HOST_OUT: SLOW_EGRESS,
-    kinds.HOST_IN: SLOW_INGRESS,
-    kinds.HOST: WRONG_NIC,
-    kinds.GROUP_OUT: GROUP_BOUNDARY,
-    kinds.GROUP_IN: GROUP_BOUNDARY,
-    kinds.UPLINK: GROUP_BOUNDARY,
-    kinds.BETWEEN: GROUP_BOUNDARY,
-    kinds.GROUP: SLOW_GROUP,
-    kinds.INSIDE: SLOW_GROUP,
-    kinds.ONE_WAY: ASYMMETRIC,
-    kinds.PAIR: BAD_PAIR,
+EXIT_CODES = {
+    WRONG_NIC: ExitCode.NOT_AS_PLANNED,
+    SMALL_MTU: ExitCode.NOT_AS_PLANNED,
+    UNREACHABLE: ExitCode.UNREACHABLE,
+    NO_ROUTE: ExitCode.UNREACHABLE,
 }
-# What an entity is called in a sentence, and which direction of it is affected.
-_SUBJECTS = {
-    kinds.HOST_OUT: ("{0}", "out"),
-    kinds.HOST_IN: ("{0}", "in"),
-    kinds.HOST: ("{0}", "both"),
-    kinds.GROUP_OUT: ("group {0}", "out"),
-    kinds.GROUP_IN: ("group {0}", "in"),
-    kinds.UPLINK: ("group {0}", "both"),
-    kinds.GROUP: ("group {0}, inside and out", "both"),
-    kinds.INSIDE: ("inside group {0}", "both"),
-    kinds.ONE_WAY: ("group {0} to group {1}", "out"),
-    kinds.BETWEEN: ("group {0} and group {1}", "both"),
-    kinds.PAIR: ("{0} and {1}", "both"),
-}
-_TEXTS = {
-    SLOW_EGRESS: "what it sends is slow, what it receives is not",
-    SLOW_INGRESS: "what it receives is slow, what it sends is not",
-    WRONG_NIC: "slow in both directions, as with another NIC than planned or a slow host",
-    GROUP_BOUNDARY: "slow across its border, as with a degraded or overloaded uplink",
-    SLOW_GROUP: "its hosts are slow among themselves",
-    ASYMMETRIC: "slow in this direction only, as with another route or link than the way back",
-    MTU_HOLE: "large packets do not get through, small ones do",
-    DUPLICATE: "another host has its address too",
-    BAD_PAIR: "slow with each other only",
-    UNREACHABLE: "tests of it get no connection",
+NO_REASON = "no result of it arrived"
+# The paths of a finding of which a full diagnosis is made; those of groups are tested at a time.
+PATHS = 4
+_NAMES = {RATE: "rate", LOSS: "loss", DELAY: "round trip", JITTER: "jitter", MTU: "MTU"}
+# What the value beside a measured one is.
+_BESIDE = {**dict.fromkeys(_NAMES, "others"), RATE: "expected"}
+UNITS: Mapping[str, Callable[[float], str]] = {
+    RATE: amounts.rate,
+    LOSS: amounts.percent,
+    DELAY: amounts.time,
+    JITTER: amounts.time,
+    MTU: lambda size: f"{size:.0f} bytes",
 }
 
 
@@ -93,7 +88,8 @@ class MeshFinding:
     `bad` and `good` count tests in one direction; those of hosts and groups count a pair that was
     tested several times once. `tests` are the bad ones, as "sender > receiver". `path` is the
     sender and the receiver of the last one, of which a confirmed finding has the full diagnosis.
-    `equivalent`: what the same tests are evidence of.
+    `equivalent`: what the same tests are evidence of. `measured` is what they show, beside what is
+    expected or what the other tests show.
     """
 
     kind: str
@@ -110,6 +106,8 @@ class MeshFinding:
     equivalent: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     diagnosis: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    paths: tuple[tuple[str, str], ...] = field(default=(), metadata=INTERNAL)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Verdict:
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
     bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
-    part in no test.
+    part in no test, for these `reasons`; `untested` the pairs of the plan without a result.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -128,6 +126,8 @@ class Verdict:
     failed: int = 0
     disturbed: int = 0
     unexplained: int = 0
+    untested: tuple[tuple[str, str], ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
@@ -136,49 +136,65 @@ class Verdict:
     @property
     def is_disturbed(self) -> bool:
         """Whether most tests ran on busy hosts, and too many are bad for no other reason."""
-        is_busy = self.disturbed > ENOUGH * (self.tested - self.failed)
+        is_busy = self.disturbed > BUSY * (self.tested - self.failed)
         return is_busy and self.unexplained > UNSTEADY * self.tested
 
     @property
-    def has_results(self) -> bool:
-        """Whether enough tests say something of their paths."""
-        known = self.tested - self.failed
-        return known > 0 and known >= ENOUGH * self.planned
-
-    @property
     def exit_code(self) -> ExitCode:
-        """That of the first confirmed finding; INCONCLUSIVE for suspects, or without results."""
+        """That of the first confirmed finding; INCONCLUSIVE for suspects, or without some tests."""
         if self.confirmed:
-            known = {WRONG_NIC: ExitCode.NOT_AS_PLANNED, UNREACHABLE: ExitCode.UNREACHABLE}
-            return known.get(self.confirmed[0].kind, ExitCode.BELOW)
+            return EXIT_CODES.get(self.confirmed[0].kind, ExitCode.BELOW)
         doubtful = any(one.state == SUSPECTED for one in self.findings)
-        if doubtful or self.silent or self.is_disturbed or not self.has_results:
+        if doubtful or self.silent or self.is_disturbed or self.untested:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
 
 
-def judge(plan: MeshPlan, rows: Sequence[Row]) -> Verdict:
-    """The findings of a mesh."""
+def judge(
+    plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
+) -> Verdict:
+    """The findings of a mesh. `reasons` say why hosts take no part."""
     every, rows = rows, tests_of(plan, rows)
     found, seen = localise(plan, rows), observations(plan, rows)
     again = {
         symptom: [one for one in of_it if is_retest(plan, rows[one.test])]
         for symptom, of_it in seen.items()
     }
-    diagnoses = {(row.client, row.server): row.diagnosis for row in every if row.diagnosis}
-    findings = [_finding(rows, one, again[one.symptom], diagnoses) for one in found.suspects]
+    findings = [_finding(plan, rows, one, again[one.symptom]) for one in found.suspects]
+    findings += filter(None, [_everywhere(plan, rows)])
     explained = {test for one in found.suspects for test in one.tests}
     failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
-    bad = _bad_tests(seen)
+    silent = _silent_hosts(plan, rows, reasons or {})
     return Verdict(
-        tuple(sorted(findings, key=_rank)),
+        tuple(sorted((_diagnosed(plan, one, every) for one in findings), key=_rank)),
         len(rows),
         sum(map(len, plan.tests)),
-        _silent_hosts(plan, rows),
+        silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
-        unexplained=len((bad | failed) - explained),
+        unexplained=len((_bad_tests(seen) | failed) - explained),
+        untested=tuple(untested(plan, rows)),
+        reasons={name: (reasons or {}).get(name, NO_REASON) for name in silent},
     )
+
+
+def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
+    """With what the full diagnoses of its paths say, unless that contradicts what is at fault.
+
+    A path that carries its rate alone is not what is slow: that shows under more load, or at times.
+    """
+    mine = [row for row in rows if row.diagnosis and (row.client, row.server) in finding.paths]
+    if not mine:
+        return finding
+    wanted = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
+    rates = [row.rate_out for row in mine if row.rate_out is not None]
+    is_slow = finding.symptom == RATE
+    if is_slow and rates and min(rates) >= BAD * wanted:
+        number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
+        text = f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
+        return replace(finding, diagnosis=(text,))
+    worst = min(mine, key=lambda row: row.rate_out if row.rate_out is not None else 0.0)
+    return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
 
 
 def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
@@ -191,70 +207,101 @@ def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
     An address that two hosts have explains why one of them gets no connection.
     """
     order = (CONFIRMED, SUSPECTED, NOT_REPEATED)
-    return order.index(finding.state), finding.kind != DUPLICATE, -finding.score
+    return (
+        order.index(finding.state),
+        finding.kind not in (DUPLICATE, DUPLICATE_MAC),
+        -finding.score,
+    )
 
 
-def _silent_hosts(plan: MeshPlan, rows: Sequence[Row]) -> tuple[str, ...]:
+def _silent_hosts(
+    plan: MeshPlan, rows: Sequence[Row], reasons: Mapping[str, str]
+) -> tuple[str, ...]:
     """The hosts that no test was heard from, sorted by name."""
     heard = {name for row in rows for name in (row.client, row.server) if not row.error}
     heard |= {row.client for row in rows}
     planned = {plan.hosts[place].name for slot in plan.slots for pair in slot for place in pair}
-    return tuple(sorted(planned - heard))
+    return tuple(sorted((planned | reasons.keys()) - heard))
 
 
 def _finding(
-    rows: Sequence[Row],
-    suspect: Suspect,
-    again: Sequence[Observation],
-    diagnoses: Mapping[tuple[str, str], tuple[str, ...]],
+    plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, again: Sequence[Observation]
 ) -> MeshFinding:
-    entity = suspect.entity
-    kind = _kind(suspect, [rows[one] for one in suspect.tests])
-    subject, direction = _SUBJECTS[entity.kind]
-    tests = list(dict.fromkeys(f"{sender} > {receiver}" for sender, receiver in suspect.ways))
+    subject, direction = subject_of(suspect.entity)
+    cause = cause_of(plan, rows, suspect)
+    tests = list(dict.fromkeys(" > ".join(way.hosts) for way in suspect.ways))
+    path = suspect.ways[-1].hosts
     return MeshFinding(
-        kind,
-        subject.format(*entity.names),
+        cause.kind,
+        subject,
         direction,
         suspect.symptom,
         _state(suspect, again),
         round(suspect.score, 2),
         suspect.bad,
         suspect.good,
-        _TEXTS[kind],
-        names=entity.names,
+        cause.text,
+        names=suspect.entity.names,
         tests=tuple(tests[-MOST_TESTS:]),
-        equivalent=tuple(_words(one) for one in suspect.equivalent),
-        path=suspect.ways[-1],
-        diagnosis=diagnoses.get(suspect.ways[-1], ()),
+        equivalent=tuple(map(_words, suspect.equivalent)),
+        path=path,
+        paths=_disjoint([path, *(way.hosts for way in suspect.ways)], suspect.entity),
+        measured=_measured(plan, rows, suspect),
+    )
+
+
+def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
+    """The first path; of groups also others, without a common host."""
+    found: list[tuple[str, str]] = []
+    busy: set[str] = set()
+    for way in ways:
+        if busy.isdisjoint(way):
+            busy.update(way)
+            found.append(way)
+    is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
+    return tuple(found[: PATHS if is_shared else 1])
+
+
+def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
+    """What its bad tests measured and what others do, first of its own symptom, with units."""
+    expected = references(rows, plan.expect)
+    found = []
+    for symptom in dict.fromkeys((suspect.symptom, *(name for name in UNITS if name != MTU))):
+        value = median(rows, suspect.ways, symptom) if symptom in UNITS else None
+        wanted = expected.get(symptom)
+        if value is not None and wanted is not None:
+            show = UNITS[symptom]
+            found.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
+    return tuple(found)
+
+
+def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
+    """Nearly all paths are slower than expected: that is one finding, and needs no retest."""
+    if not plan.expect or not is_slow_everywhere(rows, plan.expect):
+        return None
+    rates = values(rows, RATE)
+    bad = [rate for rate in rates if rate < BAD * plan.expect]
+    middle = quantile(rates, 0.5) or 0.0
+    last = next(row for row in reversed(rows) if row.rate_out is not None)
+    return MeshFinding(
+        SLOW_EVERYWHERE,
+        "all paths",
+        "both",
+        RATE,
+        CONFIRMED,
+        round(ratio(len(bad), len(rates) - len(bad), HIT[0], CHANCE[RATE]), 2),
+        len(bad),
+        len(rates) - len(bad),
+        TEXTS[SLOW_EVERYWHERE],
+        path=(last.client, last.server),
+        paths=((last.client, last.server),),
+        measured=(f"rate {amounts.rate(middle)} (expected {amounts.rate(plan.expect)})",),
     )
 
 
 def _words(entity: Entity) -> str:
-    subject, direction = _SUBJECTS[entity.kind]
-    found = subject.format(*entity.names)
-    if direction == "both":
-        return found
-    return f"{found} ({direction})"
-
-
-def _kind(suspect: Suspect, tests: Sequence[Row]) -> str:
-    host = suspect.entity.kind in kinds.HOSTS
-    if suspect.symptom == IDENTITY:
-        return DUPLICATE
-    if suspect.symptom == MTU:
-        return MTU_HOLE
-    if suspect.symptom == REACH:
-        return _kind_of_unreachable(suspect, tests, host)
-    if host and any(row.error in ELSEWHERE for row in tests):
-        return WRONG_NIC
-    return _OF_RATE[suspect.entity.kind]
-
-
-def _kind_of_unreachable(suspect: Suspect, tests: Sequence[Row], is_host: bool) -> str:
-    if is_host and any(len(row.macs) > 1 for row in tests):
-        return DUPLICATE
-    return BAD_PAIR if suspect.entity.kind == kinds.PAIR else UNREACHABLE
+    subject, direction = subject_of(entity)
+    return subject if direction == "both" else f"{subject} ({direction})"
 
 
 def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
@@ -267,3 +314,18 @@ def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     if score > SURE:
         return CONFIRMED
     return SUSPECTED if score > -SURE else NOT_REPEATED
+
+
+def with_diagnoses(plan: MeshPlan, rows: Sequence[Row]) -> MeshPlan:
+    """The plan with slots for the diagnoses, which are none if nothing is confirmed.
+
+    The sender of the latest bad test of a finding is the client. Of what groups share, several
+    paths are tested at a time: one of them alone may not fill it.
+    """
+    numbers = {host.name: number for number, host in enumerate(plan.hosts)}
+    paths: dict[tuple[str, str], None] = {}
+    for finding in judge(plan, rows).confirmed:
+        paths.update(dict.fromkeys(finding.paths))
+    pairs: list[Pair] = [(numbers[sender], numbers[receiver]) for sender, receiver in paths]
+    slots = (*plan.slots, *packed(plan, pairs[:MOST_DIAGNOSES]))
+    return replace(plan, slots=slots, diagnoses=len(plan.slots), origin=identity(plan))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Optional
 
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers.iperf2_csv import as_text
+from neuca_tools.selftest.readers.iperf2_text import as_text
 from neuca_tools.selftest.readers.iperf2_text import read as read_iperf2_text
 from neuca_tools.selftest.readers.iperf3_json import objects
 from neuca_tools.selftest.readers.iperf3_json import read as read_iperf3_json

@@ -51,6 +51,16 @@ _FAILED = re.compile(
 _EMBEDDED = re.compile(r"mode=(?:tcp|udp)-(?:client|server) sip=")  # of ESP-IDF and NuttX
 _BOTH_WAYS = re.compile(r"(?:^|\s)(?:-d|--dualtest)\b")
 _NOT_ACKNOWLEDGED = re.compile(r"(did not receive ack of last datagram.*)")
+# Time, both ends, stream (-1 is all of them), interval, bytes, bit/s; of UDP jitter in ms, lost
+# datagrams and all of them. 2.0 to 2.2 put more after that.
+_LINE = re.compile(
+    r"^(?:[+-]\d{4}:)?\d{14}(?:\.\d{1,6})?,(?P<local>[^,\s]{1,80}),(?P<port>\d{1,5}),"
+    r"(?P<remote>[^,\s]{1,80}),(?P<far>\d{1,5}),(?P<id>-?\d{1,9}),"
+    r"(?P<start>[\d.]{1,12})-(?P<end>[\d.]{1,12}),(?P<bytes>\d{1,18}),(?P<rate>\d{1,18})"
+    r"(?:,(?P<jitter>[\d.]{1,12}),(?P<lost>-?\d{1,18}),(?P<count>\d{1,18}))?.{0,200}$",
+    re.MULTILINE,
+)
+_CSV = re.compile(r"^(?:[+-]\d{4}:)?\d{14}(?:\.\d{1,6})?,", re.MULTILINE)
 
 
 def read(document: str) -> Run:
@@ -197,3 +207,30 @@ def _parse_enhanced(rest: str) -> Optional[Rest]:
     if found[2].startswith("-"):  # "-1K": the kernel did not say
         window = None
     return Rest(int(found[1]), window or None, rtt or None)
+
+
+def as_text(document: str) -> str:
+    """The document with each line of this report replaced; as it was if it has none."""
+    if not _CSV.search(document):
+        return document
+    connections = dict.fromkeys(_connection(found) for found in _LINE.finditer(document))
+    return "\n".join((*connections, _LINE.sub(_row, document)))
+
+
+def _connection(found: re.Match[str]) -> str:
+    ends = f"local {found['local']} port {found['port']}"
+    return f"[{_stream(found)}] {ends} connected with {found['remote']} port {found['far']}"
+
+
+def _row(found: re.Match[str]) -> str:
+    row = (
+        f"[{_stream(found)}] {found['start']}-{found['end']} sec  {found['bytes']} Bytes  "
+        f"{found['rate']} bits/sec"
+    )
+    if found["count"]:
+        row += f"  {found['jitter']} ms  {found['lost']}/{found['count']}"
+    return row
+
+
+def _stream(found: re.Match[str]) -> str:
+    return "SUM" if found["id"].startswith("-") else f"{found['id']:>3}"

@@ -11,6 +11,7 @@ object twice; 3.17 has `--json-stream`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -23,7 +24,6 @@ from neuca_tools.selftest.readers.iperf3_flow import (
     with_windows,
 )
 from neuca_tools.selftest.readers.iperf3_text import read as read_iperf3_text
-from neuca_tools.selftest.readers.repair import TRUNCATED, closed, without_trailing_commas
 from neuca_tools.selftest.readers.values import mapping, mappings, number, scaled, text, whole
 
 MOST_EVENTS = 200_000  # two days of events, one each second
@@ -32,6 +32,11 @@ MOST_RUNS = 100
 NESTED = 5  # objects and lists, one in the other, before a result
 RESULT = {"start", "intervals", "end", "error"}  # of which a result has some
 REVERSE = "_bidir_reverse"  # how iperf3 3.11 and later mark the second direction
+_TRAILING_COMMA = re.compile(r",\s*([\]}])")  # left behind where intervals were cut out by hand
+_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+CLOSING = {"{": "}", "[": "]"}
+TRUNCATED = "truncated"  # the key that marks an object that was closed
+DEEPEST = 12  # iperf3 nests less; deeper, the end is not looked for
 
 
 def read(document: str) -> Run:
@@ -255,3 +260,36 @@ def _notes(document: Json, rest: str) -> Iterator[str]:
         yield "the JSON was truncated: what is missing at its end is not known"
     if "start" not in document:
         yield 'no "start": the document is incomplete'
+
+
+def without_trailing_commas(document: str) -> str:
+    return _TRAILING_COMMA.sub(r"\1", document)
+
+
+def closed(document: str, start: int) -> Optional[str]:
+    """The object at `start` up to its last whole part, with the brackets that are missing.
+
+    It has the key TRUNCATED. None if it has no whole part, or does not end early. Takes time in
+    proportion to the length.
+    """
+    opened: list[str] = []
+    kept: Optional[tuple[int, str]] = None
+    is_string = False
+    for token in _TOKEN.finditer(document, start):
+        one = token[0]
+        if one == '"':
+            is_string = not is_string
+        elif is_string or one.startswith("\\"):
+            continue
+        elif one in CLOSING:
+            opened.append(CLOSING[one])
+        elif not opened or opened.pop() != one:
+            return None
+        elif len(opened) <= DEEPEST:
+            kept = token.end(), "".join(reversed(opened))
+        if not opened:
+            return None
+    if kept is None:
+        return None
+    end, missing = kept
+    return f'{document[start:end]}{missing[:-1]}, "{TRUNCATED}": true}}'

@@ -15,14 +15,13 @@ from neuca_tools.selftest.conditions.base import INFO
 from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.diagnosis.findings import Finding
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Host
-from neuca_tools.selftest.report.charts import Chart, charts
-from neuca_tools.selftest.report.facts import fact_line
 from neuca_tools.selftest.report.panels import figure, numbered
 from neuca_tools.selftest.report.style import STYLE
 from neuca_tools.selftest.report.tables import tables
 from neuca_tools.selftest.report.text import (
     WHERE,
     arrow,
+    fact_line,
     phase_words,
     share_words,
     verdict,
@@ -31,6 +30,7 @@ from neuca_tools.selftest.report.text import (
 from neuca_tools.selftest.report.timeline import timeline
 
 PASSED = {True: "pass", False: "fail", None: ""}
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 MARKS = {"pass": "good", "fail": "bad", "unknown": "unknown"}
 # The CSS classes of the verdicts.
 STATES = {
@@ -40,19 +40,23 @@ STATES = {
     ExitCode.WORSE: "bad",
     ExitCode.UNREACHABLE: "bad",
 }
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis] = None) -> str:
-    """The whole file; `before` adds bars of an earlier test's rates."""
+    """The whole file; `before` adds the rates of an earlier test."""
     title = evidence.label or "Dataplane self-test"
     inside = "\n".join(_body(evidence, diagnosis, before, title))
+    return html(f"{title}: {diagnosis.words}", inside)
+
+
+def html(title: str, inside: str, style: str = "") -> str:
+    """A whole file."""
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}: {escape(diagnosis.words)}</title>\n"
-        f"<style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}</title>\n"
+        f"<style>{STYLE}{style}</style></head>\n"
         f"<body><main>\n{inside}\n</main></body></html>\n"
     )
 
@@ -76,13 +80,8 @@ def _body(
         yield from _finding(finding)
     yield "</div><div class=pictures>"
     yield from _timeline(evidence)
-    figures = charts(evidence, diagnosis, before)
-    if figures:
-        yield "<section class=charts>"
-        yield from map(_figure, figures)
-        yield "</section>"
     yield "<div class=tables>"
-    yield from tables(evidence)
+    yield from tables(evidence, diagnosis, before)
     yield f"</div></div><footer class=quiet>neuca-guest-tools {escape(__version__)}</footer>"
 
 
@@ -146,12 +145,3 @@ def _finding(one: Finding) -> Iterator[str]:
         yield f"<p><b>Predicted</b> {escape(amounts.rate(one.predicted))}."
         yield f"<b>Next limit</b> {escape(one.next_limit or 'not known')}.</p>"
     yield "</section>"
-
-
-def _figure(chart: Chart) -> str:
-    legend = "".join(
-        f'<span><i class="s{place}"></i>{escape(name)}</span>'
-        for place, name in enumerate(chart.legend)
-    )
-    shown = legend and f"<p class=legend>{legend}</p>"
-    return f"<figure><figcaption>{escape(chart.title)}</figcaption>{shown}{chart.svg}</figure>"

@@ -1,13 +1,17 @@
-"""Panels over one time axis, one below the other, as an SVG: the tests are bands behind them."""
+"""Panels over one time axis, one below the other, as an SVG: the tests are bands behind them.
+
+Colours are CSS classes of the page, so that they follow its light or dark scheme.
+"""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from neuca_tools.selftest.report.svg import Box, Format, label, line, rect, ticks, ticks_of
+from neuca_tools.model.printable import markup as escape
 
 WIDTH, LEFT, RIGHT = 1000, 92, 14
 ROOM = WIDTH - LEFT - RIGHT
@@ -188,3 +192,58 @@ def _axis(scale: _Scale, height: int) -> Iterator[str]:
         yield line("axis", (x, y), (x, y + 4))
         yield label("tick", (x, y + 16), f"{value:g}", "middle")
     yield label("tick", (LEFT + ROOM / 2, y + 31), "seconds since the first test began", "middle")
+
+
+Format = Callable[[float], str]
+
+
+class Box(NamedTuple):
+    """The upper left corner of a rectangle, and its size."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def ticks(top: float, count: int = 4) -> list[float]:
+    """Round numbers from 0 to just above `top`."""
+    if top <= 0 or not math.isfinite(top):
+        return [0.0, 1.0]
+    raw = top / count
+    step = 10 ** math.floor(math.log10(raw))
+    step *= next(factor for factor in (1, 2, 2.5, 5, 10) if factor * step >= raw * 0.999)
+    return [step * place for place in range(math.ceil(top / step - 1e-9) + 1)]
+
+
+def ticks_of(top: float, count: int = 4, binary: bool = False) -> list[float]:
+    """Round numbers, of the largest power of 1024 that is not above `top` if `binary`."""
+    unit = 1.0
+    if binary and top >= 1:
+        unit = 1024.0 ** math.floor(math.log(top, 1024))
+    return [unit * value for value in ticks(top / unit, count)]
+
+
+def rect(style: str, box: Box, title: str = "", more: str = "") -> str:
+    """A rectangle; browsers show its title when the pointer is on it."""
+    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+    return f'<rect class="{style}" {place}{more}>{_title(title)}</rect>'
+
+
+def line(style: str, start: tuple[float, float], end: tuple[float, float]) -> str:
+    """A straight line."""
+    (x1, y1), (x2, y2) = start, end
+    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{style}" {ends}/>'
+
+
+def label(style: str, at: tuple[float, float], text: str, anchor: str) -> str:
+    """A text whose start, middle or end is at a place."""
+    x, y = at
+    start = f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">'
+    return f"{start}{escape(text)}</text>"
+
+
+def _title(text: str) -> str:
+    """What a browser shows when the pointer is on it; nothing for an empty text."""
+    return text and f"<title>{escape(text)}</title>"

@@ -31,13 +31,12 @@ width:auto}.columns th{color:var(--quiet);vertical-align:bottom}
 td.good,td.bad,td.unknown{font-weight:600}
 .findings{display:grid;align-items:start;
 grid-template-columns:repeat(auto-fill,minmax(min(100%,480px),1fr));gap:12px}
-.findings section{margin:0}.charts{display:grid;align-items:start;
-grid-template-columns:repeat(auto-fill,minmax(min(100%,420px),1fr));gap:16px}figure{margin:0;
+.findings section{margin:0}figure{margin:0;
 min-width:0}figcaption{font-weight:600;margin-bottom:4px}svg{display:block;width:100%;height:auto;
 font:12px system-ui,sans-serif}.legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 4px;
 font-size:.85rem;color:var(--quiet)}.legend i{display:inline-block;width:12px;height:12px;
 border-radius:3px;margin-right:6px;vertical-align:-1px}.grid{stroke:var(--rule);stroke-width:1}
-.tick,.label{fill:var(--quiet)}.value{fill:var(--ink)}.empty{fill:var(--rule)}.line{fill:none;
+.tick,.label{fill:var(--quiet)}.line{fill:none;
 stroke-width:2;stroke-linejoin:round}.line.s0{stroke:var(--s0)}.line.s1{stroke:var(--s1)}
 .line.s2{stroke:var(--s2)}.line.s3{stroke:var(--s3)}.timeline .line{stroke-width:1.4}
 .axis{stroke:var(--quiet)}.title{fill:var(--ink);font-weight:600}.band{fill:var(--ink)}
@@ -59,6 +58,5 @@ section,figure,tr,.finding,.legend,footer{break-inside:avoid}h2,figcaption{break
 .finding:nth-child(n+3) ul,.finding:nth-child(n+5)>:not(h2):not(h2+p){display:none}
 .pictures{break-before:page}svg.timeline{width:88%;margin:0 auto}
 figure p,.columns,.columns+p{font-size:7pt;margin:2px 0}.columns th,.columns td{padding:0 6px 0 0}
-.charts{display:grid;grid-template-columns:repeat(3,1fr);gap:8px}
 footer{margin-top:8px}}
 """

@@ -1,16 +1,22 @@
-"""The tables of the HTML report: responsiveness under load, the path, and one-way loss."""
+"""The tables of the HTML report."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Optional
 
 from neuca_tools.model.printable import markup as escape
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.evidence import Evidence
+from neuca_tools.selftest.diagnosis.compare import numbered
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
+from neuca_tools.selftest.evidence import Evidence, Latency
+from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.responsiveness import SOURCE, Responsiveness, scores
 from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
+from neuca_tools.selftest.evidence.run import Flow
+from neuca_tools.selftest.report.text import arrow
 from neuca_tools.selftest.report.timeline import WAYS
 
 # The columns; the times of responsiveness are trimmed means.
@@ -19,11 +25,20 @@ RESPONSIVENESS = (
     *("on a loaded connection", "idle", "increase", "probes", "rate"),
 )
 PATH = ("hop", "routers", "round trip", "MTU", "")
+BEFORE = ("test", "before", "after")
+LATENCY = ("path", "median", "99 of 100", "longest")
+UDP = ("offered", "lost")
 LOSS = ("direction", "lost", "of", "out of order", "sent", "rate")
 
 
-def tables(evidence: Evidence) -> Iterator[str]:
-    """HTML; nothing for what was not measured."""
+def tables(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[str]:
+    """HTML; nothing for what was not measured. `before` is an earlier test to compare with."""
+    yield from _table("Before and after", BEFORE, list(_before_and_after(diagnosis, before)), "")
+    measured = {"idle": evidence.idle, "loaded": evidence.loaded}
+    measured["broadcast"] = evidence.broadcast.times
+    rows = [_latency(name, times) for name, times in measured.items() if times.p50 is not None]
+    yield from _table("Latency, idle and under load", LATENCY, rows, "")
+    yield from _table("UDP: datagrams lost, against the rate offered", UDP, _udp(evidence), "")
     known = scores(evidence.responsiveness)
     note = f"Formula and grades: {SOURCE}."
     rows = [list(_score(one)) for one in known]
@@ -33,6 +48,31 @@ def tables(evidence: Evidence) -> Iterator[str]:
     yield from _table("Path", PATH, rows, _route_note(route))
     rows = [list(_loss(one)) for one in evidence.one_way if one.loss is not None]
     yield from _table("One-way loss, by sequence numbers of both hosts", LOSS, rows, "")
+
+
+def _before_and_after(diagnosis: Diagnosis, before: Optional[Diagnosis]) -> Iterator[Sequence[str]]:
+    """In the order of BEFORE."""
+    earlier = dict(numbered(before.phases)) if before else {}
+    for key, phase in numbered(diagnosis.phases):
+        if key in earlier:
+            rates = (earlier[key].rate or 0.0, phase.rate or 0.0)
+            yield (arrow(phase.name, phase.direction), *map(amounts.rate, rates))
+
+
+def _latency(name: str, times: Latency) -> Sequence[str]:
+    """In the order of LATENCY."""
+    values = (times.p50, times.p99, times.maximum)
+    return (name, *("" if value is None else amounts.time(value) for value in values))
+
+
+def _udp(evidence: Evidence) -> list[Sequence[str]]:
+    """In the order of UDP."""
+    points = []
+    for phase in evidence.phases:
+        one, offered = look(evidence, phase), (phase.flow or Flow()).sent.rate
+        if one.protocol == "udp" and offered is not None and one.loss is not None:
+            points.append((offered, one.loss))
+    return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
 
 
 def _table(

@@ -49,7 +49,7 @@ build {
     inline = [
       "cloud-init status --wait",
       "sudo apt-get -q -y update",
-      "sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y install /tmp/neuca-guest-tools.deb",
+      "sudo DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install udev /tmp/neuca-guest-tools.deb",
       "rm /tmp/neuca-guest-tools.deb",
       "sudo passwd --lock debian",
       "sudo cloud-init clean --logs",

@@ -118,7 +118,7 @@ def asymmetric_path(random: Random) -> Case:
     return Case(
         "asymmetric-path",
         f"{path}, {path.rate * part:g} Mbit/s back",
-        "D27",
+        "D18",
         setup,
         near(*QUICK, expect=path.expect),
     )

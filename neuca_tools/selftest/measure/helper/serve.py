@@ -21,7 +21,7 @@ from typing import Any, Callable, Optional
 from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.measure.helper.channel import SERVER, Channel, small_segments
-from neuca_tools.selftest.measure.helper.lobby import Lobby, Proven
+from neuca_tools.selftest.measure.helper.greeting import Lobby, Proven
 from neuca_tools.selftest.measure.helper.serving import ServerSession
 from neuca_tools.selftest.measure.host.kernel import FAMILIES
 from neuca_tools.selftest.measure.probes.broadcast import IPV6_FREEBIND, LocalAddress, Responder

@@ -13,19 +13,19 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.mesh.lines import Lines, parsed
 from neuca_tools.selftest.measure.mesh.results import Results
 from neuca_tools.selftest.measure.wait import is_writable, readable
-from neuca_tools.selftest.mesh.diagnoses import with_diagnoses
 from neuca_tools.selftest.mesh.localise import localise
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS,
+    MOST_TEXT,
     VERSION,
     MeshPlan,
     Row,
@@ -33,13 +33,15 @@ from neuca_tools.selftest.mesh.model import (
     read_row,
 )
 from neuca_tools.selftest.mesh.retest import with_retests
+from neuca_tools.selftest.mesh.schedule import among, duration_words
+from neuca_tools.selftest.mesh.verdict import with_diagnoses
 
 # Seconds for all hosts to start, and for them to end.
 PATIENCE, ENDING = 60.0, 15.0
 # Seconds for the engine to end once its outputs have, and after each signal.
 AT_ONCE = 1.0
 # How clush(1) says that the command on a host has ended, and how many of its messages are shown.
-GONE = re.compile(rb"clush: ([A-Za-z0-9._-]+): (?:exited with exit code|command timeout)")
+GONE = re.compile(r"clush: ([A-Za-z0-9._-]+): (exited with exit code .*|command timeout.*)")
 MOST_ERRORS = 100
 # Bytes of a line of a host, and lines of it in addition to its tests.
 LINE, MORE_LINES = 4096, 10
@@ -133,6 +135,8 @@ class _Hosts:
     slow: set[str] = field(default_factory=set)
     # Why a host takes no part.
     refused: dict[str, str] = field(default_factory=dict)
+    # The last line that a host, or ssh for it, wrote to standard error.
+    complaints: dict[str, str] = field(default_factory=dict)
     # Those on which the command has ended.
     gone: set[str] = field(default_factory=set)
     errors: int = 0
@@ -153,19 +157,35 @@ class Coordinator:
         self._hosts = _Hosts(frozenset(host.name for host in plan.hosts))
 
     @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why hosts take no part."""
+        return self._hosts.refused
+
+    @property
     def rows(self) -> tuple[Row, ...]:
         return tuple(self._rows[key] for key in sorted(self._rows))
 
     def run(self, patience: float = PATIENCE) -> None:
-        """Raises SelftestError if no two hosts can be started."""
+        """Raises SelftestError if no two hosts can be started.
+
+        If hosts are missing at the beginning, the others get a plan of their own.
+        """
         record = {**plan_record(self.plan), "slots": []}
         self._engine.send({"plan": record, "secret": secrets.token_hex(32)})
         self._gather(patience)
+        ready = self._hosts.ready & self._expected()
+        if not self._rows and len(ready) < len(self._hosts.names):
+            self._continue(among(self.plan, ready))
         self._slots()
         if self.plan.retests is None and self.plan.diagnoses is None:
             self._retest()
         if self.plan.diagnoses is None:
             self._diagnose()
+
+    def _continue(self, plan: MeshPlan) -> None:
+        """Go on with a later state of the plan."""
+        self.plan = plan
+        self._results.plan(plan)
 
     def _diagnose(self) -> None:
         plan = with_diagnoses(self.plan, self.rows)
@@ -173,8 +193,7 @@ class Coordinator:
             # Tests that are left may still need retests.
             return
         # Also without any slots: it says that this run is complete.
-        self.plan = plan
-        self._results.plan(plan)
+        self._continue(plan)
         if plan.tests != plan.slots:
             self._tell("a full diagnosis of each confirmed fault")
             self._slots()
@@ -182,9 +201,9 @@ class Coordinator:
     def _retest(self) -> None:
         plan = with_retests(self.plan, self.rows, localise(self.plan, self.rows))
         if plan.retests is not None:
-            self.plan = plan
-            self._results.plan(plan)
-            self._tell(f"retests in {len(plan.slots) - plan.retests} slots")
+            self._continue(plan)
+            again = replace(plan, slots=plan.slots[plan.retests :])
+            self._tell(f"retests in {len(again.slots)} slots: {duration_words(again)}")
             self._slots()
 
     def _gather(self, patience: float) -> None:
@@ -193,15 +212,18 @@ class Coordinator:
         while self._expected() - hosts.ready and time.monotonic() < deadline:
             if not self._read(deadline):
                 break
-        for name, reason in sorted(hosts.refused.items()):
-            self._tell(f"{name}: {reason}")
-        missing = sorted(hosts.names - hosts.ready - hosts.refused.keys())
+        there = hosts.ready & self._expected()
+        missing = sorted(hosts.names - there - hosts.refused.keys())
+        for name in missing:
+            hosts.refused[name] = hosts.complaints.get(name, f"no answer within {patience:g} s")
         if missing:
             shown = ", ".join(missing[:10])
             self._tell(f"{len(missing)} hosts did not start and have no tests: {shown}")
-        if len(hosts.ready) < 2:
+        if hosts.refused:
+            self._results.absent(hosts.refused)
+        if len(there) < 2:
             raise SelftestError("run the mesh: fewer than two hosts could be started")
-        self._tell(f"{len(hosts.ready)} of {len(hosts.names)} hosts are ready")
+        self._tell(f"{len(there)} of {len(hosts.names)} hosts are ready")
 
     def _expected(self) -> set[str]:
         """The hosts that may still report."""
@@ -286,19 +308,26 @@ class Coordinator:
 
     def _complain(self, line: bytes) -> None:
         """A line of the engine's standard error, which begins with a name if it is of a host."""
-        found = GONE.match(line)
+        text = line.decode("utf-8", "replace")[:MOST_TEXT]
+        found = GONE.match(text)
         if found is not None:
-            self._hosts.gone.add(found[1].decode())
+            self._hosts.gone.add(found[1])
+            self._hosts.complaints.setdefault(found[1], found[2])
+        name, _, complaint = text.partition(": ")
+        if name in self._hosts.names:
+            self._hosts.complaints[name] = complaint.strip()
         self._hosts.errors += 1
         if self._hosts.errors <= MOST_ERRORS:
-            self._tell(line.decode("utf-8", "replace")[:200])
+            self._tell(text)
+        elif self._hosts.errors == MOST_ERRORS + 1:
+            self._tell("further errors are not shown; the report has the reason of each host")
 
     def _obey(self, name: str, message: dict[str, Any]) -> None:
         if "ready" in message:
             self._arrived(name, message.get("clock"))
         elif "behind" in message:
             self._hosts.ready.discard(name)
-            self._tell(f"{name}: its clock is behind, it has no tests")
+            self._refuse(name, "its clock is behind")
         else:
             row = read_row(message, self.plan)
             if row is not None and row.client == name and (row.slot, name) not in self._rows:
@@ -311,9 +340,15 @@ class Coordinator:
             clock = math.inf
         # Not a difference: an integer can be too large for a float. False for NaN too.
         if not clock < time.time() + self.plan.guard / 2:
-            self._hosts.refused[name] = "its clock is ahead, it has no tests"
+            self._refuse(name, "its clock is ahead")
         else:
             self._hosts.ready.add(name)
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """A host takes no part."""
+        self._hosts.refused[name] = reason
+        self._results.absent({name: reason})
+        self._tell(f"{name}: {reason}, it has no tests")
 
 
 def on_signals() -> None:

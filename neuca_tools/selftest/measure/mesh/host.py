@@ -18,9 +18,8 @@ from typing import NamedTuple, Optional, Union
 from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
-from neuca_tools.selftest.measure.mesh.diagnosing import diagnosed
 from neuca_tools.selftest.measure.mesh.lines import Lines
-from neuca_tools.selftest.measure.mesh.pair import measure, mine
+from neuca_tools.selftest.measure.mesh.pair import diagnosed, measure, mine
 from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
 from neuca_tools.selftest.measure.wait import readable
 from neuca_tools.selftest.mesh.model import (

@@ -1,20 +1,23 @@
-"""One test of a mesh: connection, identity, path MTU, and TCP in both directions, as a Row."""
+"""One test of a mesh as a Row: connection, identity, path MTU, TCP both ways; or a diagnosis."""
 
 # SPDX-License-Identifier: MIT
 
 from __future__ import annotations
 
+import errno
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
+from statistics import mean
 from typing import NamedTuple, Optional
 
 from neuca_tools.errors import NeucaError, SelftestError, UsageError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.diagnosis.diagnose import phase_results
+from neuca_tools.selftest.conditions.base import INFO
+from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import Evidence
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.measure.helper.channel import ChannelError
@@ -25,15 +28,22 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.command import Test
 from neuca_tools.selftest.measure.iperf.conduct import conduct
+from neuca_tools.selftest.measure.iperf.plans import PLANS, Options
 from neuca_tools.selftest.measure.probes import path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.session import PeerTest
 from neuca_tools.selftest.measure.wait import readable
-from neuca_tools.selftest.mesh.model import MOST_MACS, MOST_TEXT, MeshPlan, Row
+from neuca_tools.selftest.mesh.model import MOST_DIAGNOSIS, MOST_MACS, MOST_TEXT, MeshPlan, Row
 
 # Seconds in addition to the guard interval within which the server has to listen, and between two
 # attempts: its clock may be behind, and its host busy.
 APPEARING, AGAIN = 5.0, 0.2
 # Round trips that are measured, and the seconds for them.
-TRIPS, TRIPS_WITHIN = 5, 1.0
+TRIPS, TRIPS_WITHIN = 20 + roundtrip.WARM, 2.0
+
+
+# A full diagnosis: the latency, the path MTU and TCP from the sender of the finding, of which both
+# ends are sampled.
+QUICK = replace(PLANS["quick"], steps=PLANS["quick"].steps - {"tcp-reverse"})
 
 
 class Route(NamedTuple):
@@ -55,8 +65,23 @@ def measure(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
     except SelftestError as error:
         return _failed(row, "wrong-interface", error)
     except OSError as error:
-        return _failed(row, "unreachable", error)
-    row = replace(row, macs=_answering(route))
+        word = "no-network" if error.errno == errno.ENETUNREACH else "unreachable"
+        return _failed(row, word, error)
+    name, mtu = route.device.name, route.device.mtu
+    before = _carrier_changes(name)
+    row = _tested(replace(row, macs=_answering(route), nic_mtu=mtu), plan, route, secret)
+    return replace(row, flaps=_carrier_changes(name) - before)
+
+
+def _carrier_changes(name: str) -> int:
+    """How often the link of a device went down or up; 0 if that is not counted."""
+    try:
+        return kernel.counters().get(name, {}).get("carrier_changes", 0)
+    except OSError:
+        return 0
+
+
+def _tested(row: Row, plan: MeshPlan, route: Route, secret: bytes) -> Row:
     try:
         helper = _connected(route, plan, secret)
     except AbsentError as error:
@@ -124,25 +149,42 @@ def _connected(route: Route, plan: MeshPlan, secret: bytes) -> Helper:
 def _measured(row: Row, plan: MeshPlan, route: Route, helper: Helper) -> Row:
     peer, source, port = route.peer, route.source, plan.port + 1
     trips = roundtrip.datagrams(peer, port, helper.token, source)
-    rtt = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN).p50
-    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt or 0.0)
-    row = replace(row, rtt=rtt, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    times = roundtrip.measure(trips, TRIPS, TRIPS_WITHIN)
+    rtt = times.p50 or 0.0
+    mtu = path_mtu.with_helper(peer, port, helper.token, source, route.device.mtu, rtt)
+    row = replace(row, rtt=times.p50, mtu_out=mtu.forward, mtu_back=mtu.backward)
+    if times.p99 is not None:
+        row = replace(row, jitter=times.p99 - rtt)
     test = Test(peer, plan.port, plan.seconds, source=source, rate=plan.rate)
     out = _transfer(test, helper)
-    row = replace(row, rate_out=out.rate, disturbed=out.disturbed)
+    row = replace(row, rate_out=out.rate, loss_out=out.loss, disturbed=out.disturbed)
+    row = replace(row, rtt=_shortest(row.rtt, out.rtt))
     if out.error is not None:
         return replace(row, error="failed", text=out.error[:MOST_TEXT])
     back = _transfer(test._replace(direction="reverse"), helper)
-    row = replace(row, rate_back=back.rate, disturbed=out.disturbed or back.disturbed)
+    is_disturbed = out.disturbed or back.disturbed
+    row = replace(row, rate_back=back.rate, loss_back=back.loss, disturbed=is_disturbed)
+    row = replace(row, rtt=_shortest(row.rtt, back.rtt))
     if back.error is not None:
         return replace(row, error="failed", text=back.error[:MOST_TEXT])
     return row
 
 
+def _shortest(*times: Optional[float]) -> Optional[float]:
+    """What a path takes, however late busy hosts answer at times."""
+    return min((time for time in times if time is not None), default=None)
+
+
 class _Transfer(NamedTuple):
-    """The rate of one transfer in bit/s, or why there is none, and whether a host was busy."""
+    """The rate of one transfer, at which data arrived, in bit/s, or why there is none.
+
+    `loss` is the share of bytes that were sent again, `rtt` the shortest round trip in seconds.
+    `disturbed`: a host was busy.
+    """
 
     rate: Optional[float]
+    loss: Optional[float]
+    rtt: Optional[float]
     error: Optional[str]
     disturbed: bool
 
@@ -150,8 +192,13 @@ class _Transfer(NamedTuple):
 def _transfer(test: Test, helper: Helper) -> _Transfer:
     (phase,) = conduct("tcp", test, helper)
     evidence = replace(Evidence(), phases=(phase,))
-    (result,) = phase_results(evidence)
-    return _Transfer(result.steady or result.rate, result.error, look(evidence, phase).is_disturbed)
+    looked = look(evidence, phase)
+    # What the sender's TCP was told of: iperf3's intervals of a client are what it has sent.
+    acked = looked.throughput.acked
+    rate = mean(acked) if acked else looked.rate
+    error = phase.run.error if phase.run else None
+    shortest = looked.round_trip.shortest
+    return _Transfer(rate, looked.loss, shortest, error, looked.is_disturbed)
 
 
 def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[tuple[str, str]]:
@@ -161,3 +208,27 @@ def mine(plan: MeshPlan, pairs: Sequence[Sequence[int]], name: str) -> Optional[
         if name in names:
             return names
     return None
+
+
+def diagnosed(plan: MeshPlan, row: Row, agent: AgentPlan, secret: bytes) -> Row:
+    """The row with the texts of the diagnosis, or with the reason why there is none."""
+    address = next(host.address for host in plan.hosts if host.name == row.server)
+    options: Options = replace(
+        QUICK, port=plan.port, rate=plan.rate, expect=plan.expect, secret=secret
+    )
+    try:
+        await_server(ip_address(address), plan, agent, secret)
+        found = diagnose(PeerTest(ip_address(address), options, agent, lambda _: None).run())
+    except (NeucaError, OSError) as error:
+        return replace(row, error="failed", text=str(error)[:MOST_TEXT])
+    rate = next((phase.steady or phase.rate for phase in found.phases), None)
+    return replace(row, rate_out=rate, diagnosis=tuple(_texts(found))[:MOST_DIAGNOSIS])
+
+
+def _texts(found: Diagnosis) -> Iterator[str]:
+    """The findings, the most important first; why there is no explanation, if there is none."""
+    for one in found.findings:
+        if one.severity != INFO:
+            yield f"{one.title}: {one.text}"[:MOST_TEXT]
+    if found.unknown:
+        yield found.unknown[:MOST_TEXT]

@@ -20,7 +20,9 @@ from typing import BinaryIO, NamedTuple, Optional
 from neuca_tools.errors import ObserveError, SelftestError, UsageError
 from neuca_tools.files import lock_holder
 from neuca_tools.selftest.measure.mesh.lines import parsed
+from neuca_tools.selftest.measure.wait import readable
 from neuca_tools.selftest.mesh.model import (
+    MOST_TEXT,
     VERSION,
     MeshPlan,
     Row,
@@ -33,14 +35,20 @@ from neuca_tools.selftest.mesh.model import (
 
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST, MOST = 32 * 2**20, 2**30
+# Seconds for a process to end that has a lock, and between two attempts to get it.
+ENDING, AGAIN = 10.0, 0.1
 
 
 class Recorded(NamedTuple):
-    """The last plan in the files, the rows that fit it, the last one of each test, and the time."""
+    """The last plan in the files, the rows that fit it, the last one of each test, and the time.
+
+    `reasons` say why hosts took no part.
+    """
 
     plan: MeshPlan
     rows: tuple[Row, ...]
     began: Optional[float]
+    reasons: Mapping[str, str] = {}
 
     @property
     def complete(self) -> bool:
@@ -71,6 +79,14 @@ class Results:
     def row(self, row: Row) -> None:
         self._write(row_record(row))
 
+    def absent(self, reasons: Mapping[str, str]) -> None:
+        """Record why hosts take no part."""
+        self._write({"mesh": VERSION, "absent": dict(reasons)})
+
+    def clear(self) -> None:
+        """Begin a new run in the file of one that is complete."""
+        os.ftruncate(self._descriptor, 0)
+
     def _write(self, record: dict[str, object]) -> None:
         content = json.dumps(record, separators=(",", ":")).encode() + b"\n"
         try:
@@ -88,10 +104,8 @@ def opened(path: Path) -> Iterator[Results]:
     except OSError as error:
         raise SelftestError(f'write "{path}": {error.strerror}') from error
     try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f'write "{path}": another run is writing it') from None
+        if not _is_locked(descriptor):
+            raise UsageError(f'write "{path}": another run is writing it')
         _end_line(descriptor)
         yield Results(descriptor, path)
     finally:
@@ -120,6 +134,32 @@ def stop(path: Path) -> bool:
     return True
 
 
+def take_over(path: Path) -> None:
+    """Lock a plan, for as long as this process lives, and end the host that has it locked.
+
+    Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
+    closing it releases the lock (fcntl(2)). Raises SelftestError.
+    """
+    deadline = time.monotonic() + ENDING
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise SelftestError(f'lock "{path}": {error.strerror}') from error
+    while not _is_locked(descriptor):
+        if time.monotonic() >= deadline:
+            raise SelftestError(f'lock "{path}": the process that has it does not end')
+        stop(path)
+        readable([], time.monotonic() + AGAIN)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def read(paths: Iterable[Path]) -> Recorded:
     """What the files have together. Raises SelftestError if none has a plan."""
     found: dict[str, Iterable[dict[str, object]]] = {}
@@ -136,8 +176,11 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
     """The plan and the rows in these records. Raises SelftestError."""
     plan, began = None, None
     waiting: list[dict[str, object]] = []
+    reasons: dict[str, str] = {}
     for name, records in files.items():
         for record in records:
+            if "absent" in record:
+                reasons.update(_reasons(record["absent"]))
             if "plan" not in record:
                 waiting.append(record)
                 continue
@@ -148,7 +191,15 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
         raise SelftestError("read the results of a mesh: there is no plan in them")
     read = filter(None, (read_row(one, plan) for one in waiting))
     rows = {(row.slot, row.client): row for row in read}
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began)
+    known = {host.name for host in plan.hosts}
+    reasons = {name: reason for name, reason in reasons.items() if name in known}
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
+
+
+def _reasons(data: object) -> dict[str, str]:
+    if not isinstance(data, dict):
+        return {}
+    return {name: str(reason)[:MOST_TEXT] for name, reason in data.items()}
 
 
 def _continued(found: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
@@ -159,10 +210,8 @@ def _continued(found: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPl
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
-    """Whether a plan is the same one, or that with its retests."""
-    if identity(later) == identity(plan):
-        return True
-    return later.hosts == plan.hosts and later.slots[: len(plan.slots)] == plan.slots
+    """Whether a plan is the same one, or a later state of it."""
+    return identity(later) == identity(plan)
 
 
 def _time(value: object) -> Optional[float]:

@@ -1,0 +1,270 @@
+"""Changes that are no pass: `neuca release`, `neuca revert` and `neuca tune`."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
+
+from neuca_tools.agent import mtu_probe
+from neuca_tools.agent.pass_report import log_change
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import Host, host
+from neuca_tools.apply.result import Result
+from neuca_tools.apply.transaction import Outcome, Purpose, Transaction
+from neuca_tools.config import Config
+from neuca_tools.desired import bindings
+from neuca_tools.desired.marks import SYSCTL_FILE
+from neuca_tools.documents.stacking import carriers, users
+from neuca_tools.errors import NeucaError
+from neuca_tools.files import locked
+from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
+from neuca_tools.model.routing import POLICY_ROUTING
+from neuca_tools.plan.link_operations import SetDevice
+from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
+from neuca_tools.state import records, updates
+from neuca_tools.state.active_document import Intake
+from neuca_tools.state.store import demand_room
+from neuca_tools.tuning.choice import Choice
+
+SETTINGS = (SetMtu, SetTxQueueLen, SetDevice, WriteSysctl)
+
+
+@dataclass(frozen=True)
+class Release(Purpose):
+    """`neuca release`: remove what is ours on these NICs; those `touched` change with them."""
+
+    macs: frozenset[str]
+    touched: frozenset[str]
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """What concerns the NICs, and settings of the host that only they asked for."""
+        planned = decision.plan({*self.touched, "", POLICY_ROUTING})
+        originals = decision.record.original_sysctls
+        return tuple(one for one in planned if self._is_included(one, originals))
+
+    def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
+        is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
+        if isinstance(operation, StopClient):
+            is_theirs = operation.key.mac in self.touched
+        if isinstance(operation, WriteSysctl):  # of the whole host
+            is_theirs = is_theirs or originals.get(operation.path) == operation.after
+        return is_theirs
+
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+        """Nothing on the NICs is ours any more, unless the release failed."""
+        record = updates.forget_restored(decision.record, decision.resolution, decision.have)
+        return record if result.failures else updates.forget_nics(record, self.macs)
+
+
+@dataclass(frozen=True)
+class Files(Purpose):
+    """Write the files that differ, and change nothing else."""
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The files that differ."""
+        return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
+
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+        """What is still ours."""
+        return updates.forget_restored(decision.record, decision.resolution, decision.have)
+
+
+@dataclass(frozen=True)
+class Restore(Purpose):
+    """`neuca revert`: every setting has the value from before the agent."""
+
+    sysctl_file: Path
+
+    def shape(self, decision: Decision) -> Decision:
+        """The original values as the desired state."""
+        want = _originals(decision, self.sysctl_file)
+        difference = replace(decision.difference, want=want, owned=Owned())
+        return decision._replace(difference=difference)
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings that differ from their original values."""
+        return tuple(one for one in decision.plan() if isinstance(one, (*SETTINGS, WriteFile)))
+
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+        """No original value is kept, unless one could not be restored."""
+        if result.failures:
+            return decision.record
+        return decision.record._replace(originals={}, original_sysctls={}, declined={}, written={})
+
+
+@dataclass(frozen=True)
+class Tuning(Purpose):
+    """`neuca tune`: the settings of a pass but `others`; with `link`, only those of that link."""
+
+    link: Optional[LinkKey] = None
+    others: tuple[Operation, ...] = ()
+
+    def operations(self, decision: Decision) -> tuple[Operation, ...]:
+        """The settings to change, in the order of a pass."""
+        planned = (operation for operation in decision.plan() if isinstance(operation, SETTINGS))
+        settings = [operation for operation in planned if operation not in self.others]
+        if self.link is None:
+            return tuple(settings)
+        return tuple(one for one in settings if one.link and one.link.key == self.link)
+
+    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
+        """What was changed; which request is in force stays as it was."""
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        return updates.forget_restored(decision.record, resolution, have, world)
+
+
+def release(config: Config, intake: Intake, mac: str) -> Result:
+    """Remove what is ours on one NIC, its VLANs and what is made of it, then its rule and marks.
+
+    The plan is that of a complete document without the NIC, which is ignored from then on. Other
+    members of a bond that is removed get their own settings again. Raises NeucaError.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        with host(config, intake) as handles:
+            without, purpose, decision = _releasing(handles, mac)
+            result = run(without, purpose, decision).result
+            if not result.failures:
+                result += run(handles, Files()).result
+            return result
+
+
+def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
+    """The host without the NIC in its document, and the purpose. Raises NeucaError."""
+    config, intake = handles.config, handles.intake
+    survey = handles.survey()
+    requests = survey.resolution.requests
+    gone = frozenset({mac, *users((mac,), requests)})
+    touched = gone | carriers(gone, requests)
+    ports = bindings.aliases(survey.world, survey.record)
+    bound = bindings.bound_links(config.links, ports)
+    links = tuple(link for link in bound if link.key.mac not in gone)
+    document = bindings.bound_document(intake.document or Document(), ports)
+    document = _without(document, gone)
+    without = handles.asking(config._replace(links=links), intake._replace(document=document))
+    decision = without.survey()
+    if decision.resolution.roles.role(mac) == "management":
+        raise NeucaError(f'release "{mac}": it is the management NIC, and nothing of ours is on it')
+    return without, Release(gone, touched), decision
+
+
+def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operation, ...]:
+    """The operations of `release`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        _, purpose, decision = _releasing(handles, mac)
+        operations = purpose.operations(decision)
+        after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
+    files = (one for one in Files().operations(after) if one not in operations)
+    return (*operations, *files)
+
+
+def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
+    """The operations of `revert`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        purpose = Restore(config.sysctl_directory / SYSCTL_FILE)
+        return purpose.operations(purpose.shape(handles.survey()))
+
+
+def _without(document: Document, macs: Collection[str]) -> Document:
+    """The document without these NICs, and without faults: what it no longer has is removed."""
+    links = tuple(link for link in document.links if link.key.mac not in macs)
+    rules = tuple(one for one in document.rules if one.link is None or one.link.mac not in macs)
+    platform = document.platform
+    if platform:
+        others = tuple(link for link in platform.links if link.key.mac not in macs)
+        platform = platform._replace(links=others)
+    return document._replace(links=links, rules=rules, faults=(), platform=platform)
+
+
+def undo_release(config: Config, mac: str) -> None:
+    """Undo a release: the NIC is no longer ignored. Raises NeucaError if it was not released."""
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        record = records.load_record(config.state)
+        if not record.nics.get(mac, NicRecord()).released:
+            raise NeucaError(f'release --undo "{mac}": it was not released')
+        nics = {known: nic for known, nic in record.nics.items() if known != mac}
+        records.save_record(config.state, record._replace(nics=nics))
+
+
+def revert(config: Config, intake: Intake) -> Result:
+    """Restore every MTU, txqueuelen, device setting and sysctl to its original value.
+
+    The next pass at start sets them again. Raises NeucaError.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        demand_room(config.state)
+        with host(config, intake) as handles:
+            return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
+
+
+def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:
+    """Run one transaction for this decision, and log it; None: for a new one."""
+    decision = decision or purpose.shape(handles.survey())
+    outcome = Transaction(handles, purpose, decision).run()
+    return outcome._replace(result=log_change(handles.config, outcome))
+
+
+def _originals(decision: Decision, sysctl_file: Path) -> NetworkState:
+    links = {
+        key: replace(
+            decision.have.links[key],
+            state=None,
+            mtu=original.mtu,
+            txqueuelen=original.txqueuelen,
+            sysctls=original.sysctls,
+            device=original.device,
+            addresses=(),
+            managers={},
+        )
+        for key, original in decision.record.originals.items()
+        if key in decision.have.links
+    }
+    sysctls = decision.record.original_sysctls
+    return NetworkState(links, sysctls=sysctls, files={str(sysctl_file): None})
+
+
+def tune(
+    config: Config, intake: Intake, choice: Optional[Choice], link: Optional[LinkKey] = None
+) -> Result:
+    """Apply the settings that documents request and profiles want, and nothing else.
+
+    A choice of profiles holds until the next boot. It is saved before anything is set, so that
+    every later pass agrees with it. Raises NeucaError.
+    """
+    config.demand_protection()
+    with locked(config.run_directory / "lock", config.command_timeout):
+        if choice is not None:
+            records.save_choice(config.run_directory, choice)
+        with host(config, intake) as handles:
+            outcome = run(handles, Tuning(link))
+            result = outcome.result
+            if not result.failures and mtu_probe.explore(handles, outcome.decision, start=True):
+                result += run(handles, Tuning(link)).result
+        return result
+
+
+def untune(config: Config, intake: Intake) -> Result:
+    """Drop the choice of profiles, and set what is requested without it. Raises NeucaError.
+
+    What a pass would change with the choice as well, such as manual changes, is left alone.
+    """
+    with locked(config.run_directory / "lock", config.command_timeout):
+        with host(config, intake) as handles:
+            others = Tuning().operations(handles.survey())
+        records.save_choice(config.run_directory, None)
+        with host(config, intake) as handles:
+            return run(handles, Tuning(others=others)).result
+
+
+def what_untune_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
+    """The operations of `untune`, without doing them. Raises NeucaError."""
+    with host(config, intake) as handles:
+        others = Tuning().operations(handles.survey())
+    with host(config, intake, config.choice) as handles:
+        return Tuning(others=others).operations(handles.survey())

@@ -1,0 +1,122 @@
+"""What dhcpcd reports of a DHCPv4 lease, and of a DHCPv6 lease: one address."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface
+from typing import Any, Optional
+
+from neuca_tools.backends.dhcplease import (
+    EVERYTHING,
+    FOR_EVER,
+    Given,
+    Timed,
+    is_unicast,
+    number,
+)
+from neuca_tools.model import Route
+from neuca_tools.model.provenance import RTPROT_DHCP
+from neuca_tools.model.routing import Traits
+
+MOST_ROUTES = 64
+_ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
+_LONGEST_DUID = 130  # bytes: RFC 8415, 11.1
+_DUID = re.compile(r"(?:[0-9a-fA-F]{1,2}:)+[0-9a-fA-F]{1,2}|(?:[0-9a-fA-F]{2})+")
+
+
+def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[Given]:
+    """What a DHCPv4 lease in the environment of a hook asks to set (dhcpcd-run-hooks(8)).
+
+    None if its address is unusable. Values that are malformed count as absent.
+    """
+    mask = environment.get("new_subnet_mask", "255.255.255.255")
+    try:
+        address = IPv4Interface(f"{IPv4Address(environment.get('new_ip_address', ''))}/{mask}")
+    except ValueError:
+        return None
+    if not is_unicast(address.ip):
+        return None
+    server = _host(environment.get("new_dhcp_server_identifier", ""))
+    seconds = number(environment, "new_dhcp_lease_time") or FOR_EVER
+    routes = tuple(_routes(address, environment, request))
+    mtu = number(environment, "new_interface_mtu")
+    return Given((Timed(address, seconds, seconds),), str(server or ""), mtu, routes, 4)
+
+
+def _routes(
+    address: IPv4Interface, environment: Mapping[str, str], request: Mapping[str, Any]
+) -> list[Route]:
+    """The routes of a lease in the link's own table; gateways off the link get one of their own."""
+    own, metric, index = address.network, int(request["metric"]), int(request["index"])
+    traits = Traits(int(request["table"]), source=address.ip)
+    route = partial(Route, index=index, metric=metric, protocol=RTPROT_DHCP, traits=traits)
+    routes = [route(own)] if own.prefixlen < own.max_prefixlen else []
+    for to, via in offered(environment) if request["routes"] else ():
+        if int(via) == 0:  # on the link (RFC 3442)
+            routes.append(route(to))
+        elif via != address.ip and is_unicast(via):
+            routes += [route(IPv4Network(via))] if via not in own else []
+            routes.append(route(to, via=via))
+    unique = {(found.to, found.metric): found for found in reversed(routes)}
+    return sorted(unique.values(), key=lambda found: found.via is not None)
+
+
+def offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
+    """The routes of a DHCPv4 lease: with classless ones, routers do not count (RFC 3442).
+
+    dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
+    """
+    words = environment.get("new_classless_static_routes", "").split()
+    for to, via in list(zip(words[::2], words[1::2]))[:MOST_ROUTES]:
+        with suppress(ValueError):
+            yield IPv4Network(to, strict=False), IPv4Address(via)
+    router = _host(environment.get("new_routers", "").partition(" ")[0])
+    if not words and router is not None:
+        yield EVERYTHING, router
+
+
+def _host(text: str) -> Optional[IPv4Address]:
+    with suppress(ValueError):
+        return IPv4Address(text)
+    return None
+
+
+def given6(environment: Mapping[str, str]) -> Optional[Given]:
+    """The address of a lease, with a prefix length of 128; None if there is no usable one.
+
+    DHCPv6 says nothing of what is on the link (RFC 5942, 3), and has no routes and no MTU.
+    """
+    address = lost(environment, "new")
+    if address is None or not is_unicast(address):
+        return None
+    # An address without an end would not be told from one of an administrator.
+    valid = min(number(environment, f"new_{_ADDRESS}_vltime"), FOR_EVER - 1)
+    if not valid:
+        return None
+    preferred = min(number(environment, f"new_{_ADDRESS}_pltime"), valid)
+    timed = Timed(IPv6Interface((address, 128)), valid, preferred)
+    return Given((timed,), duid(environment.get("new_dhcp6_server_id", "")))
+
+
+def lost(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Address]:
+    """The address that a report is about; None if it names none, or something else."""
+    with suppress(ValueError):
+        return IPv6Address(environment.get(f"{prefix}_{_ADDRESS}", ""))
+    return None
+
+
+def duid(text: str) -> str:
+    """The identifier of a server in hexadecimal bytes; empty if it is none.
+
+    >>> duid("0:3:0:1:2:0:0:0:0:2"), duid("00030001020000000002")
+    ('00:03:00:01:02:00:00:00:00:02', '00:03:00:01:02:00:00:00:00:02')
+    """
+    if len(text) > 3 * _LONGEST_DUID or not _DUID.fullmatch(text):
+        return ""
+    whole = "".join(part.zfill(2) for part in text.split(":")) if ":" in text else text
+    return ":".join(whole[at : at + 2].lower() for at in range(0, len(whole), 2))

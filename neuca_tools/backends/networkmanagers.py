@@ -1,0 +1,234 @@
+"""NetworkManager and systemd-networkd over D-Bus: which interfaces they manage; profiles of ours.
+
+GetManagedObjects covers all devices at once, which matters on a host with 1,000 interfaces.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Callable, NamedTuple
+
+from neuca_tools.backends.bus import Bus, RefusedError, Service
+from neuca_tools.errors import ManagerError
+
+# The cgroups of systemd's units, in version 2 and version 1.
+CGROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/systemd"))
+_NAME = "org.freedesktop.NetworkManager"
+_PATH = "/org/freedesktop/NetworkManager"
+_DEVICE = f"{_NAME}.Device"
+_ACTIVE = f"{_NAME}.Connection.Active"
+_STORED = f"{_NAME}.Settings.Connection"
+_STATE_UNMANAGED = 10  # NM_DEVICE_STATE_UNMANAGED, nm-dbus-interface.h
+_RELOAD_CONFIGURATION = 1  # flags of Reload: NetworkManager.conf and conf.d, no connections, no DNS
+_NETWORKD = "/org/freedesktop/network1"
+# link_state_table in networkd-link.c, without the undecided `pending` and `initialized`.
+_WORDS = {
+    "unmanaged": "unmanaged",
+    "configuring": "managed",
+    "configured": "managed",
+    "failed": "managed",
+}
+
+
+class Manager(Service, ABC):
+    """A service that manages network interfaces."""
+
+    unit: str
+
+    def _starting(self) -> bool:
+        """Whether its cgroup exists; it may have read its files before ours were written."""
+        return self._bus.reached and any(
+            (root / "system.slice" / self.unit).is_dir() for root in CGROUPS
+        )
+
+    @abstractmethod
+    def states(self) -> dict[str, str]:
+        """`managed`, `unmanaged` or `unknown` for each interface, by name. Raises ManagerError."""
+
+    def words(self, interfaces: Iterable[str]) -> tuple[dict[str, str], str]:
+        """The state of these interfaces for `neuca status`, and the reason if it is unknown.
+
+        The states are `managed`, `unmanaged`, `absent` (no such service) and `unknown`.
+        """
+        try:
+            known = None if self.absent() else self.states()
+        except ManagerError as error:
+            return dict.fromkeys(interfaces, "unknown"), error.text
+        if known is None and self._starting():
+            reason = f"{self.title} runs, but is not on the system bus yet"
+            return dict.fromkeys(interfaces, "unknown"), reason
+        if known is None:
+            return dict.fromkeys(interfaces, "absent"), ""
+        return {interface: known.get(interface, "unknown") for interface in interfaces}, ""
+
+
+class _Device(NamedTuple):
+    path: str
+    interface: str
+    managed: bool
+    profile: str
+
+
+class NetworkManager(Manager):
+    """The running NetworkManager."""
+
+    title = "NetworkManager"
+    name = _NAME
+    unit = "NetworkManager.service"
+
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self.profiles: Mapping[str, str] = {}
+        self._seen: list[_Device] = []
+
+    def states(self) -> dict[str, str]:
+        """The states; `profiles` are then the UUIDs of the active profiles, by interface."""
+        devices = self._devices()
+        self.profiles = {one.interface: one.profile for one in devices if one.profile}
+        return {one.interface: "managed" if one.managed else "unmanaged" for one in devices}
+
+    def unmanage(self, interfaces: Collection[str]) -> None:
+        """Set Managed to false for these interfaces until the next boot; addresses and routes stay.
+
+        From the next boot on, the conf.d file applies (`marks.networkmanager_conf`). Raises
+        ManagerError, which names every interface for which it failed.
+        """
+        refused = []
+        for device in self._devices():
+            if device.managed and device.interface in interfaces:
+                try:
+                    self._manage(device, False)
+                except RefusedError as refusal:
+                    refused.append(refusal.text)
+        if refused:
+            raise ManagerError("; ".join(refused))
+
+    def _manage(self, device: _Device, managed: bool) -> None:
+        self._ask(
+            f'set Managed of "{device.interface}" to {str(managed).lower()} in NetworkManager',
+            device.path,
+            "org.freedesktop.DBus.Properties.Set",
+            "ssv",
+            _DEVICE,
+            "Managed",
+            managed,
+        )
+
+    def reload_configuration(self) -> None:
+        """Reload conf.d; interfaces that become unmanaged are flushed. Raises ManagerError."""
+        self._ask(
+            "asked NetworkManager to reload its configuration",
+            _PATH,
+            f"{_NAME}.Reload",
+            "u",
+            _RELOAD_CONFIGURATION,
+            work=True,
+        )
+
+    def load_profiles(
+        self, place: Path, names: Collection[str], is_ours: Callable[[str], bool]
+    ) -> None:
+        """Load these profiles of a directory, and drop those of ours that no longer exist.
+
+        Other profiles are not loaded again: one whose file is gone would be taken out of use, which
+        could be that of the management NIC. Raises ManagerError.
+        """
+        known = {path.name for path in self._profile_files() if path.parent == place}
+        wanted = {place / name for name in {*names, *filter(is_ours, known)}}
+        if not wanted:
+            return
+        _, failed = self._ask(
+            "asked NetworkManager to load the profiles for DHCP",
+            f"{_PATH}/Settings",
+            f"{_NAME}.Settings.LoadConnections",
+            "as",
+            sorted(map(str, wanted)),
+            work=True,
+        )
+        refused = sorted(str(path) for path in failed if Path(path).name in names)
+        if refused:
+            raise ManagerError(f"NetworkManager does not load {', '.join(refused)}")
+
+    def _profile_files(self) -> set[Path]:
+        """The files of the profiles that NetworkManager has loaded. Raises ManagerError."""
+        stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
+        return {Path(str(one.get("Filename", ""))) for one in stored}
+
+    def activate(self, interface: str, profile: str) -> None:
+        """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
+        self._seen = self._seen or self._devices()  # once for all NICs, of which there may be many
+        for device in self._seen:
+            if device.interface != interface:
+                continue
+            if not device.managed:
+                self._manage(device, True)
+            what = f'asked NetworkManager to use the profile for DHCP on "{interface}"'
+            settings = f"{_NAME}.Settings.GetConnectionByUuid"
+            found = self._ask(what, f"{_PATH}/Settings", settings, "s", profile)
+            try:
+                start = f"{_NAME}.ActivateConnection"
+                self._ask(what, _PATH, start, "ooo", found, device.path, "/", work=True)
+            except RefusedError:
+                # A device that is not ready yet uses the profile by itself once it is.
+                if device.managed:
+                    raise
+
+    def _devices(self) -> list[_Device]:
+        objects = self._objects()
+        return [
+            _device(str(path), interfaces[_DEVICE], objects)
+            for path, interfaces in objects.items()
+            if _DEVICE in interfaces and interfaces[_DEVICE].get("Real", True)
+        ]
+
+    def _objects(self) -> Any:
+        return self._ask(
+            "asked NetworkManager for its devices",
+            "/org/freedesktop",
+            "org.freedesktop.DBus.ObjectManager.GetManagedObjects",
+        )
+
+
+def _device(path: str, properties: Any, objects: Any) -> _Device:
+    unmanaged = int(properties.get("State", 0)) == _STATE_UNMANAGED
+    managed = bool(properties.get("Managed", True)) and not unmanaged
+    active = objects.get(properties.get("ActiveConnection"), {}).get(_ACTIVE, {})
+    return _Device(path, str(properties.get("Interface", "")), managed, str(active.get("Uuid", "")))
+
+
+class Networkd(Manager):
+    """The running systemd-networkd."""
+
+    title = "systemd-networkd"
+    name = "org.freedesktop.network1"
+    unit = "systemd-networkd.service"
+
+    def states(self) -> dict[str, str]:
+        what = "asked systemd-networkd for its links"
+        links = self._ask(what, _NETWORKD, f"{self.name}.Manager.ListLinks")
+        return {str(name): self._state(str(name), str(path)) for _, name, path in links}
+
+    def reload(self) -> None:
+        """Reload the .network files. Links that become unmanaged lose what networkd configured."""
+        what = "asked systemd-networkd to reload its files"
+        self._ask(what, _NETWORKD, f"{self.name}.Manager.Reload", work=True)
+
+    def _state(self, name: str, path: str) -> str:
+        """The state of one link. Describe, which covers all links at once, needs systemd 249."""
+        try:
+            state = self._ask(
+                f'asked systemd-networkd for the state of "{name}"',
+                path,
+                "org.freedesktop.DBus.Properties.Get",
+                "ss",
+                "org.freedesktop.network1.Link",
+                "AdministrativeState",
+            )
+        except RefusedError:
+            # The link has disappeared since ListLinks.
+            return "unknown"
+        return _WORDS.get(str(state), "unknown")

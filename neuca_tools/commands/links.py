@@ -1,0 +1,51 @@
+"""Find the link that a user means."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from typing import Optional
+
+from neuca_tools.apply.decide import Decision
+from neuca_tools.commands.common import LISTED
+from neuca_tools.documents.neuca.values import UnusableError
+from neuca_tools.documents.neuca.values import nic as nic_of
+from neuca_tools.errors import UsageError
+from neuca_tools.model import LinkKey
+from neuca_tools.model.ports import forms
+
+
+def find_link(text: str, survey: Decision) -> Optional[LinkKey]:
+    """The link with this name, this MAC in any notation, or this `MAC.VLAN_ID`, if any.
+
+    A current name takes precedence over a requested one, both over a MAC, and a MAC over the GUID
+    that it may be the short form of.
+    """
+    resolution, present = survey.resolution, survey.have.links
+    by_name = {name: key for key, name in resolution.names.items()}
+    by_name.update({link.name: key for key, link in present.items() if link.name})
+    known = {*by_name.values(), *resolution.requests, *map(LinkKey, resolution.roles.by_mac)}
+    by_text = {str(key): key for key in known}
+    mac, _, vlan = text.rpartition(".")
+    candidates = [by_name.get(text), by_text.get(text), _key(text, None)]
+    if vlan.isdecimal():
+        candidates.append(_key(mac, int(vlan)))
+    meant = {key.mac for key in candidates if key is not None}
+    ports = sorted(key for key in known if not key.rank and forms([key.mac]) & meant)
+    return next((key for key in (*candidates, *ports) if key in known), None)
+
+
+def _key(mac: str, vlan_id: Optional[int]) -> Optional[LinkKey]:
+    """None if the text is not a MAC."""
+    try:
+        return LinkKey(nic_of(mac), vlan_id)
+    except UnusableError:
+        return None
+
+
+def find_nic(command: str, text: str, survey: Decision) -> str:
+    """The MAC of the NIC with this name or MAC. Raises UsageError."""
+    key = find_link(text, survey)
+    if key is None or key.rank:
+        raise UsageError(f'{command} "{text}": no NIC has this name or MAC', LISTED)
+    return key.mac

@@ -1,0 +1,297 @@
+"""D02 to D04: the applications, and the send buffer between one of them and TCP."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import BELOW_BLOCKS, INFO, LIMIT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.figures import BLOCK, tcp_printed
+from neuca_tools.selftest.conditions.predict import aim, buffer_for, mathis
+from neuca_tools.selftest.conditions.session import sysctl_max
+from neuca_tools.selftest.conditions.streams import DEFAULT_MSS, is_crowded, is_read_late, middle
+from neuca_tools.selftest.conditions.thresholds import EXCEEDED, TOGETHER
+from neuca_tools.selftest.evidence import Phase, Sample, Socket
+from neuca_tools.selftest.evidence.look import Look, Windows, data_sockets, steady_sockets
+from neuca_tools.selftest.evidence.printed import Printed
+
+# iperf3 -b sends at least one block (-l) for each tick of 100 ms (esnet/iperf issues 439, 1052).
+TICKS, MANY = 10, 4  # in a second; seconds
+RMEM, WMEM = "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"
+# Of the busy time: 0.54 to 0.81 was measured on flows limited by their window (facts, D01).
+RECEIVER_LIMITED = 0.4
+# The same for a paced sender with a larger congestion window (facts, appendix B); BBR had 0.28.
+SOMEWHAT, LARGER = 0.15, 1.2
+SENDER_LIMITED = 0.2  # of the busy time: 0.26 to 0.32 was measured (D03)
+AT_WINDOW = 0.9  # of snd_wnd in flight
+# Of the send buffer: the kernel wakes a writer when no more is queued (sk_stream_is_writeable).
+WRITABLE = 2 / 3
+SENT = 0.25  # of the send buffer in flight; the kernel's overhead takes half of it
+MOSTLY = 0.5  # of the samples: a buffer that is full so often is the limit (D03)
+SLOW_READER = 0.5  # of the receive buffer full (D02)
+# Seconds until data is read (D02): 0.1 to 0.2 ms was measured with buffers of 16 to 256 KiB,
+# 0.5 s with a slow reader.
+WAITS = 0.002
+# Seconds: so much waits only for a reader that is slower than the sender, whatever the buffer.
+HOARDS = 0.1
+IDLE = 0.5  # of the time with nothing in flight (D04)
+LOSSY = 1e-5  # of the bytes: less loss does not slow any sender down (D05)
+NETWORK = 0.8  # of the time that neither window nor buffer explains (D05)
+NOTHING_TO_SEND = "the sending application had nothing to send"
+FEED_THE_SENDER = "check what the sender reads from, and whether its rate was limited (-b)"
+
+
+def _whole_blocks(look: Look) -> Optional[Hit]:
+    """iperf3 sends whole blocks: a lower rate than one block for each tick cannot be requested."""
+    one = tcp_printed(look)
+    if _is_one_block(look):
+        return _one_block_hit(look)
+    is_alone = look.phase.name != TOGETHER
+    if one is not None and is_alone and not look.asked and _is_one_block_a_tick(one):
+        return _unstated_blocks(one)
+    if one is None or not look.asked or one.rate < EXCEEDED * look.asked:
+        return None
+    return Hit(
+        0.9,
+        f"-b requested {amounts.rate(look.asked)}, and iperf3 sent {amounts.rate(one.rate)}: it "
+        "sends whole blocks, one for each tick of its timer at least",
+        (fact("-b", round(look.asked)), fact("rate, bit/s", round(one.rate))),
+        "smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+        title=BELOW_BLOCKS,
+    )
+
+
+def _is_one_block(look: Look) -> bool:
+    """Whether one block is more than -b allows for the whole run, so that no other was sent."""
+    flow = look.flow
+    if look.protocol != "tcp" or not look.asked or flow is None or len(flow.intervals) < MANY:
+        return False
+    sizes, last = [one.bytes or 0.0 for one in flow.intervals], flow.intervals[-1]
+    return 0 < sum(sizes) <= BLOCK and not any(sizes[1:]) and look.asked * last.end / 8 < BLOCK
+
+
+def _one_block_hit(look: Look) -> Hit:
+    return Hit(
+        0.9,
+        f"-b requested {amounts.rate(look.asked or 0)}: the first block (128 KiB) is more than "
+        "that for the whole run, so that iperf3 sent nothing else",
+        (fact("-b", round(look.asked or 0)),),
+        "smaller blocks (-l 1K), or a higher rate",
+        "tool",
+        confidence=MEDIUM,
+        title=BELOW_BLOCKS,
+    )
+
+
+def _is_one_block_a_tick(one: Printed) -> bool:
+    """Whether each second has just the blocks of an old iperf3's timer; links have no such rate."""
+    sizes = {round((each.bytes or 0.0) / BLOCK, 1) for each in one.late if each.seconds > 0.9}
+    return len(one.late) >= MANY and sizes == {TICKS} and (one.retransmits or 0) <= len(one.every)
+
+
+def _unstated_blocks(one: Printed) -> Hit:
+    return Hit(
+        0.85,
+        f"every second carries {TICKS} blocks of 128 KiB: iperf3 sends one for each tick of its "
+        "timer if -b asks for less than that, and nothing limits",
+        (fact("rate, bit/s", round(one.rate)),),
+        "if -b was given: smaller blocks (-l 1K), or pacing by the kernel (--fq-rate)",
+        "tool",
+        confidence=MEDIUM,
+        title=BELOW_BLOCKS,
+    )
+
+
+def loss_ceiling(look: Look, rtt: Optional[float], loss: Optional[float]) -> Optional[int]:
+    """bit/s that this loss allows (see `mathis`); None if either is not known."""
+    if not rtt or not loss:
+        return None
+    return round(mathis(look.windows.mss or DEFAULT_MSS, rtt, loss))
+
+
+def is_lossy(look: Look) -> bool:
+    """Whether TCP loses packets, not only in bursts of a full send buffer or among many streams."""
+    if look.left < NETWORK or look.known_loss <= LOSSY or is_crowded(look):
+        return False
+    return sender_buffer(look) is None
+
+
+def is_unbounded(look: Look) -> bool:
+    """Whether neither the receiver's window nor the send buffer limits the flow noticeably."""
+    receiver, sender = look.windows.rwnd_limited or 0, look.windows.sndbuf_limited or 0
+    return receiver < RECEIVER_LIMITED and sender < SENDER_LIMITED
+
+
+def room_for(look: Look, rate: float, rtt: float) -> int:
+    """Bytes of buffer for what is expected of the path, or for the next usual rate."""
+    return buffer_for(max(aim(rate, look.evidence.expect), rate), rtt)
+
+
+def slow_reader(look: Look) -> Optional[Hit]:
+    """The window is small because the application does not empty the receive buffer."""
+    limited, sockets = look.windows.rwnd_limited, _reading_sockets(look)
+    if look.protocol != "tcp" or limited is None:
+        return None
+    fill, waits = _fill(sockets), _reading_delay(look, sockets)
+    zero = look.receiver_fact("TcpExt.TCPToZeroWindowAdv")
+    is_full = limited >= RECEIVER_LIMITED and fill > SLOW_READER
+    is_hopeless = is_read_late(look, waits) or (waits >= HOARDS and limited >= SOMEWHAT)
+    if not is_hopeless and not (is_full and waits >= WAITS):
+        return None
+    hit = Hit(
+        1.0 if is_hopeless else limited,
+        f"the receiving application is slow: {amounts.percent(fill)} of its buffer waits "
+        f"{amounts.time(waits)} to be read",
+        (fact("rwnd_limited / busy_time", limited), fact("Recv-Q / rb", fill), zero),
+        "find out what limits the application: its CPU, its disk; larger buffers do not help",
+        "receiver",
+    )
+    if not look.receiver_load.has_full_cpu:
+        return hit
+    # An application that reads as fast as its host can is not at fault.
+    text = f"{hit.text}, and its CPU {look.receiver_load.cpu} is full"
+    return replace(hit, text=text, severity=LIMIT)
+
+
+def _fill(sockets: Sequence[Socket]) -> float:
+    """How full the receive buffer is, as a share."""
+    return middle([(one.recv_q or 0) / (one.rcvbuf or 1) for one in sockets])
+
+
+def _reading_delay(look: Look, sockets: Sequence[Socket]) -> float:
+    """Seconds that data waits in the receive buffer; 0 if nothing was received."""
+    if not look.rate:
+        return 0.0
+    return middle([one.recv_q or 0 for one in sockets]) * 8 / look.rate
+
+
+def _data_sockets(samples: Sequence[Sample], phase: Phase) -> list[Socket]:
+    return [one for sample in samples for one in data_sockets(sample, phase)]
+
+
+def _reading_sockets(look: Look) -> list[Socket]:
+    """The receiver's data connections in every sample after the first whose queue is known."""
+    every = _data_sockets(look.phase.receiver[1:], look.phase)
+    return [one for one in every if one.recv_q is not None and one.rcvbuf]
+
+
+def sender_buffer(look: Look) -> Optional[Hit]:
+    """The send buffer is full.
+
+    The kernel's clock runs only while nothing waits to be sent (tcp_cwnd_validate()), which an
+    application that writes large pieces may prevent. The samples of the queue decide then.
+    """
+    limited = look.windows.sndbuf_limited
+    if look.protocol != "tcp" or limited is None or not look.rate:
+        return None
+    share = limited if limited >= SENDER_LIMITED else _queued_full(look)
+    limit, size = sysctl_max(look.sender, WMEM), _send_buffer_size(look)
+    # A buffer that is smaller than what it may grow to is not what limits.
+    may_grow = bool(limit and size and size < AT_WINDOW * limit)
+    if not share or may_grow:
+        return None
+    of_size = f" of {amounts.size(size)}" if size else ""
+    hit = Hit(
+        share,
+        f"the sender's buffer{of_size} is full: it waits for acknowledgements "
+        f"{amounts.percent(share)} of the time",
+        (
+            fact("sndbuf_limited / busy_time", limited),
+            fact("tb", size),
+            fact(f"{WMEM} maximum", limit),
+        ),
+        end="sender",
+    )
+    rtt = look.rtt or look.round_trip.shortest
+    if not rtt:
+        return hit
+    room = room_for(look, look.rate, rtt)
+    return replace(hit, fixed=room * 4 / rtt, sysctls={WMEM: f"4096 16384 {room}"})
+
+
+def _send_buffer_size(look: Look) -> Optional[int]:
+    """Bytes: the largest send buffer of a data connection in any sample."""
+    sizes = (one.sndbuf for one in _data_sockets(look.phase.sender, look.phase))
+    return max(filter(None, sizes), default=None)
+
+
+def _queued_full(look: Look) -> float:
+    """The share of the samples in which the send buffer, but no window, was full; 0 if few."""
+    known = _sockets_with_queue(look)
+    full = sum(map(_is_buffer_full, known))
+    if not known or full < MOSTLY * len(known):
+        return 0.0
+    in_flight, window = look.windows.in_flight, _smaller_window(look.windows)
+    has_room = in_flight is not None and in_flight < AT_WINDOW * window
+    # The kernel says that all of the buffer was sent; that it fills a window too is a coincidence.
+    if not has_room and not all(one.app_limited for one in known):
+        return 0.0
+    return look.left * full / len(known)
+
+
+def _sockets_with_queue(look: Look) -> list[Socket]:
+    every = steady_sockets(look)
+    return [one for one in every if one.sndbuf and one.wmem_queued is not None]
+
+
+def _is_buffer_full(socket: Socket) -> bool:
+    """Whether it is full of what was sent: what waits for its turn needs no larger one."""
+    if socket.in_flight is not None and socket.in_flight < SENT * (socket.sndbuf or 0):
+        return False
+    return (socket.wmem_queued or 0) >= WRITABLE * (socket.sndbuf or 0)
+
+
+def _smaller_window(windows: Windows) -> float:
+    """Bytes: the smaller of congestion window and receiver's window; 0 if either is not known."""
+    return min(windows.cwnd or 0.0, windows.snd_wnd or 0.0)
+
+
+def application(look: Look) -> Optional[Hit]:
+    """The sending application has nothing to send, or iperf3 sends whole blocks (-b)."""
+    idle = look.windows.idle_share
+    if idle is None:
+        return _whole_blocks(look)
+    if look.protocol != "tcp" or look.sender_load.has_full_cpu or not look.rate:
+        return None
+    # It is information if the rate is what the test was limited to.
+    severity = INFO if look.asked and look.rate >= 0.95 * look.asked else None
+    if idle < IDLE:
+        return _starved(look, severity)
+    return Hit(
+        idle,
+        f"nothing was in flight {amounts.percent(idle)} of the time: {NOTHING_TO_SEND}",
+        (fact("1 - busy_time / time", idle),),
+        FEED_THE_SENDER,
+        "sender",
+        severity=severity,
+    )
+
+
+def _starved(look: Look, severity: Optional[str]) -> Optional[Hit]:
+    """Little is in flight: an application that writes small pieces keeps TCP waiting."""
+    window, in_flight = _smaller_window(look.windows), look.windows.in_flight
+    if in_flight is None or in_flight > IDLE * window or look.left < NETWORK:
+        return None
+    known = [one for one in _sockets_with_queue(look) if one.app_limited is not None]
+    if not known or not all(map(_is_starved, known)):
+        return None
+    return Hit(
+        look.left,
+        f"{amounts.size(in_flight)} of a window of {amounts.size(window)} were in flight, and "
+        f"nothing was queued: {NOTHING_TO_SEND}",
+        (fact("app_limited", "in every sample"),),
+        FEED_THE_SENDER,
+        "sender",
+        confidence=MEDIUM,
+        severity=severity,
+    )
+
+
+def _is_starved(socket: Socket) -> bool:
+    return bool(socket.app_limited) and not _is_buffer_full(socket)

@@ -1,0 +1,148 @@
+"""D18: datagrams that a path drops, where iperf's own figures are all that is known."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, pstdev
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import FAULT, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.datagrams import (
+    MORE_THAN_CHANCE,
+    is_chance,
+    is_same_way,
+    may_be_limited,
+)
+from neuca_tools.selftest.conditions.figures import ARRIVED, STEADY, udp_printed
+from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.conditions.udp import (
+    VERY_FEW,
+    WHOLE,
+    is_gentle,
+    is_losing,
+    is_one_of_several,
+    payload,
+)
+from neuca_tools.selftest.evidence import Phase, derive
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed
+from neuca_tools.selftest.evidence.run import Interval, known_rates
+
+OF_LINE_UDP = (0.93, 0.96)  # of the speed of Ethernet: 0.957 with 1472 bytes at MTU 1500
+# A shaper counts neither the preamble nor the gap after a frame (tc-tbf(8)).
+OF_SHAPER = (OF_LINE_UDP[0], 0.98)
+LOST = 0.02  # of the datagrams
+EVEN_ARRIVAL = 0.1  # coefficient of variation of what arrives after a burst
+FEW = 100_000  # datagrams in a second: fewer than any host receives
+# Of few datagrams: more is lost than by chance, and less than if nothing got through.
+MUCH, MOST = 0.05, 0.9
+DATAGRAM = 1448  # bytes: iperf3's default, where the size is not known
+MORE = 1.1  # times the rate of another test
+STEADY_REST = 5  # intervals
+SMALL = 512  # bytes of a datagram
+
+
+def limited_arrival(look: Look) -> Optional[Hit]:
+    """Datagrams arrive at a rate that the path gives, whatever is sent."""
+    if any(_contradicts(look, phase) for phase in look.evidence.phases):
+        return None
+    return _constant_arrival(look) or _slow_path(look)
+
+
+def _contradicts(look: Look, phase: Phase) -> bool:
+    """Whether more arrived in another test, or less did, of which datagrams were lost as well."""
+    other = derive.look(look.evidence, phase)
+    if phase is look.phase or not is_same_way(other, look) or not other.rate:
+        return False
+    return other.rate > MORE * (look.rate or 0.0) or (
+        other.known_loss >= LOST and other.rate < (look.rate or 0.0) / MORE
+    )
+
+
+def _constant_arrival(look: Look) -> Optional[Hit]:
+    """UDP: the same rate arrives all the time, however much is lost."""
+    one = udp_printed(look)
+    if one is None or look.known_loss < LOST or not is_losing(look):
+        return None
+    late = _after_burst(one)
+    rates = known_rates(late) or one.arrivals
+    arrived = mean(rates) if len(rates) >= 3 else one.rate
+    if not _are_few(look, arrived) or not (late or _is_limited(look, rates, arrived)):
+        return None
+    when = "after a first second without loss" if late else "all the time"
+    return Hit(
+        0.8,
+        f"{amounts.rate(arrived)} arrive {when}, although {amounts.percent(look.known_loss)} "
+        "more is sent: something on the path limits the rate, and the rest is dropped there",
+        (fact("received, bit/s", round(arrived)), fact("lost / datagrams", look.loss)),
+        "offer less than that (-b); compare it with the rate that was ordered or scheduled",
+        confidence=MEDIUM,
+    )
+
+
+def _is_limited(look: Look, rates: Sequence[float], arrived: float) -> bool:
+    """Whether what arrived is constant or fills a line, and the losses are not those of chance."""
+    if is_gentle(look) and is_chance(look):
+        return False
+    return _is_level(rates) or _fills_line(arrived, OF_SHAPER)
+
+
+def _after_burst(one: Printed) -> Sequence[Interval]:
+    """The intervals with loss, if there was none in a faster first one: what a bucket held passed.
+
+    A receiver that is too slow loses from the start. Empty if that is not so.
+    """
+    known = [each for each in one.every if each.lost is not None and each.datagrams and each.rate]
+    early, late = known[:1], known[1:]
+    rates = known_rates(late)
+    if len(late) < STEADY_REST or pstdev(rates) > EVEN_ARRIVAL * mean(rates):
+        return ()
+    is_faster = not early[0].lost and known_rates(early)[0] >= ARRIVED * mean(rates)
+    return late if is_faster and all(map(_is_losing_much, late)) else ()
+
+
+def _is_losing_much(one: Interval) -> bool:
+    return (one.lost or 0) >= LOST * (one.datagrams or 0)
+
+
+def _is_level(rates: Sequence[float]) -> bool:
+    return len(rates) >= 3 and pstdev(rates) < STEADY * mean(rates)
+
+
+def _slow_path(look: Look) -> Optional[Hit]:
+    """UDP: much is lost of so few small datagrams that any receiver would have kept up."""
+    one = udp_printed(look)
+    loss, size = look.known_loss, payload(look)
+    if one is None or not 0 < size <= WHOLE or one.is_loopback:
+        return None
+    if not (MUCH <= loss <= MOST or (MORE_THAN_CHANCE <= loss < MUCH and may_be_limited(look))):
+        return None
+    if not is_gentle(look) or is_one_of_several(look) or is_chance(look):
+        return None
+    return Hit(
+        0.76,
+        f"only {amounts.rate(one.rate)} arrive, and {amounts.percent(loss)} of the datagrams are "
+        "lost, although they are few and unfragmented: the path is slower than what was offered",
+        (fact("received, bit/s", round(one.rate)), fact("lost / datagrams", look.loss)),
+        "offer less (-b) until nothing is lost: if that helps, it is the rate of the path, else "
+        "it is loss at any rate (cable, radio)",
+        confidence=MEDIUM,
+        severity=FAULT,  # even if as much arrived as is enough of what was offered
+    )
+
+
+def _fills_line(rate: float, part: tuple[float, float] = OF_LINE_UDP) -> bool:
+    lowest, highest = part
+    return any(lowest <= rate / speed <= highest for speed in SPEEDS)
+
+
+def _are_few(look: Look, arrived: float) -> bool:
+    """Whether any host could have received these datagrams, so that the path lost the others.
+
+    Small ones are sent to see how many a host takes, and a small host takes few.
+    """
+    size = payload(look) or DATAGRAM
+    return arrived / 8 / size < (FEW if size >= SMALL else VERY_FEW)

@@ -1,0 +1,223 @@
+"""What iperf's own figures prove when no host was sampled: full links, caps, losses."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import math
+from statistics import mean, pstdev
+from typing import Optional
+
+from neuca_tools.selftest.conditions.predict import SPEEDS
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed, printed, send_buffer
+from neuca_tools.selftest.evidence.run import known_rates
+
+# Of the speed of Ethernet at MTU 1500: 0.901 through WireGuard (1368 of 1518 bytes), 0.909 through
+# VXLAN, 0.928 with IPv6 and timestamps, 0.949 with IPv4 and none; as printed, with three digits of
+# a size and of a time.
+OF_LINE = (0.895, 0.955)
+# The same with MTU 9000, or on a virtual link, which has no preamble and no gap between frames.
+OF_FAST_LINE = (0.985, 1.005)
+OF_JUMBO = (0.985, 0.992)  # with MTU 9000 and preambles, on links that are not virtual
+FAST_LINE, JUMBO = 10e9, 8000  # bit/s, bytes of MSS: below both, MTU 9000 is rare
+# bit/s: that a mean alone fits one of these by chance is more likely than such a link.
+RARE = (2.5e9, 5e9)
+FAST, MANY = 1e9, 4  # bit/s, streams
+NEARLY = 0.9  # of what a link carries, or of what was asked for
+# Of a nominal rate that providers sell: below, headers explain too much; above, it was exceeded.
+# Clouds let through up to 2% more, which no Ethernet carries.
+OF_CAP, OF_CLOUD = (OF_LINE[1], 1.005), 1.02
+UNEVEN = 0.15  # coefficient of variation of the rate that losses leave
+BURSTS = 2  # times the average window that as much loss leaves if each segment is lost by chance
+CAPS = (1, 2, 5, 10)  # leading digits
+STEADY = 0.03  # coefficient of variation of the rate
+PACED = 0.004  # the same, and of a round rate: iperf's text has three digits
+SOME = 5  # intervals, below which the size of a block does not excuse that they differ
+TIMEOUTS = 8  # intervals, of which one may have a timeout
+MANY_BLOCKS, APART, ONE_APART = 6, 2.1, 1.1  # in an interval at least; by which two may differ
+VERY_STEADY = 0.01  # coefficient of variation of the rate
+BLOCK = 128 * 1024  # bytes: what iperf writes and counts at once over TCP, without -l
+# The kernel's own default, tcp_rmem[2] (tcp(7)): what the receiver may hold.
+RECEIVE_BUFFER = 6 * 2**20
+HEAVY = 0.0045  # of the segments: loss that no full link needs (1 in 200, and chance)
+LOSSY = 0.001
+# sqrt(3/2) of Mathis et al. (1997), for a receiver that acknowledges each segment.
+RENO = 1.22
+ARRIVED = 1.5  # times what arrived later: what a bucket held
+# Of a rate: its coefficient of variation at most if a limiter gives it, and at least what one loss
+# by chance in each interval leaves of it; of more losses the square root.
+EVEN, BY_CHANCE = 0.03, 0.2
+
+
+def link_filled(one: Printed) -> Optional[float]:
+    """The speed in bit/s of the Ethernet that this run filled."""
+    for speed in SPEEDS:
+        if one.spread is None and speed in RARE:
+            continue
+        is_full = any(_fills(rate, speed, one) for rate in (one.rate, one.rate - one.queued))
+        if is_full and _is_even(one):
+            return speed
+        best = max(one.rates, default=0.0)
+        if one.rate >= NEARLY * OF_LINE[1] * speed and _fills(best, speed, one):
+            return speed
+    return None
+
+
+def _is_even(one: Printed) -> bool:
+    """Whether the rate varies by no more than iperf's blocks do: a full link does not vary."""
+    if one.spread is None:
+        return True
+    size = one.rate * one.late[0].seconds / 8
+    if size <= 0 or len(one.rates) < SOME:
+        return one.spread < STEADY
+    return one.spread < STEADY + BLOCK / size
+
+
+def _fills(rate: float, speed: float, one: Printed) -> bool:
+    lowest, highest = OF_LINE
+    if speed >= FAST_LINE:
+        return lowest <= rate / speed <= OF_FAST_LINE[1]  # any MTU up to 9000, and virtual links
+    if lowest <= rate / speed <= highest:
+        return True
+    lowest, highest = OF_JUMBO
+    return _may_be_jumbo(one) and lowest <= rate / speed <= highest
+
+
+def _may_be_jumbo(one: Printed) -> bool:
+    """Whether a link may carry frames of 9000 bytes, as nothing else limits a local network."""
+    mss = one.run.mss
+    return one.is_local_network if mss is None else mss > JUMBO
+
+
+def buffers(one: Printed) -> float:
+    """Bytes that the hosts and a relay between them hold: no path carried these yet."""
+    return 2 * (send_buffer(one.run) + one.streams * RECEIVE_BUFFER)
+
+
+def cap_of(rate: float) -> Optional[float]:
+    """The nominal rate in bit/s that a provider may have limited this rate to."""
+    nominal = nominal_rates(rate)
+    return next((cap for cap in nominal if OF_CAP[0] <= rate / cap <= highest_of(cap)), None)
+
+
+def nominal_rates(rate: float) -> list[float]:
+    """The rates in bit/s that providers sell, of the decade of this one."""
+    if rate <= 0:
+        return []
+    decade = math.pow(10, math.floor(math.log10(rate)))
+    return [step * decade for step in CAPS]
+
+
+def highest_of(cap: float) -> float:
+    """What a limit of this rate lets through at most, of its nominal rate."""
+    return OF_CLOUD if FAST <= cap < FAST_LINE else OF_CAP[1]
+
+
+def loss_explains(one: Printed) -> bool:
+    """Whether the loss that was counted holds the rate back."""
+    if not one.retransmits or one.is_inside or is_limited(one):
+        return False
+    if _is_heavy(one):
+        return True
+    return link_filled(one) is None and one.cwnd is not None and _is_answered(one)
+
+
+def _is_heavy(one: Printed) -> bool:
+    """Whether more is lost than a full link needs, and the window shows it.
+
+    What many streams lose at rates that only hosts limit, these lose.
+    """
+    if one.rate >= FAST_LINE and one.streams >= MANY:
+        return False
+    return one.late_share >= HEAVY
+
+
+def by_chance(one: Printed, share: float) -> float:
+    """Bytes: the window that so much loss leaves if each segment is lost by itself."""
+    return one.streams * RENO / math.sqrt(share) * one.mss
+
+
+def is_limited(one: Printed) -> bool:
+    """Whether the rate is the same in each interval however much is lost: a limiter drops the rest.
+
+    Loss at any rate makes TCP's own rate vary by more than this.
+    """
+    is_rare = not one.is_received and 2 * one.events < len(one.every)
+    if not one.every or one.share < LOSSY or is_rare:
+        return False
+    losses = (one.retransmits or 0) / len(one.every)
+    # What so many losses by chance leave of the rate varies more.
+    by_chance = min(EVEN, BY_CHANCE / math.sqrt(max(1.0, losses)))
+    return _spread_of_most(one) < max(VERY_STEADY, by_chance)
+
+
+def _spread_of_most(one: Printed) -> float:
+    """The coefficient of variation of the rate, without one of eight intervals: timeouts."""
+    rates = one.rates if len(one.rates) >= 4 else known_rates(one.every[1:])
+    most = sorted(rates)[len(rates) // TIMEOUTS :]
+    if len(most) < 4 or mean(most) <= 0:
+        return math.inf
+    return pstdev(most) / mean(most)
+
+
+def _is_answered(one: Printed) -> bool:
+    """Whether window and rate are what this loss leaves of them."""
+    if one.is_recovering:
+        return True
+    if one.spread is None or is_constant(one):
+        return False
+    return one.follows_loss
+
+
+def is_constant(one: Printed, limit: float = STEADY) -> bool:
+    """Whether the rate is known, and hardly varies, or by whole blocks alone."""
+    if one.spread is None:
+        return False
+    return one.spread < limit or _is_within_blocks(one)
+
+
+def _is_within_blocks(one: Printed) -> bool:
+    """Whether the intervals differ by no more than a block of iperf at either end."""
+    if not differs_by_blocks(one, APART) or one.is_local_network or len(one.rates) < SOME:
+        return False
+    return min(each.bytes or 0.0 for each in one.late) >= MANY_BLOCKS * BLOCK
+
+
+def differs_by_blocks(one: Printed, most: float) -> bool:
+    """Whether all sizes are known, and no two intervals differ by more than `most` blocks."""
+    sizes = [each.bytes for each in one.late if each.bytes is not None]
+    if len(sizes) < 3 or len(sizes) < len(one.late):
+        return False
+    return max(sizes) - min(sizes) <= most * BLOCK
+
+
+def as_asked(look: Look) -> bool:
+    """Whether the rate is the one that was requested (-b): that is no capacity.
+
+    iperf writes whole blocks, and may have one less to write than was asked for.
+    """
+    if not look.asked or not look.rate:
+        return False
+    seconds = sum(one.seconds for one in look.throughput.steady)
+    missing = (look.asked - look.rate) * seconds / 8
+    return look.rate >= NEARLY * look.asked or (seconds > 0 and missing <= BLOCK)
+
+
+def is_paced(one: Printed) -> bool:
+    """Whether it is just a round rate: a program asked for it; a limiter counts headers as well."""
+    rate = one.arrived or one.rate
+    cap = cap_of(rate)
+    if cap is None or cap >= FAST or one.spread is None or one.share >= HEAVY:
+        return False
+    is_even = one.spread <= PACED or differs_by_blocks(one, ONE_APART)
+    return is_even and abs(rate / cap - 1) <= PACED
+
+
+def tcp_printed(look: Look) -> Optional[Printed]:
+    """The figures of a TCP run; None as for `printed`."""
+    return printed(look) if look.protocol == "tcp" else None
+
+
+def udp_printed(look: Look) -> Optional[Printed]:
+    return printed(look) if look.protocol == "udp" else None

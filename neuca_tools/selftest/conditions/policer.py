@@ -1,0 +1,250 @@
+"""D17: what exceeds a rate is dropped, and never waits."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.application import is_lossy
+from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.capacity import STEADY, path_capacity
+from neuca_tools.selftest.conditions.datagrams import (
+    CLEARLY,
+    evenly_sent,
+    fastest_tcp,
+    hits_bursts,
+    is_same_way,
+    lost_while_idle,
+    random_loss,
+    slowest_test,
+)
+from neuca_tools.selftest.conditions.figures import (
+    BURSTS,
+    UNEVEN,
+    by_chance,
+    loss_explains,
+    tcp_printed,
+)
+from neuca_tools.selftest.conditions.overflow import overflows, policed_by_bbr
+from neuca_tools.selftest.conditions.predict import round_rate
+from neuca_tools.selftest.conditions.session import Session, first
+from neuca_tools.selftest.conditions.streams import (
+    FLAT_RTT,
+    delays_only_itself,
+    has_grown,
+    has_standing_queue,
+    is_noisy,
+    is_only_a_pair,
+    several_carry_no_more,
+)
+from neuca_tools.selftest.conditions.thresholds import TOGETHER, passed, reached_for_a_while
+from neuca_tools.selftest.conditions.udp import counted_losses, is_losing, lost, offered
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import Printed, printed
+
+LEVEL = 0.9  # of the plateau (D17)
+INTERVALS = 3
+POLICED = 0.01  # of the segments: more than chance or a queue loses at an even rate
+SEVERAL = "tcp-parallel"
+PACE = 0.95  # of the rate of a policer: what is sent more slowly than this is not dropped
+
+
+def dropped_in_bursts(look: Look) -> Optional[Hit]:
+    """In one test: BBR's first loss, or losses that iperf's figures show to be together."""
+    return policed_by_bbr(look) or _dropped_together(look)
+
+
+def _dropped_together(look: Look) -> Optional[Hit]:
+    """So much is lost that it must be lost together: the window would be smaller otherwise."""
+    one = tcp_printed(look)
+    if one is None or one.is_loopback or not _is_in_bursts(one):
+        return None
+    return Hit(
+        0.89,
+        f"{amounts.percent(one.share)} of the segments are lost, at a rate that hardly varies, and "
+        f"the window of {amounts.size(one.cwnd or 0)} shows that many are lost together: a policer "
+        "drops what exceeds its rate, or a queue is very short",
+        (
+            fact("retransmits", one.retransmits),
+            fact("cwnd", one.cwnd),
+            fact("rate, bit/s", round(one.rate)),
+        ),
+        "find the loss-free rate with UDP (iperf3 -u -b, twice as much each time), then ask for a "
+        "shaper, or pace below it (--fq-rate)",
+        confidence=MEDIUM,
+    )
+
+
+def _is_in_bursts(one: Printed) -> bool:
+    if one.cwnd is None or one.spread is None or len(one.late) < INTERVALS:
+        return False
+    if one.is_reduced:
+        return False
+    if one.late_share < POLICED or one.spread > UNEVEN or not all(e.retransmits for e in one.late):
+        return False
+    return one.cwnd >= BURSTS * by_chance(one, one.late_share)
+
+
+def policed(session: Session) -> Optional[Hit]:
+    """UDP loses nothing up to a rate that it never exceeds; TCP loses packets without a queue."""
+    ladder = _ladder(session)
+    over = list(filter(_is_lost_on_the_path, ladder))
+    hit = _credible_plateau(session, ladder, over)
+    if hit is not None:
+        return replace(hit, direction="forward")
+    alone = [one for one in session.tcp if one.phase.name != TOGETHER]
+    random = random_loss(session)
+    if lost_while_idle(session):
+        return None
+    if random is not None:
+        alone = [one for one in alone if one.phase.direction != random.direction]
+    return first(_policed_one_way(one, session) for one in alone)
+
+
+def _policed_one_way(tcp: Look, session: Session) -> Optional[Hit]:
+    """By one test of TCP alone, and by the datagrams that were sent in the same direction."""
+    hit = _policed_by_contrast(tcp, session)
+    if hit is None and _looks_policed(tcp) and not _is_lost_for_another_reason(session, tcp):
+        hit = _policed_by_tcp_alone(tcp, several_carry_no_more(session, tcp))
+    if hit is None:
+        return None
+    return replace(hit, direction=tcp.phase.direction)
+
+
+def _is_lost_for_another_reason(session: Session, tcp: Look) -> bool:
+    """Whether even the slowest datagrams in this direction are lost, so that no rate matters.
+
+    Or whether several streams in this direction fill a queue, which a policer does not have.
+    """
+    slowest = slowest_test([one for one in session.looks if is_same_way(one, tcp)])
+    if slowest is not None and is_losing(slowest):
+        return True
+    way = tcp.phase.direction
+    several = (
+        one for one in session.tcp if (one.phase.name, one.phase.direction) == (SEVERAL, way)
+    )
+    return any(path_capacity(one) is not None for one in several)
+
+
+def _credible_plateau(session: Session, ladder: list[Look], over: list[Look]) -> Optional[Hit]:
+    """The plateau of UDP, unless TCP was faster.
+
+    A busy sender offers datagrams in bursts, which are dropped far below the rate of TCP.
+    """
+    clean = [one for one in ladder if not is_losing(one)]
+    hit = _plateau(clean, over, ladder) if clean and over else None
+    if _is_queue_of_tcp(session):
+        return None  # a shaper, which drops what its queue does not hold
+    if hit is None or (hit.fixed or 0.0) < LEVEL * PACE * fastest_tcp(session):
+        return None
+    return hit
+
+
+def _is_queue_of_tcp(session: Session) -> bool:
+    """Whether TCP fills a queue in the direction of the datagrams: a policer has none."""
+    there = (one for one in session.tcp if one.phase.direction == "forward")
+    return any(has_standing_queue(one) and path_capacity(one) is not None for one in there)
+
+
+def _ladder(session: Session) -> list[Look]:
+    """The UDP tests of one direction, from the slowest to the fastest."""
+    measured = [one for one in session.looks if one.protocol == "udp" and one.rate and one.flow]
+    return sorted((one for one in measured if is_same_way(one, measured[0])), key=_offered)
+
+
+def _is_lost_on_the_path(look: Look) -> bool:
+    """Whether UDP datagrams were lost that no counter and no full CPU of the hosts explains."""
+    if not is_losing(look) or look.known_loss < CLEARLY:
+        return False
+    return counted_losses(look) < 0.5 * lost(look)
+
+
+def _looks_policed(look: Look) -> bool:
+    if passed(look) or reached_for_a_while(look):
+        return False
+    return _loses_without_queue(look)
+
+
+def _policed_by_tcp_alone(tcp: Look, is_shared: bool) -> Hit:
+    """Without a UDP ladder, random loss is ruled out only if several streams share this rate."""
+    near = round_rate(max(tcp.throughput.rates, default=0.0))
+    where = f", near {amounts.rate(near)}" if near else ""
+    # With samples, the kernel's round-trip times are known, not only iperf's retransmits.
+    share, confidence = (0.95, MEDIUM) if tcp.phase.sender else (0.5, LOW)
+    if is_noisy(tcp) or (tcp.is_disturbed and tcp.round_trip.low is None):
+        confidence = LOW
+    what = ": a policer, a queue of a few packets, or random loss; a UDP ladder can tell them apart"
+    if is_shared:
+        confidence = MEDIUM
+        what = ", and several streams carry no more: a policer, or a queue of a few packets"
+    return Hit(
+        share * tcp.left,
+        f"packets are lost while no queue forms{where}{what}",
+        (fact("bytes_retrans / bytes_sent", tcp.loss), fact("rtt / min_rtt", tcp.queueing)),
+        "find the loss-free rate with a UDP ladder (--only udp), then pace just below it (fq with "
+        "maxrate, see tc-fq(8))",
+        confidence=confidence,
+    )
+
+
+def _policed_by_contrast(tcp: Look, session: Session) -> Optional[Hit]:
+    """TCP, which sends in bursts, loses a share that evenly sent datagrams do not, and no queue.
+
+    Loss at random would hit both alike.
+    """
+    loss, part = tcp.known_loss, evenly_sent(session, tcp).share
+    if not hits_bursts(tcp, session) or passed(tcp):
+        return None
+    return Hit(
+        0.95 * tcp.left,
+        f"TCP loses {amounts.percent(loss)} at {amounts.rate(tcp.rate or 0)}, and evenly sent "
+        f"datagrams {amounts.percent(part)}: bursts are dropped, by a policer with a small bucket "
+        "or by a queue that is too short",
+        (fact("bytes_retrans / bytes_sent", loss), fact("UDP lost / datagrams", part)),
+        "find the rate with UDP (--only udp --rate, twice as much each time, until some is lost); "
+        "pacing (fq) avoids the bursts",
+        confidence=MEDIUM,
+    )
+
+
+def _plateau(clean: list[Look], over: list[Look], ladder: list[Look]) -> Optional[Hit]:
+    """Everything arrives up to a rate, and the same amount arrives however much more is offered."""
+    arrived = [one.rate or 0.0 for one in over]
+    plateau, free = max(arrived), max(map(_offered, clean))
+    if min(arrived) < LEVEL * plateau or free > plateau / LEVEL:
+        return None
+    pace = f"{plateau * PACE / 1e3:.0f}"
+    device = over[0].sender.planned
+    own = f", or tc qdisc replace dev {device} root fq maxrate {pace}kbit" if device else ""
+    return Hit(
+        0.97,
+        f"no loss at {amounts.rate(free)}, and never more than {amounts.rate(plateau)}: "
+        "a policer drops the excess",
+        tuple(fact(f"of {amounts.rate(_offered(one))}, bit/s", one.rate) for one in ladder),
+        f"ask for a shaper; on the sender, iperf3 --fq-rate {pace}K{own}",
+        fixed=plateau * PACE,
+        confidence=HIGH if printed(over[0]) is None else MEDIUM,
+    )
+
+
+def _offered(look: Look) -> float:
+    """bit/s that a UDP test sent, or at least the rate at which it arrived."""
+    return offered(look) or look.rate or 0.0
+
+
+def _loses_without_queue(look: Look) -> bool:
+    """Whether TCP loses packets while the round trip stays at its minimum."""
+    one = printed(look)
+    if one is not None:
+        return loss_explains(one)
+    if not is_lossy(look) or overflows(look):
+        return False
+    if not look.queueing or not look.phase.sender:
+        return not look.windows.flat and bool(look.throughput.retransmits)
+    if not has_grown(look, FLAT_RTT) or is_only_a_pair(look):
+        return True
+    # The round trip grew, but only the test's own bursts waited, behind the policer's bucket.
+    return delays_only_itself(look) and look.known_spread >= STEADY

@@ -1,0 +1,151 @@
+"""D21: nothing gets through but small packets, by probes, sockets or iperf's figures."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.conditions.base import HIGH, LOW, MEDIUM, Hit, fact
+from neuca_tools.selftest.conditions.errors import is_refused
+from neuca_tools.selftest.conditions.session import Session, first, smallest_mtu
+from neuca_tools.selftest.conditions.udp import WHOLE, payload
+from neuca_tools.selftest.evidence.look import Look
+from neuca_tools.selftest.evidence.printed import ETHERNET
+from neuca_tools.selftest.evidence.run import Flow, Interval
+
+BACKED_OFF = 3  # intervals with retransmits: the timer ran out again and again (RFC 6298)
+FEWEST = 10  # datagrams
+DEAD = 1e6  # bytes in a whole test: no more than what fits into small packets (D21)
+THROUGH = 8e6  # bit/s: a flow that hangs never carries so much (D21)
+
+
+def _stopped(look: Look) -> Optional[Hit]:
+    """In one test, by iperf's figures alone."""
+    return _stalled(look) or _nothing_arrives(look)
+
+
+def _stalled(look: Look) -> Optional[Hit]:
+    """The first window went out, and nothing after it."""
+    flow = _flow_printed(look)
+    if flow is None:
+        return None
+    first, last = _stall(flow)
+    if first is None or last is None:
+        return None
+    begin = f"after the first {amounts.size(first.bytes)} " if first.bytes else ""
+    return Hit(
+        1.0,
+        f"{begin}nothing was delivered, however often retransmitted: the path drops full-size"
+        " packets (MTU), or all packets",
+        (fact("cwnd at the end", last.cwnd), fact("bytes", first.bytes)),
+        'set the MTU of the path, or let ICMP "fragmentation needed" through; ping -M do -s '
+        "1472 tells",
+        confidence=MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
+    )
+
+
+def _flow_printed(look: Look) -> Optional[Flow]:
+    """That of a TCP run of which no host was sampled; `printed` needs a rate."""
+    if look.protocol != "tcp" or look.phase.sender or look.phase.receiver:
+        return None
+    return look.flow
+
+
+def _stall(flow: Flow) -> tuple[Optional[Interval], Optional[Interval]]:
+    """The only interval with data and the last one, if the sender kept trying in between.
+
+    Of a text that begins later, all intervals are without data.
+    """
+    known = [one for one in flow.intervals if one.bytes is not None]
+    if len(known) < 2 or any(one.bytes for one in known[1:]):
+        return None, None
+    if known[0].start > 0 and (known[0].bytes or not flow.intervals[-1].cwnd):
+        return None, None
+    return (known[0], known[-1]) if _is_timed_out(known) else (None, None)
+
+
+def _is_timed_out(known: Sequence[Interval]) -> bool:
+    """Whether the sender's timer ran out; of two intervals, in each of them."""
+    tries = sum(1 for one in known if one.retransmits)
+    window = known[-1].cwnd
+    if not tries or tries < len(known) == 2:
+        return False
+    return window is None or window <= ETHERNET or tries >= BACKED_OFF
+
+
+def _nothing_arrives(look: Look) -> Optional[Hit]:
+    """UDP: datagrams were sent, and the receiver counted none at all."""
+    flow = look.flow
+    if look.protocol != "udp" or look.phase.receiver or flow is None:
+        return None
+    sent, size, received = flow.sent.datagrams or 0, payload(look), flow.received
+    is_known = received.lost == 0 and bool(received.seconds)
+    if sent < FEWEST or not is_known or any((received.bytes, received.datagrams)):
+        return None
+    return Hit(
+        1.0,
+        f"none of {sent} datagrams of {size:.0f} bytes arrived, although the control connection "
+        "works: fragments, or packets larger than the path's MTU, are dropped, or a filter drops "
+        "UDP",
+        (fact("sent", sent), fact("bytes received", 0)),
+        "iperf3 -u -l 1200: if these arrive, it is the MTU or a fragment filter; else look for a "
+        "firewall",
+        confidence=MEDIUM if size > WHOLE else LOW,
+    )
+
+
+def black_hole(session: Session) -> Optional[Hit]:
+    """Large packets are dropped on the path, and no ICMP message reports it."""
+    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    unreported = is_unreported(session)
+    # If packets of full size were acknowledged, something else holds TCP up.
+    suspects = session.tcp if probed is None or is_less(session) else ()
+    stuck = next(filter(_is_stuck, suspects), None)
+    if stuck is None and (not unreported or gets_through(session) or is_refused(session)):
+        return first(map(_stopped, session.looks))
+    above = f" above {probed} bytes" if probed else ""
+    return Hit(
+        1.0,
+        f"packets{above} are dropped on the path without an ICMP message: connections open, then "
+        "hang",
+        (
+            fact("path MTU, acknowledged", probed),
+            fact("MTU of the interfaces", mtu),
+            stuck.sender_fact("TcpExt.TCPTimeouts") if stuck else None,
+        ),
+        'set the MTU of the path, or let ICMP "fragmentation needed" through',
+        confidence=HIGH if unreported else MEDIUM,
+        sysctls={"net.ipv4.tcp_mtu_probing": "1"},
+    )
+
+
+def is_less(session: Session) -> bool:
+    """Whether the path carries smaller packets than the interfaces do."""
+    probed, mtu = probed_mtu(session), smallest_mtu(session.links)
+    return probed is not None and mtu is not None and probed < mtu
+
+
+def is_unreported(session: Session) -> bool:
+    return is_less(session) and session.evidence.path_mtu.told is not True
+
+
+def gets_through(session: Session) -> bool:
+    """Whether TCP was fast all the same, by MTU probing, MSS clamping or the MTU of a route."""
+    return any((one.rate or 0) > THROUGH for one in session.tcp)
+
+
+def probed_mtu(session: Session) -> Optional[int]:
+    """Bytes: the largest packet that gets through in both directions, as far as it was measured."""
+    found = session.evidence.path_mtu
+    return min(filter(None, (found.forward, found.backward)), default=None)
+
+
+def _is_stuck(look: Look) -> bool:
+    """Whether a TCP test backed off again and again after what fits into a few small packets."""
+    sockets = look.phase.sender[-1].sockets if look.phase.sender else ()
+    backoff = max((one.backoff or 0 for one in sockets), default=0)
+    return backoff >= 2 and sum(one.bytes_acked or 0 for one in sockets) < DEAD

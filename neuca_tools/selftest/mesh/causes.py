@@ -1,0 +1,218 @@
+"""What a suspect of a mesh is called, and what the rows of its tests say of its cause."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from neuca_tools.selftest import amounts
+from neuca_tools.selftest.mesh import entities as kinds
+from neuca_tools.selftest.mesh.entities import Entity
+from neuca_tools.selftest.mesh.localise import Suspect, Way
+from neuca_tools.selftest.mesh.model import MeshPlan, Row
+from neuca_tools.selftest.mesh.observe import (
+    DELAY,
+    ELSEWHERE,
+    FIELDS,
+    IDENTITY,
+    JITTER,
+    LOSS,
+    MTU,
+    RATE,
+    REACH,
+    hosts_by_shared_mac,
+    quantile,
+)
+
+SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC = "slow-egress", "slow-ingress", "wrong-nic"
+GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC = "group-boundary", "slow-group", "asymmetric-route"
+MTU_HOLE, SMALL_MTU, DUPLICATE = "mtu-hole", "small-mtu", "duplicate-address"
+DUPLICATE_MAC, BAD_PAIR, UNREACHABLE = "duplicate-mac", "bad-pair", "unreachable"
+FLAPPING, NO_ROUTE, SLOW_EVERYWHERE = "flapping-link", "no-route", "slow-everywhere"
+KINDS = (
+    *(SLOW_EGRESS, SLOW_INGRESS, WRONG_NIC, GROUP_BOUNDARY, SLOW_GROUP, ASYMMETRIC),
+    *(MTU_HOLE, SMALL_MTU, DUPLICATE, DUPLICATE_MAC, BAD_PAIR, UNREACHABLE),
+    *(FLAPPING, NO_ROUTE, SLOW_EVERYWHERE, LOSS, DELAY, JITTER),
+)
+_OF_RATE = {
+    kinds.HOST_OUT: SLOW_EGRESS,
+    kinds.HOST_IN: SLOW_INGRESS,
+    kinds.HOST: WRONG_NIC,
+    kinds.GROUP_OUT: GROUP_BOUNDARY,
+    kinds.GROUP_IN: GROUP_BOUNDARY,
+    kinds.UPLINK: GROUP_BOUNDARY,
+    kinds.BETWEEN: GROUP_BOUNDARY,
+    kinds.GROUP: SLOW_GROUP,
+    kinds.INSIDE: SLOW_GROUP,
+    kinds.ONE_WAY: ASYMMETRIC,
+    kinds.PAIR: BAD_PAIR,
+}
+# What an entity is called in a sentence, and which direction of it is affected.
+_SUBJECTS = {
+    kinds.HOST_OUT: ("{0}", "out"),
+    kinds.HOST_IN: ("{0}", "in"),
+    kinds.HOST: ("{0}", "both"),
+    kinds.GROUP_OUT: ("group {0}", "out"),
+    kinds.GROUP_IN: ("group {0}", "in"),
+    kinds.UPLINK: ("group {0}", "both"),
+    kinds.GROUP: ("group {0}, inside and out", "both"),
+    kinds.INSIDE: ("inside group {0}", "both"),
+    kinds.ONE_WAY: ("group {0} to group {1}", "out"),
+    kinds.BETWEEN: ("group {0} and group {1}", "both"),
+    kinds.PAIR: ("{0} and {1}", "both"),
+}
+TEXTS = {
+    SLOW_EGRESS: "what it sends is slow, what it receives is not",
+    SLOW_INGRESS: "what it receives is slow, what it sends is not",
+    WRONG_NIC: "slow in both directions, as with another NIC than planned or a slow host",
+    GROUP_BOUNDARY: "slow across its border, as with a degraded or overloaded uplink",
+    SLOW_GROUP: "its hosts are slow among themselves",
+    ASYMMETRIC: "slow in this direction only, as with another route or link than the way back",
+    MTU_HOLE: "large packets do not get through, small ones do",
+    SMALL_MTU: "the MTU of the NIC is smaller than what the other paths carry",
+    DUPLICATE: "another host has its address too",
+    DUPLICATE_MAC: "another host has the same MAC",
+    BAD_PAIR: "slow with each other only",
+    UNREACHABLE: "tests of it get no connection",
+    FLAPPING: "the link of its NIC goes down and up",
+    NO_ROUTE: "it has no route to the others: its address mask or a route is wrong",
+    SLOW_EVERYWHERE: "nearly all paths are slower than expected",
+    LOSS: "packets are lost",
+    DELAY: "round trips take longer than those of the others",
+    JITTER: "round trips vary more than those of the others",
+}
+# The share of good tests above which connections fail only now and then.
+PARTLY = 0.1
+
+
+@dataclass(frozen=True)
+class Cause:
+    """The kind of a finding and what there is to say of it."""
+
+    kind: str
+    text: str
+
+
+def subject_of(entity: Entity) -> tuple[str, str]:
+    """What an entity is called, and which direction of it is affected."""
+    subject, direction = _SUBJECTS[entity.kind]
+    return subject.format(*entity.names), direction
+
+
+def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
+    """What the rows say of a suspect."""
+    tests = [rows[number] for number in suspect.tests]
+    is_host = suspect.entity.kind in kinds.HOSTS
+    if suspect.symptom == IDENTITY or (is_host and _has_rivals(suspect, tests)):
+        return _of_identity(rows, suspect)
+    if suspect.symptom == MTU:
+        return _of_mtu(tests, suspect.entity, plan)
+    own = [row for row in rows if is_host and row.client in suspect.entity.names]
+    if any(row.flaps for row in own) and suspect.symptom in (REACH, RATE, LOSS):
+        times = sum(row.flaps or 0 for row in own)
+        return Cause(FLAPPING, f"{TEXTS[FLAPPING]}: {times} changes of its carrier during tests")
+    if suspect.symptom == REACH:
+        return _of_reach(plan, rows, suspect, tests)
+    return _of_numbers(suspect, tests)
+
+
+def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
+    kind = suspect.symptom
+    if kind == RATE:
+        kind = _OF_RATE[suspect.entity.kind]
+        elsewhere = next((row for row in tests if row.error in ELSEWHERE), None)
+        if suspect.entity.kind in kinds.HOSTS and elsewhere is not None:
+            return Cause(WRONG_NIC, elsewhere.text or TEXTS[WRONG_NIC])
+    return Cause(kind, TEXTS[kind])
+
+
+def _has_rivals(suspect: Suspect, tests: Iterable[Row]) -> bool:
+    """Whether no connection is explained by a second host with this address."""
+    return suspect.symptom == REACH and any(len(row.macs) > 1 for row in tests)
+
+
+def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
+    """Two hosts with one address or one MAC, with both names and MACs as far as rows tell them."""
+    for mac, names in hosts_by_shared_mac(rows).items():
+        if set(suspect.entity.names) & set(names):
+            return Cause(DUPLICATE_MAC, f"{' and '.join(names)} both have the MAC {mac}")
+    address_of = set(suspect.entity.names)
+    rivals = [row.macs for row in rows if row.server in address_of and len(row.macs) > 1]
+    macs = {mac for answering in rivals for mac in answering}
+    if not macs:
+        return Cause(DUPLICATE, TEXTS[DUPLICATE])
+    owner = {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
+    known = [
+        f"{mac} ({owner[mac]})" if owner.get(mac, "") not in ("", *address_of) else mac
+        for mac in sorted(macs)
+    ]
+    return Cause(DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it")
+
+
+def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
+    """Whether it is the NIC of the client that carries no more."""
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    own = [
+        row.nic_mtu
+        for row in tests
+        if {row.client, group[row.client]} & set(entity.names) and row.nic_mtu == row.mtu_out
+    ]
+    if own and own[0] is not None:
+        return Cause(SMALL_MTU, f"its NIC has an MTU of {own[0]} bytes, paths of the others more")
+    return Cause(MTU_HOLE, TEXTS[MTU_HOLE])
+
+
+def _of_reach(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect, tests: Sequence[Row]) -> Cause:
+    entity = suspect.entity
+    no_network = [row for row in tests if row.error == "no-network"]
+    if entity.kind in kinds.HOSTS and any(row.client in entity.names for row in no_network):
+        within = _only_within(plan, rows, entity.names[0])
+        return Cause(NO_ROUTE, f"{TEXTS[NO_ROUTE]}{within}")
+    if entity.kind == kinds.PAIR:
+        return Cause(BAD_PAIR, _of_pair(rows, suspect))
+    if suspect.good > PARTLY * (suspect.bad + suspect.good):
+        return Cause(UNREACHABLE, _partly(plan, rows, suspect))
+    return Cause(UNREACHABLE, TEXTS[UNREACHABLE])
+
+
+def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
+    """The direction of a connection is that of its client."""
+    worked = {(row.client, row.server) for row in rows if row.error is None}
+    failed = dict.fromkeys(way.hosts for way in suspect.ways)
+    if any(way in worked for way in failed):
+        return "some of their connections fail, others work"
+    return ", ".join(f"no connection from {client} to {server}" for client, server in failed)
+
+
+def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
+    """Where the tests of a host that work end, if that is its own group."""
+    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    good = [row for row in rows if name in (row.client, row.server) and row.error is None]
+    partners = {row.server if row.client == name else row.client for row in good}
+    if group[name] and good and all(group[partner] == group[name] for partner in partners):
+        return f"; only tests within {group[name]} work"
+    return ""
+
+
+def _partly(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> str:
+    names = suspect.entity.names
+    if suspect.entity.kind in kinds.HOSTS and _only_within(plan, rows, names[0]):
+        return f"tests of it get no connection{_only_within(plan, rows, names[0])}"
+    share = amounts.percent(suspect.bad / (suspect.bad + suspect.good))
+    return (
+        f"{share} of its tests get no connection, the others work: as when one of several paths"
+        " (ECMP, members of a bond) loses everything"
+    )
+
+
+def median(rows: Sequence[Row], ways: Iterable[Way], symptom: str) -> Optional[float]:
+    """Of what these tests measured in their direction, in the units of `Row`."""
+    out, back = FIELDS[symptom]
+    every = (
+        getattr(rows[way.test], out if rows[way.test].client == way.sender else back)
+        for way in ways
+    )
+    return quantile((value for value in every if value is not None), 0.5)

@@ -1,0 +1,169 @@
+"""What each test of a mesh says of each symptom, in both directions.
+
+Numbers are judged against what the other tests of the mesh show. The reference for a rate is what
+is expected or a high quantile; those for losses and times are low ones. The median would be wrong
+where most tests are bad, as with one bad link between two groups.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Optional
+
+from neuca_tools.selftest.mesh.entities import Place
+from neuca_tools.selftest.mesh.model import MeshPlan, Row
+from neuca_tools.selftest.mesh.tally import Observation
+
+REACH, IDENTITY, MTU, RATE = "reach", "identity", "mtu", "rate"
+LOSS, DELAY, JITTER = "loss", "delay", "jitter"
+# In this order: what an earlier one explains is not held against a path again.
+SYMPTOMS = (IDENTITY, REACH, MTU, RATE, LOSS, DELAY, JITTER)
+# The part of the reference below which a rate is bad; the quantiles that are the references.
+BAD, QUANTILE, LOW = 0.8, 0.8, 0.2
+# A test is bad above FACTOR times its reference and so much: shares and seconds by which healthy
+# paths of busy hosts exceed it.
+FACTOR = 3.0
+EXCESS = {LOSS: 0.01, DELAY: 0.002, JITTER: 0.01}
+# The tests between two groups, or within one, from which these have a reference of their own: the
+# distance between two sites is no fault.
+OWN = 4
+# The values of a row out and back.
+FIELDS = {
+    MTU: ("mtu_out", "mtu_back"),
+    RATE: ("rate_out", "rate_back"),
+    LOSS: ("loss_out", "loss_back"),
+    DELAY: ("rtt", "rtt"),
+    JITTER: ("jitter", "jitter"),
+}
+# Errors that say nothing of the path.
+NEITHER = frozenset({"local", "failed", "late"})
+FOREIGN = frozenset({"wrong-peer"})
+ELSEWHERE = frozenset({"wrong-interface", "reserved"})
+Judged = tuple[str, Optional[bool], Optional[bool]]
+
+
+def quantile(values: Iterable[float], part: float) -> Optional[float]:
+    """The nearest rank."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def values(rows: Iterable[Row], symptom: str) -> list[float]:
+    """What is known of both directions, as numbers."""
+    every = (getattr(row, name) for row in rows for name in FIELDS[symptom])
+    return [value for value in every if value is not None]
+
+
+def references(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
+    """What a test should have of each symptom that is a number, in the units of `Row`."""
+    found = {name: quantile(values(rows, name), LOW) for name in EXCESS}
+    found.update({name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)})
+    return {**found, RATE: expect or found[RATE]}
+
+
+def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
+    """Whether nearly all paths are below the rate that is expected."""
+    achieved = quantile(values(rows, RATE), QUANTILE)
+    return bool(expect and achieved and achieved < BAD * expect)
+
+
+class _Distances:
+    """The references for times: those within a group, or between two, have the same distance."""
+
+    def __init__(self, rows: Sequence[Row], places: Mapping[str, Place]) -> None:
+        self._rows: dict[tuple[str, ...], list[Row]] = {}
+        self._known: dict[tuple[tuple[str, ...], str], Optional[float]] = {}
+        for row in rows:
+            for scope in _scopes(places[row.client], places[row.server]):
+                self._rows.setdefault(scope, []).append(row)
+
+    def reference(self, client: Place, server: Place, symptom: str) -> Optional[float]:
+        """That of the narrowest scope with enough tests."""
+        scopes = _scopes(client, server)
+        scope = next((one for one in scopes if len(self._rows[one]) >= OWN), scopes[-1])
+        key = (scope, symptom)
+        if key not in self._known:
+            self._known[key] = quantile(values(self._rows[scope], symptom), LOW)
+        return self._known[key]
+
+
+def _scopes(client: Place, server: Place) -> list[tuple[str, ...]]:
+    """The two groups or the one, then all tests that cross borders, or none, and then all."""
+    own = tuple(sorted({client.group, server.group}))
+    return [own, ("across", "groups", str(len(own) > 1)), ()]
+
+
+def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observation]]:
+    """What each test says of each symptom, in both directions; nothing for what is not known."""
+    places = {
+        host.name: Place(host.name, plan.group_of(number)) for number, host in enumerate(plan.hosts)
+    }
+    # A rate that hardly any path achieves says nothing of one of them.
+    expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
+    wanted, distances = references(rows, expect), _Distances(rows, places)
+    shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
+    found: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
+    for number, row in enumerate(rows):
+        client, server = places[row.client], places[row.server]
+        for name in (DELAY, JITTER):
+            wanted[name] = distances.reference(client, server, name)
+        for symptom, out, back in _judged(row, wanted, row.server in shared):
+            for sender, receiver, bad in ((client, server, out), (server, client, back)):
+                if bad is not None:
+                    found[symptom].append(Observation(number, sender, receiver, bad))
+    return found
+
+
+def _judged(
+    row: Row, wanted: Mapping[str, Optional[float]], has_shared_mac: bool
+) -> Iterator[Judged]:
+    """Each symptom with whether the test is bad, out and back; None for not known."""
+    # These two are about what the client sends, and say nothing of the way back.
+    if row.macs or row.error in FOREIGN:
+        yield IDENTITY, len(row.macs) > 1 or has_shared_mac or row.error in FOREIGN, None
+    if row.error not in NEITHER:
+        yield REACH, row.error is not None and row.error not in FOREIGN | ELSEWHERE, None
+    if row.error in ELSEWHERE:
+        yield RATE, True, True
+        return
+    for symptom, names in FIELDS.items():
+        if symptom == JITTER and row.disturbed:
+            # Busy hosts answer late, whatever the path does.
+            continue
+        out, back = (_is_bad(symptom, getattr(row, name), wanted[symptom]) for name in names)
+        # A round trip is one observation, not two.
+        yield symptom, out, back if len(set(names)) > 1 else None
+
+
+def _is_bad(symptom: str, value: Optional[float], reference: Optional[float]) -> Optional[bool]:
+    if value is None or reference is None:
+        return None
+    if symptom in EXCESS:
+        return value > FACTOR * reference + EXCESS[symptom]
+    return value < reference * (BAD if symptom == RATE else 1.0)
+
+
+def hosts_by_shared_mac(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """The MACs that answer for the addresses of two hosts, with their names.
+
+    One that answers for more of them is a router or a proxy. An address for which several MACs
+    answer says nothing of who has which.
+    """
+    ambiguous = {row.server for row in rows if len(row.macs) > 1}
+    owners: dict[str, set[str]] = {}
+    for row in rows:
+        if len(row.macs) == 1 and row.server not in ambiguous:
+            owners.setdefault(row.macs[0], set()).add(row.server)
+    return {mac: sorted(names) for mac, names in owners.items() if len(names) == 2}
+
+
+def untested(plan: MeshPlan, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The pairs of the plan, client first, without any result that says something of the path."""
+    known = {frozenset((row.client, row.server)) for row in rows if row.error not in NEITHER}
+    names = [host.name for host in plan.hosts]
+    planned = [(names[client], names[server]) for slot in plan.tests for client, server in slot]
+    return [pair for pair in dict.fromkeys(planned) if frozenset(pair) not in known]
