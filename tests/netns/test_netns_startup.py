@@ -73,7 +73,7 @@ def test_only_a_pass_that_changes_the_network_loads_pyroute2(configured):
     assert loaded(configured, "neucad", "--names") & (LIBRARIES | SLOW) == set()
 
 
-@pytest.mark.parametrize("words", ["status", "plan", "explain dp1", "show document"])
+@pytest.mark.parametrize("words", ["status", "plan", "explain dp1", "show document --json"])
 def test_what_only_reads_needs_no_library(configured, words):
     configured.once()
     assert loaded(configured, "neuca", *words.split()) & (LIBRARIES | SLOW) == set()
