@@ -8,8 +8,10 @@ has not, and say where the test does run instead.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
+import signal
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,6 +29,11 @@ else:
 
 # It hides output that is not flushed, and few users have it.
 os.environ.pop("PYTHONUNBUFFERED", None)
+
+# Whoever runs the tests in the background may ignore SIGINT, and children inherit that. By the C library: a worker of
+# pytest-xdist need not run in the first thread, where alone Python can do it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    ctypes.CDLL(None).signal(signal.SIGINT, int(signal.SIG_DFL))
 
 # As of a service. A user's may be 0002: Debian 13 has that by default.
 os.umask(0o022)

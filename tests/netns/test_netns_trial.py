@@ -29,8 +29,6 @@ sysctl.net.ipv4.conf.{{interface}}.rp_filter = 2
 [routes]
 10.30.0.0/16 = 10.9.0.9
 """
-# Whoever runs these tests in the background may ignore SIGINT, and children inherit that.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 MAIN = "import sys; from neuca_tools.commands.neuca import main; sys.exit(main())"
 
 

@@ -27,7 +27,6 @@ from pathlib import Path
 from neuca_tools.commands import common, image
 from neuca_tools.config import load
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
 root, destination = Path(sys.argv[1]), Path(sys.argv[2])
 subprocess.run(["mount", "-t", "tmpfs", "none", root / "mnt"], check=True)
 (root / "mnt" / "foreign").write_text("of another file system")
