@@ -128,9 +128,11 @@ class Stacks:
             return Problem("absent", f"none of its lower devices is present: {lowers}", key)
         # Another one is its own or its first member's, which may have kept that of a former member.
         requested = (self.requests[key].virtual or Virtual()).option("mac")
-        if requested != self._present_mac(key):
+        if requested and requested != self._present_mac(key):
             made_of = carriers((key.mac,), self.requests)
             reason = mac_reason(requested, made_of, self.world, self.roles)
+        elif virtual.option("mac"):
+            reason = protected_mac(virtual.option("mac"), self.world, self.roles)
         return Problem("refused", reason, key) if reason else None
 
     def _made_of_reason(self, key: LinkKey, virtual: Optional[Virtual]) -> Optional[str]:

@@ -180,3 +180,18 @@ def test_a_vlan_that_may_be_for_management_is_not_made_before_there_is_a_default
     one.run()
     assert one.kernel.named("eth1.2") is None
     assert one.survey().resolution.roles.role_of(key(1, 2)) == "management"
+
+
+def test_a_bridge_of_a_vlan_on_the_management_nic_does_not_get_the_mac_of_that_nic():
+    """Nobody requests that MAC address: it would be that of the first port."""
+    tree = {
+        "version": 2,
+        "ethernets": {"m": {"match": {"macaddress": mac(1)}}},
+        "vlans": {"v12": {"id": 12, "link": "m"}},
+        "bridges": {"br0": {"interfaces": ["v12"], "addresses": ["10.6.1.2/24"]}},
+    }
+    agent_ = agent(machine(nic(1, up=True), mgmt=1), "network-config", tree)
+    resolution = agent_.survey().resolution
+    assert [text for text in texts(agent_.plan()) if "create the bridge" in text] == []
+    refused = [str(problem.link) for problem in resolution.problems if problem.code == "refused"]
+    assert "bridge br0" in refused
