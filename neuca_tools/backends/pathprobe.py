@@ -18,7 +18,9 @@ from neuca_tools.model import Host
 
 FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 TRIES = 3
-PATIENCE = 0.4  # seconds for one answer of a neighbour
+# Seconds for one answer. Linux sends one "port unreachable" a second to a host that has used up its
+# burst of six (icmp_ratelimit, net/ipv4/icmp.c), so the last of the tries comes more than that later.
+PATIENCE = 0.6
 HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
 # IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (linux/in.h, in6.h), for which Python has no names.
 MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
@@ -36,7 +38,7 @@ _NOT_CARRIED = (
 
 
 def acknowledged(device: str, neighbour: Host, size: int) -> bool:
-    """Whether this neighbour acknowledges an IP packet of `size` bytes. Takes 1.2 s at most."""
+    """Whether this neighbour acknowledges an IP packet of `size` bytes. Takes 1.8 s at most."""
     return any(_try(device, neighbour, size, FIRST_PORT + number) for number in range(TRIES))
 
 
