@@ -102,6 +102,34 @@ def test_a_dataplane_nic_in_a_bridge_with_an_ignored_one_is_contested(lab):
     assert lab.problems(mac(1)) == [("contested", '"dp1" belongs to "br0": it is left alone')]
 
 
+def everything_of(lab, name):
+    """What the kernel and our files say of a NIC."""
+    words = (f"-d link show {name}", f"address show dev {name}", "rule", "-6 rule")
+    tables = (f"route show table all dev {name}", f"-6 route show table all dev {name}")
+    return [lab.ip(text).out for text in words + tables] + [rules(lab)]
+
+
+def test_a_second_device_with_the_mac_of_a_configured_nic_takes_nothing_from_it(lab):
+    """A virtual function before it has its master (Azure takes them away and gives them back)."""
+    lab.management()
+    lab.veth("dp1", 1, up=True)
+    done = lab.once(
+        f"[interface {mac(1)}]\naddresses = 172.16.1.1/24, fd00:1::1/64\nmtu = 9000\n"
+        "gateway = 172.16.1.254\npolicy-routing = yes\n"
+    )
+    assert done.code == 0, done
+    configured = everything_of(lab, "dp1")
+    lab.veth("vf0", 1)
+    for _ in range(2):
+        assert lab.once().code == 4
+        assert everything_of(lab, "dp1") == configured
+        assert lab.addresses("vf0") == set()
+        assert [code for code, _ in lab.problems(mac(1))] == ["contested"]
+    lab.ip("link del vf0")
+    assert lab.once().out == "ok: nothing to do\n"
+    assert everything_of(lab, "dp1") == configured
+
+
 # --- the management NIC ---
 
 
