@@ -50,13 +50,14 @@ def is_advertised(route: Route, world: World) -> bool:
     Default routes and routes to other prefixes have RTPROT_RA. The route to an on-link prefix,
     which may be ::/0, belongs to the kernel, although no address of the device that an
     administrator or the agent has set is in that network (net/ipv6/addrconf.c,
-    addrconf_prefix_rcv). Only advertised routes have a lifetime.
+    addrconf_prefix_rcv). The kernel adds none with a gateway under its own protocol number; only a
+    program that handles advertisements could. Only advertised routes have a lifetime.
     """
     if route.to.version == 4 or route.protocol == ROUTE_PROTOCOL:
         return False
     if route.protocol == RTPROT_RA or route.expires:
         return True
-    if route.protocol != RTPROT_KERNEL or route.via is not None:
+    if route.protocol != RTPROT_KERNEL:
         return False
     own = _networks(route, world).own
     return not (route.to.is_link_local or route.to.is_multicast or route.to in own)

@@ -142,7 +142,8 @@ HANDLED = {
     )
     for to, (protocol, metric) in product(
         ("default via fe80::66:66", "default", "::/1", "fd00:ec2::254 via fe80::66:66"),
-        (("ra", 50), ("kernel", 100), ("dhcp", 1024)),
+        # Not 100, which is the metric of the management NIC's own default route.
+        (("ra", 50), ("kernel", 101), ("dhcp", 1024)),
     )
 }
 SIGNS = {**ADVERTISEMENTS, **LEASES, **HANDLED}
