@@ -155,6 +155,12 @@ RECIPES = {recipe.name: recipe for recipe in (
             ("etc/modprobe.d/lab.conf", "blacklist cfg80211\n")),
            f"{ENABLE}; systemctl enable systemd-networkd.service; update-initramfs -u", "net.ifnames=0",
            kernel="linux-image-amd64"),
+    # What images are built on next.
+    Recipe("S", "sid", ("systemd-sysv", "network-manager", "openssh-server", "iperf3"), _SYSTEMD, ENABLE, "net.ifnames=0"),
+    # After 85-imds-early.network, which systemd-imdsd makes in a cloud that it knows.
+    Recipe("N", "sid", ("systemd-sysv", "systemd-imds", "dmsetup"),
+           (*_SYSTEMD, ("etc/systemd/network/90-dhcp.network", NETWORKD_MANAGEMENT)),
+           f"{ENABLE}; systemctl enable systemd-networkd.service", "net.ifnames=0"),
     # The root of A, of which it starts nothing: one root less to build for `make test`.
     Recipe("T", "bookworm", *_A_ROOT,
            "net.ifnames=0 init=/usr/local/lib/lab/init mitigations=off tsc=reliable"),
@@ -281,7 +287,9 @@ def _base(recipe: Recipe) -> Path:
         with _making(path) as making:
             files = _files(recipe, making)
             packages = ",".join(recipe.all_packages())
-            _run("mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", f"--customize-hook=tar-in {files} /",
+            # A mirror's Release file of sid may be past its date.
+            dated = ['--aptopt=Acquire::Check-Valid-Until "false"'] if recipe.suite == "sid" else []
+            _run("mmdebstrap", "--quiet", "--variant=minbase", *dated, f"--include={packages}", f"--customize-hook=tar-in {files} /",
                  f'--customize-hook=chroot "$1" sh -ec {_quoted(recipe.commands)}',
                  '--customize-hook=chroot "$1" passwd --quiet --delete root', '--customize-hook=echo lab > "$1/etc/hostname"',
                  recipe.suite, making / "root.tar", timeout=BASE_PATIENCE)  # fmt: skip

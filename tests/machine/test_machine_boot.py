@@ -23,7 +23,7 @@ def long(value):
     return pytest.param(value, marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("image", ["A", long("B"), "C", "D"])
+@pytest.mark.parametrize("image", ["A", long("B"), "C", "D", long("S"), long("N")])
 def test_a_first_boot_configures_the_dataplane_alone(guests, image):
     first_boot(guests(image))
 
@@ -42,7 +42,7 @@ def first_boot(guest):
     assert_nothing_odd(guest)
 
 
-@pytest.mark.parametrize("image", ["A", long("B"), long("C"), long("D")])
+@pytest.mark.parametrize("image", ["A", *map(long, "BCDSN")])
 def test_a_reboot_without_metadata_brings_the_last_good_document(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, after=before)

@@ -1,4 +1,4 @@
-"""What `make test` sees of real guests: one of Debian 12 and one of Debian 13, each from its first boot on.
+"""What `make test` sees of real guests: of Debian 12, Debian 13 and sid, each from its first boot on.
 
 Each boot serves several tests of the other modules, which `make test-all` runs one by one and in
 all their variants.
@@ -49,3 +49,8 @@ def test_a_guest_with_networkd_over_permuted_slots_and_no_metadata(guests, image
     guest.serve(DOCUMENT)
     assert in_force(guest, DOCUMENT)["document"]["stale"] is False
     assert names(guest) == known
+
+
+@pytest.mark.parametrize("image", ["S"])
+def test_a_guest_of_the_next_debian(guests, image):
+    first_boot(guests(image, arguments=LEAN))

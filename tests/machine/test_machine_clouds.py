@@ -193,13 +193,41 @@ def own_rules(guest):
 
 @pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
 def test_every_nic_of_a_cloud_answers_from_its_own_address(guests, routers, cloud):
+    boot_in_cloud(guests, routers, cloud, "G")
+
+
+@pytest.mark.long
+def test_a_service_that_systemd_has_locked_is_read_and_its_lock_stays(guests, routers):
+    """systemd-imdsd and its generator (systemd 261 and later), as they come with Debian."""
+    ec2 = next(cloud for cloud in CLOUDS if cloud.name == "ec2")
+    # What 40-imds.hwdb knows EC2 by.
+    ec2 = replace(ec2, dmi=(*ec2.dmi, "type=0,vendor=Amazon EC2"))
+    guest = boot_in_cloud(guests, routers, ec2, "N", f"{LEAN} systemd.imds.network=locked")
+    guest.check("systemctl is-active systemd-imdsd.socket")
+    assert "lookup 2147420181" in guest.check("ip rule show")
+    assert f"prohibit {ec2.at}" in guest.check("ip route show")
+    first = guest.boot_id
+    guest.reboot()
+    assert guest.boot_id != first
+    configured(guest)
+    early = "/run/systemd/network/85-imds-early.network"
+    called = names(guest)
+    journal = guest.check("journalctl --boot --unit systemd-networkd --output cat --no-pager")
+    using = {name: f"{name}: Configuring with {early}" in journal for name in called.values()}
+    assert using == {called[nic]: nic == MANAGEMENT for nic in called}
+    assert "lookup 2147420181" in guest.check("ip rule show")
+
+
+def boot_in_cloud(guests, routers, cloud, image, arguments=LEAN):
+    """A guest of this image in this cloud; every NIC answers from its own address."""
     made = routers(others=cloud.bare)
-    guest = guests("G", cards(made, cloud.at), files=cloud.files, arguments=LEAN)
-    guest.equip(*(word for one in cloud.dmi for word in ("-smbios", one)))
+    guest = guests(image, cards(made, cloud.at), files=cloud.files, arguments=arguments)
+    guest.equip(*(word for smbios in cloud.dmi for word in ("-smbios", smbios)))
     if cloud.service:
         guest.cloud.mode, guest.cloud.strict = "ok", cloud.service(NICS)
     guest.boot()
     assert_served(guest, made, cloud)
+    return guest
 
 
 def assert_served(guest, routers, cloud):

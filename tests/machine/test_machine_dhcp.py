@@ -118,7 +118,13 @@ def lost(guest, nic):
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("image", "manager"),
-    [("A", "NetworkManager"), ("C", "systemd-networkd"), ("G", "systemd-networkd")],
+    [
+        ("A", "NetworkManager"),
+        ("C", "systemd-networkd"),
+        ("G", "systemd-networkd"),
+        ("S", "NetworkManager"),
+        ("N", "systemd-networkd"),
+    ],
 )
 def test_the_manager_does_dhcp_and_the_agent_policy_routing_without_a_default_route(
     guests, image, manager

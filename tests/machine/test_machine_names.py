@@ -29,7 +29,7 @@ def long(value):
     return pytest.param(value, marks=pytest.mark.long)
 
 
-three_images = pytest.mark.parametrize("image", ["A", "B", "C"])
+all_images = pytest.mark.parametrize("image", ["A", "B", "C", "S", "N"])
 
 
 def what_is_wrong(guest, before, slots) -> str:
@@ -68,12 +68,12 @@ def test_names_stay_when_slots_are_permuted(guests, prepared, image, orders):
 
 
 @pytest.mark.long
-@three_images
+@all_images
 def test_names_stay_in_all_orders_of_the_slots(guests, prepared, image):
     assert boots(guests, prepared(image), ALL) == []
 
 
-@pytest.mark.parametrize("image", [long("A"), long("B"), long("C")])
+@pytest.mark.parametrize("image", [*map(long, "ABCSN")])
 @pytest.mark.parametrize("gone", [mac(1), long(mac(2)), long(mac(3))])
 def test_a_nic_that_is_gone_takes_no_name_with_it(guests, prepared, image, gone):
     before = prepared(image)
@@ -87,7 +87,7 @@ def test_a_nic_that_is_gone_takes_no_name_with_it(guests, prepared, image, gone)
     assert guest.reachable()
 
 
-@pytest.mark.parametrize("image", [long("A"), long("B"), long("C")])
+@pytest.mark.parametrize("image", [*map(long, "ABCSN")])
 def test_a_nic_that_is_added_before_all_others_moves_none(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, [Nic(mac(4), 0x0F), *nics(3)], after=before)

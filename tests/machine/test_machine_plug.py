@@ -26,7 +26,7 @@ def with_more(count):
 
 
 @pytest.mark.parametrize(
-    "image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "BC")]
+    "image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "BCSN")]
 )
 def test_nics_come_and_go_while_the_guest_runs(guests, prepared, image):
     before = prepared(image)

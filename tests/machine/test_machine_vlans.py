@@ -42,7 +42,9 @@ def settings(guest, name):
     return one["mtu"], one["txqlen"], one["operstate"]
 
 
-@pytest.mark.parametrize("image", ["A", pytest.param("C", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "image", ["A", *(pytest.param(image, marks=pytest.mark.long) for image in "CSN")]
+)
 def test_a_vlan_and_its_parent_change_in_both_orders(guests, prepared, image):
     before = prepared(image)
     guest = guests(image, after=before)
