@@ -67,6 +67,7 @@ _KINDS: Mapping[str, _Kind] = {
     "nocloud": _Kind("nocloud[=PATH]", "=", "nocloud", "NoCloud"),
     **{cloud.kind: _Kind(cloud.usage, "=", *cloud.source.split(".")) for cloud in CLOUDS},
     "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
+    "imds": _Kind("imds[=SOCKET]", "=", "imds", "Imds"),
     "none": _Kind("none", "=", "files", "Nothing"),
 }
 _SERVICES = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
@@ -195,7 +196,7 @@ def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
     """Whether one of these sources may use the network."""
-    return any(spec.kind in ("auto", "nocloud", *_SERVICES) for spec in specs)
+    return any(spec.kind in ("auto", "nocloud", "imds", *_SERVICES) for spec in specs)
 
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
@@ -204,7 +205,11 @@ def offers(specs: Sequence[SourceSpec], url: str) -> bool:
 
 
 def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
-    """The addresses of the services among these sources, which no document may take over."""
+    """The addresses of the services among these sources, which no document may take over.
+
+    What `imds` asks is the service that `auto` would ask.
+    """
+    specs = [SourceSpec("auto") if spec.kind == "imds" else spec for spec in specs]
     services = _services(_each(specs, platform(specs, surroundings)))
     return [host for service in services for host in service.hosts()]
 
