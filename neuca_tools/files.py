@@ -117,10 +117,10 @@ def _sync_names(directories: Iterable[str], are_few: bool) -> None:
 
 def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
     """The paths in each directory."""
-    found: dict[str, list[Path]] = {}
+    paths_by_directory: dict[str, list[Path]] = {}
     for path in paths:
-        found.setdefault(os.path.dirname(path) or ".", []).append(path)
-    return found
+        paths_by_directory.setdefault(os.path.dirname(path) or ".", []).append(path)
+    return paths_by_directory
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:

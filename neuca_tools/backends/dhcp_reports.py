@@ -62,8 +62,8 @@ def _routes(
         elif via != address.ip and is_unicast(via):
             routes += [route(IPv4Network(via))] if via not in own else []
             routes.append(route(to, via=via))
-    unique = {(found.to, found.metric): found for found in reversed(routes)}
-    return sorted(unique.values(), key=lambda found: found.via is not None)
+    unique = {(route.to, route.metric): route for route in reversed(routes)}
+    return sorted(unique.values(), key=lambda route: route.via is not None)
 
 
 def offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:

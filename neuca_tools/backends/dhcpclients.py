@@ -80,11 +80,11 @@ class Units(Service):
         """The labels of the clients that run, or that systemd is about to start."""
         pattern = _unit("*")
         what = "asked systemd for the DHCP clients"
-        found = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        listed_units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
         before, after = pattern.split("*")
         return frozenset(
             str(unit[0])[len(before) : -len(after)]
-            for unit in found
+            for unit in listed_units
             if str(unit[3]) in _ALIVE or int(unit[7])
         )
 
@@ -138,7 +138,7 @@ class Clients:
     def _alive(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
         if self._units is None or not labels:
-            return frozenset(one for one in labels if self._process(one))
+            return frozenset(label for label in labels if self._process(label))
         try:
             return labels & self._units.alive()
         except ManagerError:

@@ -97,7 +97,11 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
     `before` is the address of the last lease: another one that is there without a lifetime would
     get one, and go with the lease.
     """
-    lasting = {one.ip for one in world.addresses.get(index, ()) if (index, one) not in world.leased}
+    lasting = {
+        address.ip
+        for address in world.addresses.get(index, ())
+        if (index, address) not in world.leased
+    }
     if str(address) != before and address.ip in lasting:
         return "it is set on the link in another way"
     others = {*chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})}
@@ -116,7 +120,7 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
 # --- setting --------------------------------------------------------------------------------------
 
 
-def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
+def accept(lease: Given, request: Mapping[str, Any], place: Path) -> None:
     """Set what was given for the link of a request, and remember it in the file at `place`.
 
     Raises ApplyError, ObserveError.
@@ -126,8 +130,8 @@ def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
         world = netlink.look(())
         if index not in world.devices:
             return
-        good, refused = _sorted(found, index, world, held(before))
-        if refused and not good:
+        accepted, refused = _sorted(lease, index, world, held(before))
+        if refused and not accepted:
             _remove(netlink, world, before)
             nothing: dict[str, Any] = (
                 {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
@@ -135,29 +139,29 @@ def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
             left = {"index": index, "refused": refused, **nothing}
             write_files({place: json.dumps(left).encode()})
             return
-        lease = _lease(found._replace(addresses=good), request, world, before)
+        record = _lease(lease._replace(addresses=accepted), request, world, before)
         if refused:
-            lease["refused"] = refused
+            record["refused"] = refused
         # First of all, so that all that follows is known to be ours.
-        write_files({place: json.dumps(lease).encode()})
-        _set(netlink, world, lease, good, found.routes)
-        for old in held(before).keys() - held(lease).keys():
+        write_files({place: json.dumps(record).encode()})
+        _set(netlink, world, record, accepted, lease.routes)
+        for old in held(before).keys() - held(record).keys():
             netlink.delete_address(index, ip_interface(old))
 
 
 def _sorted(
-    found: Given, index: int, world: World, before: Collection[str]
+    lease: Given, index: int, world: World, before: Collection[str]
 ) -> tuple[tuple[Timed, ...], str]:
     """The addresses that may be set, and why another one must not be."""
-    good, refused = [], ""
-    for timed in found.addresses:
+    accepted, refused = [], ""
+    for timed in lease.addresses:
         text = str(timed.address)
         reason = refusal(timed.address, index, world, text if text in before else "")
         if reason:
             refused = f"{timed.address.ip}: {reason}"
         else:
-            good.append(timed)
-    return tuple(good), refused
+            accepted.append(timed)
+    return tuple(accepted), refused
 
 
 def held(lease: Mapping[str, Any]) -> dict[str, int]:
@@ -171,18 +175,18 @@ def held(lease: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _lease(
-    found: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
+    lease: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is remembered of a lease. `mtu_before` is to be restored; 0 if the MTU is not set."""
     index = int(request["index"])
-    mtu = _mtu(found.mtu, request, index, world)
+    mtu = _mtu(lease.mtu, request, index, world)
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
     now = int(time.time())
     ends = {
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
-        for timed in found.addresses
+        for timed in lease.addresses
     }
     more: dict[str, Any] = {"addresses": ends}
     if request.get("protocol") != ADVERTISEMENTS:
@@ -191,8 +195,8 @@ def _lease(
     return {
         "index": index,
         "table": int(request["table"]),
-        "family": found.family,
-        "server": found.server,
+        "family": lease.family,
+        "server": lease.server,
         "mtu": mtu,
         "mtu_before": was,
         **more,
@@ -207,8 +211,8 @@ def _set(
     routes: Collection[Route],
 ) -> None:
     index = int(lease["index"])
-    for one in addresses:
-        netlink.lease_address(index, one.address, one.valid, one.preferred)
+    for timed in addresses:
+        netlink.lease_address(index, timed.address, timed.valid, timed.preferred)
     for route in routes:
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_identity(route) for route in routes})
@@ -272,9 +276,9 @@ def _remove_routes(
 def read(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError):
-        found = json.loads(read_bytes(place, LARGEST) or b"{}")
-        if isinstance(found, dict):
-            return found
+        record = json.loads(read_bytes(place, LARGEST) or b"{}")
+        if isinstance(record, dict):
+            return record
     return {}
 
 
@@ -282,7 +286,7 @@ def refusals(place: Path) -> Iterator[tuple[int, str]]:
     """Why leases are not used, as the beginning of a sentence, by interface index."""
     for name in names_in(place):
         if name.endswith(LEASE):
-            found = read(place / name)
-            if found.get("refused"):
-                what = "autoconfigured address" if "addresses" in found else "DHCP lease of"
-                yield int(found["index"]), f"the {what} {found['refused']}"
+            record = read(place / name)
+            if record.get("refused"):
+                what = "autoconfigured address" if "addresses" in record else "DHCP lease of"
+                yield int(record["index"]), f"the {what} {record['refused']}"

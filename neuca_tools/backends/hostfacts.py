@@ -53,13 +53,13 @@ def read(
     """
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    found = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
+    sysctls = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
     obstacles = {path: _obstacle(path, own) for path in paths}
     facts = Facts(
         environment.detect(_signs()),
-        {path: value for path, value in found.items() if value is not None},
-        {path: one for path, one in obstacles.items() if one},
+        {path: value for path, value in sysctls.items() if value is not None},
+        {path: obstacle for path, obstacle in obstacles.items() if obstacle},
         existing(sysctl_directory) if paths or changed else sysctld.Settings(),
         _memory(),
         _modules() if CONGESTION in paths else None,
@@ -116,8 +116,8 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
 
 
 def _signs() -> dict[str, str]:
-    found = ((path, _sign(path)) for path in environment.SIGNS)
-    return {path: text for path, text in found if text is not None}
+    signs = ((path, _sign(path)) for path in environment.SIGNS)
+    return {path: text for path, text in signs if text is not None}
 
 
 def _sign(path: str) -> Optional[str]:
@@ -155,18 +155,24 @@ def unadvertised(
     It is what a file of the administrator sets, else that of a new device or, for the MTU of IPv6,
     that of the device.
     """
-    new = {one: sysctl.read(one.replace(OWN, "default")) or ADVERTISED[one] for one in ADVERTISED}
+    default_by_key = {
+        key: sysctl.read(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
+    }
     values: dict[str, str] = {}
     for device in world.devices.values():
-        of_device = {**new, IPV6_MTU: str(device.mtu)}
-        values.update({one.replace(OWN, device.name): of_device[one] for one in of_device})
+        of_device = {**default_by_key, IPV6_MTU: str(device.mtu)}
+        values.update({key.replace(OWN, device.name): of_device[key] for key in of_device})
     values = {path: value for path, value in values.items() if path in sysctls}
     if all(sysctls[path] == value for path, value in values.items()):
         return values
     files = existing(sysctl_directory)
     settings = {path: files.setting(path) for path in values}
-    given = {path: one.value for path, one in settings.items() if one and one.value.isdecimal()}
-    return {**values, **given}
+    administered = {
+        path: setting.value
+        for path, setting in settings.items()
+        if setting and setting.value.isdecimal()
+    }
+    return {**values, **administered}
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:
@@ -182,19 +188,19 @@ def existing(sysctl_directory: Path) -> sysctld.Settings:
 
 def _tuned(root: Path) -> list[sysctld.Settings]:
     """The settings of the active profiles of tuned, each after those that it includes."""
-    found: dict[str, sysctld.Settings] = {}
+    settings_by_profile: dict[str, sysctld.Settings] = {}
     waiting = (_sign(str(root / TUNED_ACTIVE)) or "").split()
-    while waiting and len(found) < MOST_TUNED:
+    while waiting and len(settings_by_profile) < MOST_TUNED:
         name = waiting.pop()
-        if name in found or not NAME.fullmatch(name):
+        if name in settings_by_profile or not NAME.fullmatch(name):
             continue
         places = (root / place / name / "tuned.conf" for place in TUNED_PLACES)
         texts = ((str(path), _sign(str(path))) for path in places)
         path, text = next(((path, text) for path, text in texts if text), ("", ""))
         profile = sysctld.of_tuned(path, text or "")
-        found[name] = profile.settings
+        settings_by_profile[name] = profile.settings
         waiting += profile.include
-    return list(reversed(found.values()))
+    return list(reversed(settings_by_profile.values()))
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
@@ -229,5 +235,5 @@ def _modules() -> Optional[frozenset[str]]:
     lines = [line for file in files for line in text_of(file).splitlines()]
     if not lines:
         return None
-    found = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
-    return frozenset(match[1] for match in found if match)
+    matches = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
+    return frozenset(match[1] for match in matches if match)

@@ -44,18 +44,18 @@ def macs() -> frozenset[str]:
     """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
     the GUID of every InfiniBand port.
     """
-    found = set()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+    addresses = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as kernel:
         for _, name in socket.if_nameindex():
             # The interface may have disappeared.
             with suppress(OSError):
-                answer = fcntl.ioctl(asked, SIOCGIFHWADDR, REQUEST.pack(name.encode(), 0, b""))
+                answer = fcntl.ioctl(kernel, SIOCGIFHWADDR, REQUEST.pack(name.encode(), 0, b""))
                 _, family, address = REQUEST.unpack(answer)
                 if family == ARPHRD_ETHER:
-                    found.add(address[:6].hex(":"))
+                    addresses.add(address[:6].hex(":"))
                 elif family == ports.INFINIBAND:
-                    found.add(port_guid(name))
-    return frozenset(found - {""})
+                    addresses.add(port_guid(name))
+    return frozenset(addresses - {""})
 
 
 def port_guid(name: str) -> str:

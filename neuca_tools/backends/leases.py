@@ -46,21 +46,21 @@ class Lease(NamedTuple):
 
 def read(index: int, networkd: Path = LEASES, networkmanager: Path = DEVICES) -> list[Lease]:
     """The leases of the link with this index that the managers have stored."""
-    found = [_of_networkd(networkd / str(index)), _of_networkmanager(networkmanager / str(index))]
-    return [lease for lease in found if lease.address]
+    leases = [_of_networkd(networkd / str(index)), _of_networkmanager(networkmanager / str(index))]
+    return [lease for lease in leases if lease.address]
 
 
 def read_own(index: int, place: Path) -> list[Lease]:
     """The leases of the link that a client of ours has written to this directory."""
-    found = []
+    leases = []
     for name in (name for name in names_in(place) if name.endswith(".lease")):
         with suppress(OSError, ValueError, TypeError, KeyError):
             values = json.loads((place / name).read_bytes()[:LARGEST])
             if values.get("index") == index and values.get("address"):
                 until = _moment(values["until"]) if values["until"] else ""
                 address = _address(str(values["address"]).partition("/")[0])
-                found.append(Lease(address, _server(str(values["server"])), until))
-    return found
+                leases.append(Lease(address, _server(str(values["server"])), until))
+    return leases
 
 
 def _server(text: str) -> str:

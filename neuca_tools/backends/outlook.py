@@ -57,7 +57,7 @@ def look() -> World:
         with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
             mask = wire.number(EXT_MASK, SKIP_STATISTICS)
             links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-            devices = {found.index: found for found in map(device, links)}
+            devices = {link.index: link for link in map(device, links)}
             messages, seen = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0)), time.monotonic()
             addresses, routes = _addresses(messages), routing.read(kernel)
     except (OSError, ValueError, struct.error) as error:
@@ -204,7 +204,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
     hardly ever do.
     """
-    found: dict[int, list[Address]] = {}
+    addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
     peers: set[tuple[int, Network]] = set()
     traits: dict[str, set[tuple[int, Address]]] = {
@@ -218,14 +218,14 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         if family not in FAMILIES or not local:
             continue
         address = address_of(local, length)
-        found.setdefault(index, []).append(address)
+        addresses_by_index.setdefault(index, []).append(address)
         bodies[index, address] = message
         for name in _traits(address, parts, parts.number(FLAGS) or flags):
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
-        "addresses": {index: tuple(addresses) for index, addresses in found.items()},
+        "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peers": frozenset(peers),
         "messages": bodies,
         **{name: frozenset(addresses) for name, addresses in traits.items()},

@@ -144,11 +144,13 @@ def _bpf(command: int, attributes: bytes) -> int:
 def _call(number: int, *arguments: object) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
-    words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
-    found = int(libc.syscall(ctypes.c_long(number), *words))
-    if found < 0:
+    words = [
+        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
+    ]
+    result = int(libc.syscall(ctypes.c_long(number), *words))
+    if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return found
+    return result
 
 
 def _mounted() -> int:
@@ -170,7 +172,7 @@ def _own_group() -> str:
 def _remove_stale(parent: int) -> None:
     """Remove the groups of earlier processes that were killed. Groups in use cannot be removed."""
     for name in os.listdir(parent):
-        found = NAME.fullmatch(name)
-        if found and not Path(f"/proc/{found[1]}").exists():
+        match = NAME.fullmatch(name)
+        if match and not Path(f"/proc/{match[1]}").exists():
             with suppress(OSError):
                 os.rmdir(name, dir_fd=parent)

@@ -117,7 +117,7 @@ class Queues:
         for place in (self._node / "device", self._node / "device" / ".."):
             with suppress(OSError):
                 return sorted(
-                    int(one.name) for one in (place / "msi_irqs").iterdir() if one.name.isdecimal()
+                    int(irq.name) for irq in (place / "msi_irqs").iterdir() if irq.name.isdecimal()
                 )
         return []
 
@@ -140,11 +140,11 @@ def _read(path: Path) -> Optional[str]:
 
 
 def _numbers(cpus: str) -> set[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, cpus.split(",")):
         low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    return found
+        numbers.update(range(int(low), int(high or low) + 1))
+    return numbers
 
 
 def _cpus(mask: str) -> str:

@@ -102,13 +102,13 @@ def _dump(
 
 
 def _routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
-    found: dict[int, list[Host]] = {}
+    routers_by_index: dict[int, list[Host]] = {}
     for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
         host = ip_address(wire.Attributes(body[_NEIGHBOUR.size :]).bytes(_NEIGHBOUR_ADDRESS))
         if host.is_link_local:
-            found.setdefault(index, []).append(host)
-    return {index: tuple(sorted(hosts, key=int)) for index, hosts in found.items()}
+            routers_by_index.setdefault(index, []).append(host)
+    return {index: tuple(sorted(hosts, key=int)) for index, hosts in routers_by_index.items()}
 
 
 def _is_router(body: bytes) -> bool:

@@ -99,17 +99,17 @@ def journal_entries(
                 reader.this_boot()
                 for unit in units:
                     reader.add_match(**{field: unit})
-            return [_entry(found) for found in reader]
+            return [_entry(message) for message in reader]
     except OSError as error:
         raise ObserveError(f"read the journal: {error.strerror}") from error
 
 
-def _entry(found: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
-    at = found["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
-    unit = str(found.get("UNIT") or found.get("_SYSTEMD_UNIT", ""))
-    identity = getattr(found.get("MESSAGE_ID"), "hex", "")
-    own = {key: str(value) for key, value in found.items() if key.startswith("NEUCA_")}
-    return at, unit, str(found.get("MESSAGE", "")), identity, own
+def _entry(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
+    seconds = message["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
+    unit = str(message.get("UNIT") or message.get("_SYSTEMD_UNIT", ""))
+    message_id = getattr(message.get("MESSAGE_ID"), "hex", "")
+    own_fields = {key: str(value) for key, value in message.items() if key.startswith("NEUCA_")}
+    return seconds, unit, str(message.get("MESSAGE", "")), message_id, own_fields
 
 
 def set_hostname(hostname: str) -> None:

@@ -210,12 +210,12 @@ def _sysfs() -> dict[str, int]:
 
     Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
     """
-    found = {}
+    index_by_name = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in _SYSFS.iterdir():
             with contextlib.suppress(OSError, ValueError):
-                found[entry.name] = int((entry / "ifindex").read_text(encoding="ascii"))
-    return found
+                index_by_name[entry.name] = int((entry / "ifindex").read_text(encoding="ascii"))
+    return index_by_name
 
 
 def _pyudev(what: str) -> Any:

@@ -53,9 +53,9 @@ def meant_to_protect(entry: Entry) -> str:
     option = entry.option.lower()
     if not option or (entry.section, option) in KNOWN:
         return ""
-    found = _closest(entry.section, option)
-    if found in PROTECTIVE and found:
-        return f"[{found[0]}] {found[1]}"
+    closest_option = _closest(entry.section, option)
+    if closest_option and closest_option in PROTECTIVE:
+        return f"[{closest_option[0]}] {closest_option[1]}"
     # Whatever its name, NICs that an administrator lists are not to be changed.
     lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
     return "" if link_kind(entry.section) or not _is_mac_list(entry.value) else lists

@@ -189,10 +189,10 @@ def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Opti
     The file has to belong to `owner`, by default to who runs this. Raises ApplyError.
     """
     try:
-        found = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None, 0o600
-    _own(found, place, stat.S_ISREG, "a regular file", owner)
+    _own(status, place, stat.S_ISREG, "a regular file", owner)
     descriptor = os.open(
         FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
     )
@@ -204,18 +204,18 @@ def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Opti
 
 
 def _own(
-    found: os.stat_result,
+    status: os.stat_result,
     place: str,
     is_kind: Callable[[int], bool],
     kind: str,
     owner: Optional[int] = None,
 ) -> None:
     """Raises ApplyError for a link, another kind of file, or a file of another user."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise ApplyError(f'"{place}": it is a symbolic link, which is not followed')
-    if not is_kind(found.st_mode):
+    if not is_kind(status.st_mode):
         raise ApplyError(f'"{place}": it is not {kind}')
-    if found.st_uid != (os.geteuid() if owner is None else owner):
+    if status.st_uid != (os.geteuid() if owner is None else owner):
         raise ApplyError(f'"{place}": it is owned by another user')
 
 
@@ -226,7 +226,7 @@ def _ignored(home: int, directory: int, name: str) -> str:
         f"{name}/{DIRECTORY}": os.fstat(directory),
         f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False),
     }
-    for place, found in places.items():
-        if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+    for place, status in places.items():
+        if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
             return f'sshd ignores the keys: "{place}" is writable by others than its user'
     return ""

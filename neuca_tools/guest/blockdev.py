@@ -55,20 +55,20 @@ def signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"read the contents of {device}"
     _readable(device)
-    said = programs.run(
+    output = programs.run(
         what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
     )
-    found = dict(
+    value_by_name = dict(
         line.split("=", 1)
-        for line in said.splitlines()
+        for line in output.splitlines()
         if "=" in line and not line.startswith("DEVNAME=")
     )
-    wiped = programs.run(
+    types = programs.run(
         what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
     ).split()
-    if not found and wiped:
-        return {"TYPE": wiped[0]}
-    return found
+    if not value_by_name and types:
+        return {"TYPE": types[0]}
+    return value_by_name
 
 
 def _readable(device: Path) -> None:
@@ -120,14 +120,14 @@ def mounts(source: str = "") -> list[Mount]:
 
     proc(5) writes a space in a path as `\\040`.
     """
-    found = []
+    found_mounts = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
         raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
         place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
         if words[words.index("-") + 2].startswith(source):
-            found.append(Mount(words[2], place))
-    return found
+            found_mounts.append(Mount(words[2], place))
+    return found_mounts
 
 
 def make(device: Path, kind: str, options: str) -> None:
@@ -144,15 +144,15 @@ def make(device: Path, kind: str, options: str) -> None:
     programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], MAKE)
 
 
-def mount(found: Mapping[str, str], name: str, place: str) -> None:
+def mount(value_by_name: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `found` are its signatures, as `signatures` returns them. The place is checked again: while the
+    `value_by_name` are its signatures, as `signatures` returns them. The place is checked again: while the
     file system was made, a user to whom a directory on the way belongs could put a link there.
     Raises ApplyError.
     """
     what = f"mount {name} at {place}"
-    uuid, real = found.get("UUID"), check_place(place)
+    uuid, real = value_by_name.get("UUID"), check_place(place)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
@@ -164,9 +164,9 @@ def mount(found: Mapping[str, str], name: str, place: str) -> None:
     before = mounts()
     programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], LOOK)
     if Mount(number(name), real) not in mounts():
-        for one in mounts():
-            if one not in before and one.device == number(name):
-                unmount(one.place)
+        for found_mount in mounts():
+            if found_mount not in before and found_mount.device == number(name):
+                unmount(found_mount.place)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
@@ -179,6 +179,8 @@ def check_place(place: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
     real = Path(os.path.realpath(place))
     system = [Path("/", name) for name in SYSTEM]
-    if real in SHARED or any(one == real or one in real.parents for one in system):
+    if real in SHARED or any(
+        directory == real or directory in real.parents for directory in system
+    ):
         raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")
     return str(real)

@@ -96,10 +96,10 @@ def _read(path: Path) -> Optional[bytes]:
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ApplyError("it is not a regular file")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
             content = stream.read(LARGEST + 1)
@@ -113,12 +113,12 @@ def _read(path: Path) -> Optional[bytes]:
 def _copy_attributes(path: Path, new: int) -> None:
     """Copy owner, mode and extended attributes of a file, if it exists, to a new one."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         os.fchmod(new, 0o644)
         return
-    os.fchown(new, found.st_uid, found.st_gid)
-    os.fchmod(new, stat.S_IMODE(found.st_mode))
+    os.fchown(new, status.st_uid, status.st_gid)
+    os.fchmod(new, stat.S_IMODE(status.st_mode))
     try:
         names = os.listxattr(path)
     except OSError as error:

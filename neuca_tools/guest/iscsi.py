@@ -102,23 +102,23 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     """
     at = portal(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    said = programs.run(f"query the targets of {at}", [*words, at], ASKING)
-    return targets(said, ip, port)
+    output = programs.run(f"query the targets of {at}", [*words, at], ASKING)
+    return targets(output, ip, port)
 
 
-def targets(said: str, ip: str, port: int) -> dict[Target, str]:
+def targets(output: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
     >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
     >>> targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
-    found = {}
-    for line in sorted(said.splitlines()):
+    tag_by_target = {}
+    for line in sorted(output.splitlines()):
         match = _OFFER.fullmatch(line)
         if match and match["portal"] == portal(ip, port):
-            found[Target(match["name"], ip, port)] = match["tag"]
-    return found
+            tag_by_target[Target(match["name"], ip, port)] = match["tag"]
+    return tag_by_target
 
 
 def create_record(target: Target, tag: str) -> None:
@@ -159,14 +159,14 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
 
 def records(target: Target) -> list[Path]:
     """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
             if place.is_dir():
-                found += [path for path in sorted(place.iterdir()) if path.is_file()]
+                paths += [path for path in sorted(place.iterdir()) if path.is_file()]
             else:
-                found.append(place)
-    return found
+                paths.append(place)
+    return paths
 
 
 def log_in(target: Target) -> None:
@@ -206,9 +206,12 @@ def session(target: Target) -> Optional[Path]:
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
         if text_of(place / "targetname") == target.name and any(
-            (text_of(one / "persistent_address").strip("[]"), text_of(one / "persistent_port"))
+            (
+                text_of(connection / "persistent_address").strip("[]"),
+                text_of(connection / "persistent_port"),
+            )
             == (target.ip, str(target.port))
-            for one in connections
+            for connection in connections
         ):
             return place
     return None
@@ -219,8 +222,8 @@ def disks(target: Target) -> dict[int, str]:
     place = session(target)
     if place is None:
         return {}
-    found = place.glob("device/target*/*:*:*:*/block/*")
-    return {int(disk.parts[-3].rpartition(":")[2]): disk.name for disk in found}
+    links = place.glob("device/target*/*:*:*:*/block/*")
+    return {int(disk.parts[-3].rpartition(":")[2]): disk.name for disk in links}
 
 
 def wait_for_disk(target: Target, lun: int) -> str:

@@ -69,7 +69,9 @@ class Outcome:
     def having(self, finding: Finding) -> Outcome:
         """With this finding added, in place of any other about the same subject."""
         others = tuple(
-            one for one in self.findings if not finding.subject or one.subject != finding.subject
+            earlier
+            for earlier in self.findings
+            if not finding.subject or earlier.subject != finding.subject
         )
         return replace(self, findings=(*others, finding)[-MOST:])
 
@@ -179,17 +181,17 @@ def ran(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    found = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
+    outcomes = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
     problems = [*status.data["problems"]]
-    for outcome in found:
+    for outcome in outcomes:
         problems += _problems(outcome)
-    states = {status.data["state"], *_words(found, directory)}
+    states = {status.data["state"], *_words(outcomes, directory)}
     state = next(word for word in _RANK if word in states)
     data = {
         **status.data,
         "state": state,
         "problems": problems,
-        "guest": [outcome.to_json() for outcome in found],
+        "guest": [outcome.to_json() for outcome in outcomes],
     }
     if status.exit_code == EXIT_INVALID:
         return Status(data, EXIT_INVALID)
@@ -204,9 +206,11 @@ def _problems(outcome: Outcome) -> list[dict[str, str]]:
     ]
 
 
-def _words(found: Iterable[Outcome], directory: Path) -> set[str]:
+def _words(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
     """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
-    words = {"degraded" if one.state == "refused" else str(one.state) for one in found}
+    words = {
+        "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
+    }
     if is_due(directory) or (directory / BEGUN).exists():
         words.add("pending")
     return words

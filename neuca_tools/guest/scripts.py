@@ -54,7 +54,7 @@ def place(config: Config, script: Script) -> Place:
 
 def _scripts(guest: Guest) -> list[tuple[Script, Place]]:
     """The scripts in the order in which they run."""
-    ordered = sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
+    ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
     return [(script, place(guest.config, script)) for script in ordered]
 
 

@@ -188,10 +188,10 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    found: dict[SourceSpec, None] = {}
+    unique: dict[SourceSpec, None] = {}
     for spec in specs:
-        found.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
-    return list(found)
+        unique.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
+    return list(unique)
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
@@ -216,9 +216,9 @@ def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> li
 
 def _services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
     made = [
-        _KINDS[one.kind].make(one.argument, Surroundings())
-        for one in specs
-        if one.kind in _SERVICES
+        _KINDS[spec.kind].make(spec.argument, Surroundings())
+        for spec in specs
+        if spec.kind in _SERVICES
     ]
     if made:
         from neuca_tools.sources.service import Service

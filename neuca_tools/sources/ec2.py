@@ -132,11 +132,11 @@ class Ec2(Service):
 
     def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
         """The public keys; their listing has lines such as `0=my-key`."""
-        found = (
+        matches = (
             _KEY.fullmatch(line)
             for line in self._text("public-keys/", deadline, session).splitlines()
         )
-        numbers = [match[1] for match in found if match][:_MOST_KEYS]
+        numbers = [match[1] for match in matches if match][:_MOST_KEYS]
         keys = (
             self._text(f"public-keys/{number}/openssh-key", deadline, session).strip()
             for number in numbers

@@ -125,13 +125,13 @@ class Race:
 
     def _counting(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
-        found: Optional[Outlet] = None
+        known_outlet: Optional[Outlet] = None
         for entry in self._entries:
-            if found and entry.outlet not in (None, found):
+            if known_outlet and entry.outlet not in (None, known_outlet):
                 continue
             yield entry
             if entry.outlet and entry.over and entry.answer and entry.answer.instance:
-                found = entry.outlet
+                known_outlet = entry.outlet
 
     def _winner(self) -> Optional[Answer]:
         for entry in self._counting():
