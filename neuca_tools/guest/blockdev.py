@@ -144,15 +144,15 @@ def make(device: Path, kind: str, options: str) -> None:
     programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], MAKE)
 
 
-def mount(value_by_name: Mapping[str, str], name: str, place: str) -> None:
+def mount(contents: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `value_by_name` are its signatures, as `signatures` returns them. The place is checked again: while the
-    file system was made, a user to whom a directory on the way belongs could put a link there.
+    `contents` are its signatures, as `signatures` returns them. The place is checked again: while
+    the file system was made, a user to whom a directory on the way belongs could put a link there.
     Raises ApplyError.
     """
     what = f"mount {name} at {place}"
-    uuid, real = value_by_name.get("UUID"), check_place(place)
+    uuid, real = contents.get("UUID"), check_place(place)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
