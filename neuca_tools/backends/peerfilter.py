@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
+from neuca_tools.libc import call
 from neuca_tools.model import Host as Address
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
@@ -138,27 +139,15 @@ def _bpf(command: int, attributes: bytes) -> int:
     if number is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     kept = ctypes.create_string_buffer(attributes, ATTRIBUTES)
-    return _call(number, command, kept, ATTRIBUTES)
-
-
-def _call(number: int, *arguments: object) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    words = [
-        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
-    ]
-    result = int(libc.syscall(ctypes.c_long(number), *words))
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return result
+    return call("syscall", number, command, kept, ATTRIBUTES)
 
 
 def _mounted() -> int:
     """A descriptor of a cgroup version 2 file system that is not attached to any directory."""
-    context = _call(FSOPEN, ctypes.c_char_p(b"cgroup2"), CLOEXEC)
+    context = call("syscall", FSOPEN, b"cgroup2", CLOEXEC)
     try:
-        _call(FSCONFIG, context, CONFIG_CREATE, None, None, 0)
-        return _call(FSMOUNT, context, CLOEXEC, 0)
+        call("syscall", FSCONFIG, context, CONFIG_CREATE, None, None, 0)
+        return call("syscall", FSMOUNT, context, CLOEXEC, 0)
     finally:
         os.close(context)
 

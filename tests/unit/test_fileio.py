@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
@@ -12,10 +11,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools import libc
 from neuca_tools.errors import ApplyError, LockedError
 from neuca_tools.files import FEW, NEW, lock_holder, locked, read_bytes, write_files
 
@@ -138,13 +137,8 @@ def test_many_files_of_several_directories_wait_for_the_disk_twice(
 ):
     """Before and after they are renamed; of a few, each file and each directory is synced."""
     synced, calls = [], []
-
-    def syncfs(descriptor):
-        calls.append(descriptor)
-        return 0
-
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=syncfs))
+    monkeypatch.setattr(libc, "call", lambda *words: calls.append(words))
     directories = (tmp_path / "one", tmp_path / "two")
     write_files({directory / f"{at}": b"x" for directory in directories for at in range(count)})
     assert (len(synced), len(calls)) == (each, whole)
