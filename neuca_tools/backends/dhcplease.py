@@ -22,7 +22,7 @@ from ipaddress import (
 )
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
@@ -97,24 +97,28 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
     `before` is the address of the last lease: another one that is there without a lifetime would
     get one, and go with the lease.
     """
-    lasting = {
-        address.ip
-        for address in world.addresses.get(index, ())
-        if (index, address) not in world.leased
-    }
-    if str(address) != before and address.ip in lasting:
+    if str(address) != before and address.ip in _hosts_set_otherwise(index, world):
         return "it is set on the link in another way"
-    others = {*chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})}
+    others = chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})
     if address.ip in {other.ip for other in others}:
         return "it is an address of another interface"
-    routes = (route for route in world.routes if route.index != index)
-    gateways = {route.via for route in routes if route.to.prefixlen == 0}
-    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *gateways):
+    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *_gateways_elsewhere(index, world)):
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.
         return f"it is link-local, which none from a server is ({_LINK_LOCAL[address.version]})"
     return ""
+
+
+def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
+    addresses = world.addresses.get(index, ())
+    return {address.ip for address in addresses if (index, address) not in world.leased}
+
+
+def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
+    """The gateways of the default routes through other interfaces."""
+    routes = (route for route in world.routes if route.index != index)
+    return {route.via for route in routes if route.to.prefixlen == 0}
 
 
 # --- setting --------------------------------------------------------------------------------------

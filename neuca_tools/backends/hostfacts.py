@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
+from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, readable_names_in, text_of
@@ -41,6 +41,7 @@ MOST_TUNED = 32  # profiles that are read
 ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
+_Value = TypeVar("_Value")
 
 
 def read(
@@ -55,11 +56,10 @@ def read(
     paths = {path for profile in profiles for path in profile.sysctls}
     sysctls = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
-    obstacles = {path: _obstacle(path, own) for path in paths}
     facts = Facts(
-        environment.detect(_signs()),
-        {path: value for path, value in sysctls.items() if value is not None},
-        {path: obstacle for path, obstacle in obstacles.items() if obstacle},
+        environment.detect(_known({path: _sign(path) for path in environment.SIGNS})),
+        _known(sysctls),
+        _known({path: _obstacle(path, own) for path in paths}),
         existing(sysctl_directory) if paths or changed else sysctld.Settings(),
         _memory(),
         _modules() if CONGESTION in paths else None,
@@ -115,9 +115,9 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
     return None
 
 
-def _signs() -> dict[str, str]:
-    signs = ((path, _sign(path)) for path in environment.SIGNS)
-    return {path: text for path, text in signs if text is not None}
+def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
+    """Those that are not None."""
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _sign(path: str) -> Optional[str]:
@@ -155,6 +155,19 @@ def unadvertised(
     It is what a file of the administrator sets, else that of a new device or, for the MTU of IPv6,
     that of the device.
     """
+    values = {path: value for path, value in _new_values(world).items() if path in sysctls}
+    if values.items() <= sysctls.items():
+        return values
+    files = existing(sysctl_directory)
+    for path in values:
+        setting = files.setting(path)
+        if setting and setting.value.isdecimal():
+            values[path] = setting.value
+    return values
+
+
+def _new_values(world: World) -> dict[str, str]:
+    """The values that each device had for these sysctls if it were new."""
     default_by_key = {
         key: sysctl.read(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
     }
@@ -162,17 +175,7 @@ def unadvertised(
     for device in world.devices.values():
         of_device = {**default_by_key, IPV6_MTU: str(device.mtu)}
         values.update({key.replace(OWN, device.name): of_device[key] for key in of_device})
-    values = {path: value for path, value in values.items() if path in sysctls}
-    if all(sysctls[path] == value for path, value in values.items()):
-        return values
-    files = existing(sysctl_directory)
-    settings = {path: files.setting(path) for path in values}
-    administered = {
-        path: setting.value
-        for path, setting in settings.items()
-        if setting and setting.value.isdecimal()
-    }
-    return {**values, **administered}
+    return values
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:
@@ -194,10 +197,9 @@ def _tuned(root: Path) -> list[sysctld.Settings]:
         name = waiting.pop()
         if name in settings_by_profile or not NAME.fullmatch(name):
             continue
-        places = (root / place / name / "tuned.conf" for place in TUNED_PLACES)
-        texts = ((str(path), _sign(str(path))) for path in places)
-        path, text = next(((path, text) for path, text in texts if text), ("", ""))
-        profile = sysctld.of_tuned(path, text or "")
+        paths = (str(root / place / name / "tuned.conf") for place in TUNED_PLACES)
+        path = next(filter(_sign, paths), "")
+        profile = sysctld.of_tuned(path, _sign(path) or "")
         settings_by_profile[name] = profile.settings
         waiting += profile.include
     return list(reversed(settings_by_profile.values()))

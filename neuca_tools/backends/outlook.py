@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_network
@@ -49,6 +50,8 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
+# The fields of `World` with the addresses that have a trait.
+_TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
 
 def look() -> World:
@@ -117,9 +120,9 @@ def device(message: bytes) -> Device:
         max_mtu=link.number(MAX_MTU),
         txqueuelen=link.number(TXQLEN),
         qdisc=link.text(QDISC),
-        altnames=tuple(_altnames(link)) if PROPERTIES in link else (),
+        altnames=tuple(_altnames(link)),
         options=options,
-        port=tuple(_port(info)) if MEMBER_KIND in info else (),
+        port=tuple(_port(info)),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
         slot=_slot(name) if is_hardware else (),
@@ -207,9 +210,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
     peers: set[tuple[int, Network]] = set()
-    traits: dict[str, set[tuple[int, Address]]] = {
-        name: set() for name in ("leased", "own", "autoconf", "bare", "duplicates")
-    }
+    traits = defaultdict[str, set[tuple[int, Address]]](set)
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = wire.Attributes(message[ADDRESS.size :])
@@ -228,7 +229,7 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peers": frozenset(peers),
         "messages": bodies,
-        **{name: frozenset(addresses) for name, addresses in traits.items()},
+        **{name: frozenset(traits[name]) for name in _TRAITS},
     }
 
 

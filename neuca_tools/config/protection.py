@@ -25,6 +25,7 @@ from neuca_tools.documents.spelling import closest
 
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
+_NAMES = {option for _, option in KNOWN}
 _INDENTED = "it is indented, and so a part of the value above"
 
 
@@ -71,12 +72,10 @@ def _is_mac_list(text: str) -> bool:
 def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
     own = {name for where, name in KNOWN if where == section}
-    every = {name for _, name in KNOWN}
-    if own:
-        name = closest(option, own)
-        if name:
-            return section, name
-    elif section in SECTIONS or link_kind(section):
-        every = _LISTS
-    name = option if option in every else closest(option, every)
+    name = closest(option, own)
+    if name:
+        return section, name
+    has_own_keys = not own and (section in SECTIONS or link_kind(section))
+    names = _LISTS if has_own_keys else _NAMES
+    name = option if option in names else closest(option, names)
     return next((known for known in sorted(KNOWN) if known[1] == name), None)
