@@ -109,9 +109,7 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
         config.networkd_directory,
         config.sysctl_directory,
     }
-    devices = (
-        {"-/sys/devices", "-/proc/irq"} if name == AGENT else set()
-    )  # CPUs of queues and of interrupts
+    devices = {"-/sys/devices"} if name == AGENT else set()  # CPUs of queues
     writable = {
         *(f"-{place}" for place in places),
         "/proc/sys/net",
