@@ -60,13 +60,12 @@ class Timed(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a client wants to set. `server`: who gave it; `mtu`: in bytes, 0 if there is none.
+    """What a client wants to set. `mtu`: in bytes, 0 if there is none.
 
     `family`: of the routes, 0 if this client sets none, as they share a table.
     """
 
     addresses: tuple[Timed, ...] = ()
-    server: str = ""
     mtu: int = 0
     routes: tuple[Route, ...] = ()
     family: int = 0
@@ -200,7 +199,6 @@ def _lease(
         "index": index,
         "table": int(request["table"]),
         "family": lease.family,
-        "server": lease.server,
         "mtu": mtu,
         "mtu_before": was,
         **more,
