@@ -19,19 +19,19 @@ from typing import Optional, Union
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
 # Bytes that are read of a file. State files have a few hundred for each NIC.
-LARGEST = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 # Suffix of a file that is being written. udevd, NetworkManager, networkd and systemd-sysctl ignore
 # files with such a name.
 NEW = ".neuca-new"
-# Seconds; setitimer(2) takes 0 for "never".
-SHORTEST_PATIENCE = 0.001
+# setitimer(2) takes 0 for "never".
+MIN_WAIT_SECONDS = 0.001
 # struct flock of fcntl(2): type, whence, start, length, process ID.
 FLOCK = "hhqqi"
 # Up to this number of files, one fsync each is cheaper than a sync of the file system.
-FEW = 4
+MAX_SINGLE_SYNCS = 4
 
 
-def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
+def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]:
     """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -89,7 +89,7 @@ def write_files(
 
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
-    are_few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
+    are_few, set_mode = len(contents) <= MAX_SINGLE_SYNCS, partial(os.fchmod, mode=mode)
     for directory, paths in _by_directory(contents).items():
         with applying(f'write "{paths[0]}"'), suppress(FileExistsError):
             # If the parent is a file, opening the new file fails with a better message.
@@ -150,7 +150,7 @@ class applying:  # noqa: N801 - a context manager, which is used as a function
             raise ApplyError(text, error.errno or 0) from error
 
 
-def text_of(path: Path, most: int = LARGEST) -> str:
+def text_of(path: Path, most: int = MAX_BYTES) -> str:
     """The text of the first bytes of a file without white space around; empty if unreadable."""
     with suppress(OSError):
         return (read_bytes(path, most) or b"").decode("utf-8", "replace").strip()
@@ -283,7 +283,7 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, max(patience, SHORTEST_PATIENCE))
+    signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
     except TimeoutError:

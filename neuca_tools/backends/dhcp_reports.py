@@ -22,7 +22,7 @@ from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 
-MOST_ROUTES = 64
+MAX_ROUTES = 64
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
 
 
@@ -68,7 +68,7 @@ def offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4A
     dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
     """
     words = environment.get("new_classless_static_routes", "").split()
-    for to, via in list(zip(words[::2], words[1::2]))[:MOST_ROUTES]:
+    for to, via in list(zip(words[::2], words[1::2]))[:MAX_ROUTES]:
         with suppress(ValueError):
             yield IPv4Network(to, strict=False), IPv4Address(via)
     router = _host(environment.get("new_routers", "").partition(" ")[0])

@@ -47,7 +47,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
     IPv6Address("fd00:c1::a9fe:a9fe"),
     IPv6Address("fd00:42::42"),
 )
-LARGEST = 1 << 16  # bytes of a file
+MAX_LEASE_BYTES = 1 << 16
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -278,7 +278,7 @@ def _remove_routes(
 def read(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError):
-        record = json.loads(read_bytes(place, LARGEST) or b"{}")
+        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
         if isinstance(record, dict):
             return record
     return {}

@@ -37,8 +37,8 @@ TUNED_PLACES = (  # tuned.conf(5); of one name the first counts
     "usr/lib/tuned/profiles",
     "usr/lib/tuned",
 )
-MOST_TUNED = 32  # profiles that are read
-ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each processor
+MAX_TUNED_PROFILES = 32
+MAX_FACT_BYTES = 64 * 1024  # /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
 _Value = TypeVar("_Value")
@@ -124,7 +124,7 @@ def _sign(path: str) -> Optional[str]:
     """The beginning of a file, empty for a directory; None if absent or unreadable."""
     try:
         with Path(path).open("rb") as stream:
-            return stream.read(ENOUGH).decode("utf-8", "replace")
+            return stream.read(MAX_FACT_BYTES).decode("utf-8", "replace")
     except IsADirectoryError:
         return ""
     except OSError:
@@ -193,7 +193,7 @@ def _tuned(root: Path) -> list[sysctld.Settings]:
     """The settings of the active profiles of tuned, each after those that it includes."""
     settings_by_profile: dict[str, sysctld.Settings] = {}
     waiting = (_sign(str(root / TUNED_ACTIVE)) or "").split()
-    while waiting and len(settings_by_profile) < MOST_TUNED:
+    while waiting and len(settings_by_profile) < MAX_TUNED_PROFILES:
         name = waiting.pop()
         if name in settings_by_profile or not NAME.fullmatch(name):
             continue

@@ -17,7 +17,7 @@ PATTERNS = (
     "run/*dhclient*.lease*",
     "var/lib/NetworkManager/dhclient*.lease",
 )
-_MOST_FILES, _LONGEST = 256, 1 << 20  # bytes of one file
+_MAX_FILES, _MAX_FILE_BYTES = 256, 1 << 20
 # At the beginning of a line: the text of an option, which the server chooses, is never there.
 _STATEMENT = re.compile(r'^\s*(interface|fixed-address)\s+"?([^";\s]+)"?;', re.MULTILINE)
 
@@ -40,8 +40,8 @@ def recorded() -> frozenset[tuple[str, str]]:
     their own. The end in the file does not tell: for such a lease it is a date about 136 years
     ahead. A file that cannot be read counts as one without leases.
     """
-    paths = [path for name in PATTERNS for path in sorted(Path("/").glob(name))][:_MOST_FILES]
-    return frozenset(lease for path in paths for lease in _leases(text_of(path, _LONGEST)))
+    paths = [path for name in PATTERNS for path in sorted(Path("/").glob(name))][:_MAX_FILES]
+    return frozenset(lease for path in paths for lease in _leases(text_of(path, _MAX_FILE_BYTES)))
 
 
 def _leases(text: str) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IDENTIFIER = "neucad"
 HOSTNAMED, _PATH = "org.freedesktop.hostname1", "/org/freedesktop/hostname1"
-_ANSWER = 20.0  # seconds: it may have to be started first, during a busy boot
+_ANSWER_SECONDS = 20.0  # it may have to be started first, during a busy boot
 
 
 def notify(state: str) -> None:
@@ -114,7 +114,7 @@ def _entry(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, 
 
 def set_hostname(hostname: str) -> None:
     """Set the static and so the kernel's host name, starting hostnamed. Raises ManagerError."""
-    with Bus(_ANSWER, 2 * _ANSWER) as bus:
+    with Bus(_ANSWER_SECONDS, 2 * _ANSWER_SECONDS) as bus:
         what = f'ask systemd-hostnamed for the host name "{hostname}"'
         owner, method = bus.start(HOSTNAMED) or HOSTNAMED, f"{HOSTNAMED}.SetStaticHostname"
         bus.call(what, owner, _PATH, method, "sb", hostname, False)

@@ -21,10 +21,10 @@ from neuca_tools.files import applying, make_directory
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
-LOOK = 60.0  # seconds to examine or mount a disk
-MAKE = 3600.0  # seconds to make a file system: the disk may be large, and is behind a network
-EDGE = 1 << 20  # bytes at the start and at the end of a disk that have to be readable
-NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
+INSPECT_SECONDS = 60.0  # and to mount a disk
+FORMAT_SECONDS = 3600.0  # the disk may be large, and is behind a network
+EDGE_BYTES = 1 << 20  # at the start and at the end of a disk, which have to be readable
+BLKID_NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
 
 
 # Nothing is mounted at or below SYSTEM, where the contents of a disk would replace programs and
@@ -56,7 +56,10 @@ def signatures(device: Path) -> dict[str, str]:
     what = f"read the contents of {device}"
     _readable(device)
     output = programs.run(
-        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
+        what,
+        ["blkid", "--probe", "--output", "export", str(device)],
+        INSPECT_SECONDS,
+        accepted=(0, BLKID_NOTHING),
     )
     value_by_name = dict(
         line.split("=", 1)
@@ -64,7 +67,9 @@ def signatures(device: Path) -> dict[str, str]:
         if "=" in line and not line.startswith("DEVNAME=")
     )
     types = programs.run(
-        what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
+        what,
+        ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)],
+        INSPECT_SECONDS,
     ).split()
     if not value_by_name and types:
         return {"TYPE": types[0]}
@@ -75,9 +80,9 @@ def _readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     with applying(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        for place in (0, max(0, size - EDGE)):
+        for place in (0, max(0, size - EDGE_BYTES)):
             stream.seek(place)
-            stream.read(EDGE)
+            stream.read(EDGE_BYTES)
 
 
 def partitioned(name: str) -> str:
@@ -141,7 +146,7 @@ def make(device: Path, kind: str, options: str) -> None:
         words = filesystems.options(kind, options)
     except UnusableError as error:
         raise RefusedError(f"{what}: {error}") from None
-    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], MAKE)
+    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
 
 
 def mount(contents: Mapping[str, str], name: str, place: str) -> None:
@@ -158,11 +163,11 @@ def mount(contents: Mapping[str, str], name: str, place: str) -> None:
     with applying(what):
         make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()
-    same = programs.run(what, [*find, f"UUID={uuid}"], LOOK)
+    same = programs.run(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
     before = mounts()
-    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], LOOK)
+    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
     if Mount(number(name), real) not in mounts():
         for found_mount in mounts():
             if found_mount not in before and found_mount.device == number(name):
@@ -172,7 +177,7 @@ def mount(contents: Mapping[str, str], name: str, place: str) -> None:
 
 def unmount(place: str) -> None:
     """Raises ApplyError, also if the file system is in use."""
-    programs.run(f"unmount {place}", ["umount", place], LOOK)
+    programs.run(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
 
 
 def check_place(place: str) -> str:

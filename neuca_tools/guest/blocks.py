@@ -22,7 +22,7 @@ from neuca_tools.files import replace_file, sync_directory
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
 NO_MARKS = (b"", b"")
-LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
+MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def edited(content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bytes:
@@ -102,9 +102,9 @@ def _read(path: Path) -> Optional[bytes]:
         if status.st_nlink > 1:
             raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            content = stream.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise ApplyError(f"it is longer than {LARGEST} bytes")
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ApplyError(f"it is longer than {MAX_FILE_BYTES} bytes")
         return content
     finally:
         os.close(descriptor)

@@ -42,7 +42,7 @@ _SHAPES = Shapes({})
 # document of the last run.
 DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
-MOST = 1000  # findings that one feature keeps
+MAX_FINDINGS = 1000  # findings that one feature keeps
 # Exit codes by state, the worst first.
 _RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
 
@@ -73,7 +73,7 @@ class Outcome:
             for earlier in self.findings
             if not finding.subject or earlier.subject != finding.subject
         )
-        return replace(self, findings=(*others, finding)[-MOST:])
+        return replace(self, findings=(*others, finding)[-MAX_FINDINGS:])
 
     def ended(self) -> Outcome:
         return replace(self, finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))

@@ -40,7 +40,7 @@ _SOCKET = "/run/systemd/io.systemd.InstanceMetadata"
 _INTERFACE = "io.systemd.InstanceMetadata"
 _ABSENT = (f"{_INTERFACE}.KeyNotFound", f"{_INTERFACE}.WellKnownKeyUnset")
 """The errors that say that there is no such data; all others leave that open."""
-_MOST_NICS = 4
+_MAX_NICS = 4
 
 
 class Imds(Source):
@@ -62,7 +62,7 @@ class Imds(Source):
             outlet for outlet in self.surroundings.outlets if outlet.likely and outlet.vouched
         ]
         # Without any, the request fails with the reason.
-        return [self._through(outlet) for outlet in outlets[:_MOST_NICS]] or [self]
+        return [self._through(outlet) for outlet in outlets[:_MAX_NICS]] or [self]
 
     def _through(self, outlet: Outlet) -> Imds:
         other = copy(self)

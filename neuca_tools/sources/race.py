@@ -23,7 +23,7 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
-HEAD_START = 0.25
+SECONDS_BETWEEN_ATTEMPTS = 0.25
 """Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
 Ask = Callable[[Source, Deadline, Session], Answer]
 
@@ -87,7 +87,7 @@ class Race:
             if entry is not None:
                 self._start(entry)
             if self._running:
-                self._wait(HEAD_START if entry else None)
+                self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
         winner = self._winner()
         return winner and replace(winner, session=self.session)
 

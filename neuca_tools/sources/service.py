@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from neuca_tools.sources.http import Connection, Response
 
 LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)
-_MOST_OUTLETS = 4  # interfaces through which one service is requested
+_MAX_OUTLETS = 4  # interfaces through which one service is requested
 
 
 def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optional[Outlet]]:
@@ -40,7 +40,7 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
         for outlet in sorted(surroundings.outlets, key=lambda outlet: not outlet.likely)
         if (named or outlet.likely) and zone in ("", outlet.name) and outlet.reaches(address)
     ]
-    return list(outlets[:_MOST_OUTLETS])
+    return list(outlets[:_MAX_OUTLETS])
 
 
 class Service(Source):

@@ -296,7 +296,7 @@ def test_routers_cannot_fill_the_memory_or_the_link():
     assert len(said(state, 0.0).addresses) == 16
     assert len(state._routers) == 8
     many = message(*(prefix(f"fd00:{number:x}::/64") for number in range(100)))
-    assert len(parse(ROUTER, many).prefixes) == advertisements.MOST_PREFIXES
+    assert len(parse(ROUTER, many).prefixes) == advertisements.MAX_PREFIXES
 
 
 def test_a_link_local_address_counts_once_it_is_no_longer_tentative(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 
 from neuca_tools import libc
 from neuca_tools.errors import ApplyError, LockedError
-from neuca_tools.files import FEW, NEW, lock_holder, locked, read_bytes, write_files
+from neuca_tools.files import MAX_SINGLE_SYNCS, NEW, lock_holder, locked, read_bytes, write_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_a_file_without_a_size_is_read(tmp_path):
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("count", [1, MAX_SINGLE_SYNCS, MAX_SINGLE_SYNCS + 1, 40])
 def test_files_are_written_whole_and_nothing_is_left_beside_them(tmp_path, count):
     files = {tmp_path / "sub" / f"{number}": b"%d" % number for number in range(count)}
     write_files(files)
@@ -130,7 +130,8 @@ def test_a_fifo_at_the_temporary_name_hangs_nobody(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "each", "whole"), [(1, 2 + 2, 0), (FEW // 2, FEW + 2, 0), (FEW, 0, 2)]
+    ("count", "each", "whole"),
+    [(1, 2 + 2, 0), (MAX_SINGLE_SYNCS // 2, MAX_SINGLE_SYNCS + 2, 0), (MAX_SINGLE_SYNCS, 0, 2)],
 )
 def test_many_files_of_several_directories_wait_for_the_disk_twice(
     tmp_path, monkeypatch, count, each, whole
@@ -144,7 +145,7 @@ def test_many_files_of_several_directories_wait_for_the_disk_twice(
     assert (len(synced), len(calls)) == (each, whole)
 
 
-@pytest.mark.parametrize("count", [1, FEW + 1])
+@pytest.mark.parametrize("count", [1, MAX_SINGLE_SYNCS + 1])
 def test_nothing_is_replaced_before_everything_is_on_disk(tmp_path, count):
     """One that cannot be written beside the others: none of them has changed."""
     for number in range(count):
