@@ -5,6 +5,7 @@ Data flows one way: sources return bytes, documents parse them, `apply.look` rea
 `agent.reconcile`, which is one pass. The packages, in the order in which they may import others:
 
 errors     one exception class for each stage, and the exit codes
+libc       functions that Python lacks
 files      reading and writing files: whole, synced, locked, and never through foreign links
 model      the frozen types that all stages share, and upper and lower devices (`model.topology`)
 documents  parsers from text to a Document with its faults: NEuca's own format and the platforms'

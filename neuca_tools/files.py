@@ -19,19 +19,19 @@ from typing import Optional, Union
 from neuca_tools.errors import ApplyError, LockedError, ObserveError
 
 # Bytes that are read of a file. State files have a few hundred for each NIC.
-LARGEST = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 # Suffix of a file that is being written. udevd, NetworkManager, networkd and systemd-sysctl ignore
 # files with such a name.
 NEW = ".neuca-new"
-# Seconds; setitimer(2) takes 0 for "never".
-SHORTEST_PATIENCE = 0.001
+# setitimer(2) takes 0 for "never".
+MIN_WAIT_SECONDS = 0.001
 # struct flock of fcntl(2): type, whence, start, length, process ID.
 FLOCK = "hhqqi"
 # Up to this number of files, one fsync each is cheaper than a sync of the file system.
-FEW = 4
+MAX_SINGLE_SYNCS = 4
 
 
-def read_bytes(path: Union[Path, str], most: int = LARGEST) -> Optional[bytes]:
+def read_bytes(path: Union[Path, str], most: int = MAX_BYTES) -> Optional[bytes]:
     """The first `most` bytes of a file; None if it does not exist. Raises OSError otherwise."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -89,7 +89,7 @@ def write_files(
 
 def _write_files(files: Mapping[Path, Optional[bytes]], mode: int, sync: bool) -> None:
     contents = {path: content for path, content in files.items() if content is not None}
-    are_few, set_mode = len(contents) <= FEW, partial(os.fchmod, mode=mode)
+    are_few, set_mode = len(contents) <= MAX_SINGLE_SYNCS, partial(os.fchmod, mode=mode)
     for directory, paths in _by_directory(contents).items():
         with applying(f'write "{paths[0]}"'), suppress(FileExistsError):
             # If the parent is a file, opening the new file fails with a better message.
@@ -117,10 +117,10 @@ def _sync_names(directories: Iterable[str], are_few: bool) -> None:
 
 def _by_directory(paths: Iterable[Path]) -> dict[str, list[Path]]:
     """The paths in each directory."""
-    found: dict[str, list[Path]] = {}
+    paths_by_directory: dict[str, list[Path]] = {}
     for path in paths:
-        found.setdefault(os.path.dirname(path) or ".", []).append(path)
-    return found
+        paths_by_directory.setdefault(os.path.dirname(path) or ".", []).append(path)
+    return paths_by_directory
 
 
 def make_directory(path: Path, mode: int = 0o755) -> None:
@@ -150,7 +150,7 @@ class applying:  # noqa: N801 - a context manager, which is used as a function
             raise ApplyError(text, error.errno or 0) from error
 
 
-def text_of(path: Path, most: int = LARGEST) -> str:
+def text_of(path: Path, most: int = MAX_BYTES) -> str:
     """The text of the first bytes of a file without white space around; empty if unreadable."""
     with suppress(OSError):
         return (read_bytes(path, most) or b"").decode("utf-8", "replace").strip()
@@ -242,19 +242,16 @@ def _sync_file_systems(directories: Iterable[str]) -> None:
 
 
 def _sync_file_system(directory: str) -> None:
-    """Call syncfs(2) through ctypes, as Python does not have it. Raises OSError.
+    """Call syncfs(2). Raises OSError.
 
     os.sync() would wait for every file system, including an NFS mount without a server.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         # Only for many files; it saves 1 ms.
-        import ctypes
+        from neuca_tools.libc import call
 
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+        call("syncfs", descriptor)
     finally:
         os.close(descriptor)
 
@@ -286,7 +283,7 @@ def _lock(descriptor: int, path: Path, patience: float) -> None:
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, max(patience, SHORTEST_PATIENCE))
+    signal.setitimer(signal.ITIMER_REAL, max(patience, MIN_WAIT_SECONDS))
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
     except TimeoutError:

@@ -41,7 +41,7 @@ class State:
         """`addresses`: those from before, with the second `today` at which each ends."""
         self._routers: dict[IPv6Address, _Router] = {}
         self._prefixes: dict[IPv6Network, tuple[Prefix, float]] = {}
-        self._mtu, self._last = 0, ""
+        self._mtu = 0
         for text, until in addresses.items():
             network, left = ip_interface(text).network, int(until - today)
             if isinstance(network, IPv6Network) and left > 0:
@@ -50,7 +50,7 @@ class State:
     def hear(self, found: Advertisement, now: float) -> None:
         """Remember what a router says. Others than the first ones are not heard."""
         self._expire(now)
-        self._mtu, self._last = found.mtu, str(found.router)
+        self._mtu = found.mtu
         self._routers.pop(found.router, None)
         if found.lifetime and len(self._routers) < MOST_ROUTERS:
             self._routers[found.router] = _Router(found.preference, now + found.lifetime)
@@ -85,7 +85,7 @@ class State:
         self._expire(now)
         addresses = tuple(self._addresses(mac, now))
         routes = tuple(self._routes(request)) if request["routes"] else ()
-        return Given(addresses, self._last, self._mtu, routes, 6)
+        return Given(addresses, self._mtu, routes, 6)
 
     def _addresses(self, mac: str, now: float) -> Iterator[Timed]:
         """An address in each prefix of 64 bits (RFC 2464, 4)."""

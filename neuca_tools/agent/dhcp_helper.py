@@ -13,7 +13,7 @@ from typing import Any
 
 from neuca_tools.agent import autoconfiguration
 from neuca_tools.backends import dhcp_reports, dhcplease, linkwatch, sysctl
-from neuca_tools.backends.dhcpclients import GONE, LARGEST, PATH, forget
+from neuca_tools.backends.dhcpclients import GONE, MAX_REQUEST_BYTES, PATH, forget
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_process, process_note
 from neuca_tools.errors import ApplyError, ObserveError
@@ -108,7 +108,7 @@ def _is_other(environment: Mapping[str, str], place: Path) -> bool:
 
 def _request(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_bytes(path, LARGEST) or b"")
+        found = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
     except (OSError, ValueError) as error:
         raise ApplyError(f'read "{path}": {error}') from error
     if not isinstance(found, dict):

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Optional
 
 from neuca_tools import __version__
@@ -15,12 +14,10 @@ from neuca_tools.apply.decide import Decision
 from neuca_tools.apply.host import host, udev_is_ours
 from neuca_tools.apply.managers import named_by_others
 from neuca_tools.apply.result import waiting
-from neuca_tools.backends import leases
-from neuca_tools.backends.dhcpclients import PLACE
 from neuca_tools.config import Config
 from neuca_tools.desired import dhcp, platform_roles
 from neuca_tools.desired.names import own_names
-from neuca_tools.model import Device, Document, World
+from neuca_tools.model import Document
 from neuca_tools.model.rows import StoredDocument
 from neuca_tools.plan.operation import Operation
 from neuca_tools.state import leftovers, records
@@ -121,7 +118,7 @@ def _notes(
     notes += first_boot.notes(config)
     notes += filter(None, [trial_file.note(config)])
     notes += platform_roles.choice(resolution.roles)
-    notes += _leases(decision, config.run_directory / PLACE)
+    notes += _leases(decision)
     notes += leftovers.kept(decision.record, have, decision.world, resolution.roles)
     notes += audit.notes(resolution, have)
     if records.load_choice(config.run_directory):
@@ -130,25 +127,15 @@ def _notes(
     return notes
 
 
-def _leases(decision: Decision, place: Path) -> Iterator[str]:
-    """A sentence for each lease and other address that the client has set on a dataplane link."""
+def _leases(decision: Decision) -> Iterator[str]:
+    """A sentence for each address with a lifetime on a dataplane link, and each unused lease."""
     roles, world = decision.resolution.roles, decision.world
     for device in dhcp.devices(roles, world).values():
         refused = (text for index, text in world.own_clients.refused if index == device.index)
         yield from (f"{device.name}: {text}, so it is not used" for text in refused)
-        known = [*leases.read(device.index), *leases.read_own(device.index, place)]
-        yield from _on_device(device, {lease.address: lease for lease in known}, world)
-
-
-def _on_device(device: Device, found: Mapping[str, leases.Lease], world: World) -> Iterator[str]:
-    for address in world.addresses.get(device.index, ()):
-        lease = found.get(str(address.ip))
-        if lease is not None:
-            server = f" from {lease.server}" if lease.server else ""
-            until = f" until {lease.until}" if lease.until else ""
-            yield f"{device.name}: DHCP lease of {address}{server}{until}"
-        elif (device.index, address) in world.leased and not address.is_link_local:
-            yield f"{device.name}: {address} from DHCP or a router advertisement"
+        for address in world.addresses.get(device.index, ()):
+            if (device.index, address) in world.leased and not address.is_link_local:
+                yield f"{device.name}: {address} from DHCP or a router advertisement"
 
 
 def _left(config: Config, decision: Decision) -> tuple[list[Operation], Sequence[Operation], str]:

@@ -21,9 +21,9 @@ from typing import NamedTuple, Optional
 
 SOLICITATION, ADVERTISEMENT = 133, 134
 ALL_ROUTERS = "ff02::2"
-LARGEST = 1 << 16  # bytes of one message
-LONGEST = 3600.0  # seconds of one wait
-MOST_PREFIXES = 16  # of one message; as many addresses as the kernel makes (max_addresses)
+MAX_MESSAGE_BYTES = 1 << 16
+MAX_WAIT_SECONDS = 3600.0
+MAX_PREFIXES = 16  # of one message; as many addresses as the kernel makes (max_addresses)
 _HOPS = 255  # RFC 4861, 6.1.2: from no farther than this link
 _FILTER, _ALL_BUT = 1, 0xFFFFFFFF  # ICMPV6_FILTER (linux/icmpv6.h): a set bit blocks a type
 _HEAD = struct.Struct("!BBHBBHII")  # RFC 4861, 4.2
@@ -71,7 +71,7 @@ def parse(router: IPv6Address, message: bytes) -> Optional[Advertisement]:
     except ValueError:
         return None
     preference = _PREFERENCE[flags >> 3 & 3]
-    return Advertisement(router, lifetime, preference, mtu, tuple(prefixes[:MOST_PREFIXES]))
+    return Advertisement(router, lifetime, preference, mtu, tuple(prefixes[:MAX_PREFIXES]))
 
 
 def _options(rest: bytes) -> Iterator[tuple[int, bytes]]:
@@ -123,12 +123,12 @@ class Listener(AbstractContextManager["Listener"]):
 
     def wait(self, seconds: float) -> None:
         """Wait for a message, at most so many seconds."""
-        select.select([self._socket], [], [], min(max(0.0, seconds), LONGEST))
+        select.select([self._socket], [], [], min(max(0.0, seconds), MAX_WAIT_SECONDS))
 
     def received(self) -> Optional[Advertisement]:
         """The next message that has arrived, if it is valid."""
         with suppress(BlockingIOError):
-            message, parts, _, source = self._socket.recvmsg(LARGEST, 64)
+            message, parts, _, source = self._socket.recvmsg(MAX_MESSAGE_BYTES, 64)
             hops = [data for _, kind, data in parts if kind == socket.IPV6_HOPLIMIT]
             if hops and int.from_bytes(hops[0][:4], sys.byteorder) == _HOPS:
                 return parse(IPv6Address(source[0].partition("%")[0]), message)

@@ -45,30 +45,34 @@ def read_number(number: str, sysfs: Path = _SYSFS) -> BlockDevice:
 
 def _device(place: Path, devices: Path) -> BlockDevice:
     """Raises OSError, and ValueError for a place that is not below `devices`."""
-    lines = [place, *_controllers(place)]
-    ancestors = [one for line in lines for one in _ancestors(line, devices)]
+    attachments = [place, *_controllers(place)]
+    ancestors = [
+        ancestor for attachment in attachments for ancestor in _ancestors(attachment, devices)
+    ]
     return BlockDevice(
         place.name,
-        tuple(part for line in lines for part in line.relative_to(devices).parts),
+        tuple(part for attachment in attachments for part in attachment.relative_to(devices).parts),
         frozenset(filter(None, map(_subsystem, ancestors))),
-        frozenset(name for name in REMOTE_CLASSES for one in ancestors if (one / name).is_dir()),
+        frozenset(
+            name for name in REMOTE_CLASSES for ancestor in ancestors if (ancestor / name).is_dir()
+        ),
         any(map(_is_removable, ancestors)),
     )
 
 
 def _ancestors(place: Path, devices: Path) -> Iterator[Path]:
     """The devices to which this one is attached, nearest first."""
-    for one in place.parents:
-        if one == devices:
+    for device in place.parents:
+        if device == devices:
             return
-        yield one
+        yield device
 
 
 def _controllers(place: Path) -> Iterator[Path]:
     """The controllers of an NVMe namespace with native multipath, which is a virtual device."""
-    for one in place.parents:
-        if one.parent.name == _NVME_SUBSYSTEM:
-            for link in one.glob("nvme*"):
+    for ancestor in place.parents:
+        if ancestor.parent.name == _NVME_SUBSYSTEM:
+            for link in ancestor.glob("nvme*"):
                 if link.is_symlink():
                     yield link.resolve(strict=True)
 

@@ -18,8 +18,8 @@ from typing import Any, Optional, final
 
 from neuca_tools.errors import ManagerError
 
-ANSWER = 1.0  # time-out of one call in seconds
-BUDGET = 5.0  # seconds for all calls of one Bus, that is, of one pass
+ANSWER_SECONDS = 1.0  # for one call
+PASS_SECONDS = 5.0  # for all calls of one Bus, that is, of one pass
 
 _DAEMON, _DAEMON_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 # D-Bus specification, "Well-known Message Bus Instances".
@@ -47,7 +47,7 @@ class Bus(AbstractContextManager["Bus"]):
     `answer` and `budget` are in seconds; processes on which no NIC depends may choose longer ones.
     """
 
-    def __init__(self, answer: float = ANSWER, budget: float = BUDGET) -> None:
+    def __init__(self, answer: float = ANSWER_SECONDS, budget: float = PASS_SECONDS) -> None:
         self._answer, self._budget = answer, budget
         self._connection: Any = None
         self._deadline = 0.0

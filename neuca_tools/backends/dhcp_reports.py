@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -23,10 +22,8 @@ from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 
-MOST_ROUTES = 64
+MAX_ROUTES = 64
 _ADDRESS = "dhcp6_ia_na1_ia_addr1"  # without "new_" or "old_" (dhcpcd-run-hooks(8))
-_LONGEST_DUID = 130  # bytes: RFC 8415, 11.1
-_DUID = re.compile(r"(?:[0-9a-fA-F]{1,2}:)+[0-9a-fA-F]{1,2}|(?:[0-9a-fA-F]{2})+")
 
 
 def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Optional[Given]:
@@ -41,11 +38,10 @@ def given4(environment: Mapping[str, str], request: Mapping[str, Any]) -> Option
         return None
     if not is_unicast(address.ip):
         return None
-    server = _host(environment.get("new_dhcp_server_identifier", ""))
     seconds = number(environment, "new_dhcp_lease_time") or FOR_EVER
     routes = tuple(_routes(address, environment, request))
     mtu = number(environment, "new_interface_mtu")
-    return Given((Timed(address, seconds, seconds),), str(server or ""), mtu, routes, 4)
+    return Given((Timed(address, seconds, seconds),), mtu, routes, 4)
 
 
 def _routes(
@@ -62,8 +58,8 @@ def _routes(
         elif via != address.ip and is_unicast(via):
             routes += [route(IPv4Network(via))] if via not in own else []
             routes.append(route(to, via=via))
-    unique = {(found.to, found.metric): found for found in reversed(routes)}
-    return sorted(unique.values(), key=lambda found: found.via is not None)
+    unique = {(route.to, route.metric): route for route in reversed(routes)}
+    return sorted(unique.values(), key=lambda route: route.via is not None)
 
 
 def offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4Address]]:
@@ -72,7 +68,7 @@ def offered(environment: Mapping[str, str]) -> Iterator[tuple[IPv4Network, IPv4A
     dhcpcd writes the former as `10.0.0.0/8 10.9.0.1 ...`.
     """
     words = environment.get("new_classless_static_routes", "").split()
-    for to, via in list(zip(words[::2], words[1::2]))[:MOST_ROUTES]:
+    for to, via in list(zip(words[::2], words[1::2]))[:MAX_ROUTES]:
         with suppress(ValueError):
             yield IPv4Network(to, strict=False), IPv4Address(via)
     router = _host(environment.get("new_routers", "").partition(" ")[0])
@@ -100,7 +96,7 @@ def given6(environment: Mapping[str, str]) -> Optional[Given]:
         return None
     preferred = min(number(environment, f"new_{_ADDRESS}_pltime"), valid)
     timed = Timed(IPv6Interface((address, 128)), valid, preferred)
-    return Given((timed,), duid(environment.get("new_dhcp6_server_id", "")))
+    return Given((timed,))
 
 
 def lost(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Address]:
@@ -108,15 +104,3 @@ def lost(environment: Mapping[str, str], prefix: str = "old") -> Optional[IPv6Ad
     with suppress(ValueError):
         return IPv6Address(environment.get(f"{prefix}_{_ADDRESS}", ""))
     return None
-
-
-def duid(text: str) -> str:
-    """The identifier of a server in hexadecimal bytes; empty if it is none.
-
-    >>> duid("0:3:0:1:2:0:0:0:0:2"), duid("00030001020000000002")
-    ('00:03:00:01:02:00:00:00:00:02', '00:03:00:01:02:00:00:00:00:02')
-    """
-    if len(text) > 3 * _LONGEST_DUID or not _DUID.fullmatch(text):
-        return ""
-    whole = "".join(part.zfill(2) for part in text.split(":")) if ":" in text else text
-    return ":".join(whole[at : at + 2].lower() for at in range(0, len(whole), 2))

@@ -30,8 +30,8 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 REQUEST, GONE = ".json", ".gone"
 PLACE = "dhcp"  # the directory of all clients, in the run directory
 RUN = Path("/run/neuca")  # the directory in which the unit has its files
-LARGEST = 1 << 16  # bytes of a request
-ENDS = 10.0  # seconds that a client gets to release its lease
+MAX_REQUEST_BYTES = 1 << 16
+RELEASE_SECONDS = 10.0  # that a client gets to release its lease
 _PATH = "/org/freedesktop/systemd1"
 _ALIVE = ("active", "activating", "reloading", "deactivating")
 # What enables a manager that may not run yet: links of systemd, scripts of sysvinit.
@@ -80,11 +80,11 @@ class Units(Service):
         """The labels of the clients that run, or that systemd is about to start."""
         pattern = _unit("*")
         what = "asked systemd for the DHCP clients"
-        found = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
+        listed_units = self._call(what, "ListUnitsByPatterns", "asas", [], [pattern])
         before, after = pattern.split("*")
         return frozenset(
             str(unit[0])[len(before) : -len(after)]
-            for unit in found
+            for unit in listed_units
             if str(unit[3]) in _ALIVE or int(unit[7])
         )
 
@@ -130,7 +130,7 @@ class Clients:
             if suffix not in (REQUEST, GONE):
                 continue
             try:
-                content = read_bytes(self._place / name, LARGEST) or b""
+                content = read_bytes(self._place / name, MAX_REQUEST_BYTES) or b""
             except OSError as error:
                 raise ObserveError(f'read "{self._place / name}": {error.strerror}') from error
             yield label, content.decode("utf-8", "replace") if suffix == REQUEST else ""
@@ -138,7 +138,7 @@ class Clients:
     def _alive(self, labels: Iterable[str]) -> frozenset[str]:
         labels = frozenset(labels)
         if self._units is None or not labels:
-            return frozenset(one for one in labels if self._process(one))
+            return frozenset(label for label in labels if self._process(label))
         try:
             return labels & self._units.alive()
         except ManagerError:
@@ -183,7 +183,7 @@ class Clients:
             import subprocess
 
             with suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run([self._helper, "stop", gone], check=False, timeout=ENDS)
+                subprocess.run([self._helper, "stop", gone], check=False, timeout=RELEASE_SECONDS)
         self._end(label)
         forget(gone)
 
@@ -191,7 +191,7 @@ class Clients:
         """End a client that is a plain process, without giving up its lease."""
         pid = self._process(label)
         if pid:
-            end(pid, signal.SIGTERM, ENDS)
+            end(pid, signal.SIGTERM, RELEASE_SECONDS)
 
     def _process(self, label: str) -> int:
         """The ID of the process of a client; 0 if it does not run."""

@@ -22,7 +22,7 @@ from ipaddress import (
 )
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from neuca_tools.backends.netlink import Netlink
 from neuca_tools.errors import ApplyError, ObserveError
@@ -47,7 +47,7 @@ PLATFORM_HOSTS: tuple[Host, ...] = (
     IPv6Address("fd00:c1::a9fe:a9fe"),
     IPv6Address("fd00:42::42"),
 )
-LARGEST = 1 << 16  # bytes of a file
+MAX_LEASE_BYTES = 1 << 16
 _LINK_LOCAL = {4: "RFC 3927, 1.6", 6: "RFC 4862, 5.3"}
 
 
@@ -60,13 +60,12 @@ class Timed(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What a client wants to set. `server`: who gave it; `mtu`: in bytes, 0 if there is none.
+    """What a client wants to set. `mtu`: in bytes, 0 if there is none.
 
     `family`: of the routes, 0 if this client sets none, as they share a table.
     """
 
     addresses: tuple[Timed, ...] = ()
-    server: str = ""
     mtu: int = 0
     routes: tuple[Route, ...] = ()
     family: int = 0
@@ -97,15 +96,12 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
     `before` is the address of the last lease: another one that is there without a lifetime would
     get one, and go with the lease.
     """
-    lasting = {one.ip for one in world.addresses.get(index, ()) if (index, one) not in world.leased}
-    if str(address) != before and address.ip in lasting:
+    if str(address) != before and address.ip in _hosts_set_otherwise(index, world):
         return "it is set on the link in another way"
-    others = {*chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})}
+    others = chain.from_iterable(world.addresses[at] for at in world.addresses.keys() - {index})
     if address.ip in {other.ip for other in others}:
         return "it is an address of another interface"
-    routes = (route for route in world.routes if route.index != index)
-    gateways = {route.via for route in routes if route.to.prefixlen == 0}
-    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *gateways):
+    if address.ip in (*METADATA_HOSTS, *PLATFORM_HOSTS, *_gateways_elsewhere(index, world)):
         return f"it would take over {address.ip}, which is reached through the management NIC"
     if address.ip.is_link_local:
         # Clouds have DNS and NTP servers there.
@@ -113,10 +109,21 @@ def refusal(address: Address, index: int, world: World, before: str = "") -> str
     return ""
 
 
+def _hosts_set_otherwise(index: int, world: World) -> set[Host]:
+    addresses = world.addresses.get(index, ())
+    return {address.ip for address in addresses if (index, address) not in world.leased}
+
+
+def _gateways_elsewhere(index: int, world: World) -> set[Optional[Host]]:
+    """The gateways of the default routes through other interfaces."""
+    routes = (route for route in world.routes if route.index != index)
+    return {route.via for route in routes if route.to.prefixlen == 0}
+
+
 # --- setting --------------------------------------------------------------------------------------
 
 
-def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
+def accept(lease: Given, request: Mapping[str, Any], place: Path) -> None:
     """Set what was given for the link of a request, and remember it in the file at `place`.
 
     Raises ApplyError, ObserveError.
@@ -126,8 +133,8 @@ def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
         world = netlink.look(())
         if index not in world.devices:
             return
-        good, refused = _sorted(found, index, world, held(before))
-        if refused and not good:
+        accepted, refused = _sorted(lease, index, world, held(before))
+        if refused and not accepted:
             _remove(netlink, world, before)
             nothing: dict[str, Any] = (
                 {"addresses": {}} if request.get("protocol") == ADVERTISEMENTS else {}
@@ -135,29 +142,29 @@ def accept(found: Given, request: Mapping[str, Any], place: Path) -> None:
             left = {"index": index, "refused": refused, **nothing}
             write_files({place: json.dumps(left).encode()})
             return
-        lease = _lease(found._replace(addresses=good), request, world, before)
+        record = _lease(lease._replace(addresses=accepted), request, world, before)
         if refused:
-            lease["refused"] = refused
+            record["refused"] = refused
         # First of all, so that all that follows is known to be ours.
-        write_files({place: json.dumps(lease).encode()})
-        _set(netlink, world, lease, good, found.routes)
-        for old in held(before).keys() - held(lease).keys():
+        write_files({place: json.dumps(record).encode()})
+        _set(netlink, world, record, accepted, lease.routes)
+        for old in held(before).keys() - held(record).keys():
             netlink.delete_address(index, ip_interface(old))
 
 
 def _sorted(
-    found: Given, index: int, world: World, before: Collection[str]
+    lease: Given, index: int, world: World, before: Collection[str]
 ) -> tuple[tuple[Timed, ...], str]:
     """The addresses that may be set, and why another one must not be."""
-    good, refused = [], ""
-    for timed in found.addresses:
+    accepted, refused = [], ""
+    for timed in lease.addresses:
         text = str(timed.address)
         reason = refusal(timed.address, index, world, text if text in before else "")
         if reason:
             refused = f"{timed.address.ip}: {reason}"
         else:
-            good.append(timed)
-    return tuple(good), refused
+            accepted.append(timed)
+    return tuple(accepted), refused
 
 
 def held(lease: Mapping[str, Any]) -> dict[str, int]:
@@ -171,18 +178,18 @@ def held(lease: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _lease(
-    found: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
+    lease: Given, request: Mapping[str, Any], world: World, before: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is remembered of a lease. `mtu_before` is to be restored; 0 if the MTU is not set."""
     index = int(request["index"])
-    mtu = _mtu(found.mtu, request, index, world)
+    mtu = _mtu(lease.mtu, request, index, world)
     was = int(before.get("mtu_before", 0))
     if mtu and not was:
         was = world.devices[index].mtu
     now = int(time.time())
     ends = {
         str(timed.address): now + timed.valid if timed.valid != FOR_EVER else 0
-        for timed in found.addresses
+        for timed in lease.addresses
     }
     more: dict[str, Any] = {"addresses": ends}
     if request.get("protocol") != ADVERTISEMENTS:
@@ -191,8 +198,7 @@ def _lease(
     return {
         "index": index,
         "table": int(request["table"]),
-        "family": found.family,
-        "server": found.server,
+        "family": lease.family,
         "mtu": mtu,
         "mtu_before": was,
         **more,
@@ -207,8 +213,8 @@ def _set(
     routes: Collection[Route],
 ) -> None:
     index = int(lease["index"])
-    for one in addresses:
-        netlink.lease_address(index, one.address, one.valid, one.preferred)
+    for timed in addresses:
+        netlink.lease_address(index, timed.address, timed.valid, timed.preferred)
     for route in routes:
         netlink.replace_route(route)
     _remove_routes(netlink, world, lease, {_identity(route) for route in routes})
@@ -272,9 +278,9 @@ def _remove_routes(
 def read(place: Path) -> dict[str, Any]:
     """What is remembered in a file; nothing if it is absent or damaged."""
     with suppress(OSError, ValueError):
-        found = json.loads(read_bytes(place, LARGEST) or b"{}")
-        if isinstance(found, dict):
-            return found
+        record = json.loads(read_bytes(place, MAX_LEASE_BYTES) or b"{}")
+        if isinstance(record, dict):
+            return record
     return {}
 
 
@@ -282,7 +288,7 @@ def refusals(place: Path) -> Iterator[tuple[int, str]]:
     """Why leases are not used, as the beginning of a sentence, by interface index."""
     for name in names_in(place):
         if name.endswith(LEASE):
-            found = read(place / name)
-            if found.get("refused"):
-                what = "autoconfigured address" if "addresses" in found else "DHCP lease of"
-                yield int(found["index"]), f"the {what} {found['refused']}"
+            record = read(place / name)
+            if record.get("refused"):
+                what = "autoconfigured address" if "addresses" in record else "DHCP lease of"
+                yield int(record["index"]), f"the {what} {record['refused']}"

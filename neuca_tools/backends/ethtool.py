@@ -128,30 +128,32 @@ class Ethtool(AbstractContextManager["Ethtool"]):
         return wire.Attributes(self._set(command, index)[0][4:])
 
     def _group(self, index: int, group: str) -> DeviceSettings:
-        found = self._get(GROUPS[group].get, index)
+        attributes = self._get(GROUPS[group].get, index)
         fields = GROUPS[group].fields
-        most = {
-            f"{group}.{name}": str(found.number(field.most))
+        maximums = {
+            f"{group}.{name}": str(attributes.number(field.most))
             for name, field in fields.items()
             if field.most
         }
         values = {
-            f"{group}.{name}": _word(found.number(field.value), field)
+            f"{group}.{name}": _word(attributes.number(field.value), field)
             for name, field in fields.items()
-            if field.value in found and most.get(f"{group}.{name}") != "0"
+            if field.value in attributes and maximums.get(f"{group}.{name}") != "0"
         }
-        return DeviceSettings(values, {name: value for name, value in most.items() if value != "0"})
+        return DeviceSettings(
+            values, {name: value for name, value in maximums.items() if value != "0"}
+        )
 
     def _features(self, index: int) -> DeviceSettings:
         """The features by full and by short name; `missing` are those that the driver has fixed."""
-        found = self._get(FEATURES_GET, index)
-        able, free = _changeable(found)
-        active = _bits(found.nest(ACTIVE))
+        features = self._get(FEATURES_GET, index)
+        supported, changeable = _changeable(features)
+        active = _bits(features.nest(ACTIVE))
         values, missing = {}, {}
-        single = {name: (name,) for name in able}
-        for name, features in {**single, **_short(able)}.items():
-            values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(features))
-            if free.isdisjoint(features):
+        single = {name: (name,) for name in supported}
+        for name, names in {**single, **_short(supported)}.items():
+            values[f"offloads.{name}"] = _on_off(not active.keys().isdisjoint(names))
+            if changeable.isdisjoint(names):
                 missing[f"offloads.{name}"] = "the driver has it fixed"
         return DeviceSettings(values, {}, missing)
 
@@ -179,12 +181,12 @@ class Ethtool(AbstractContextManager["Ethtool"]):
             self._set(GROUPS[group].set, index, encoded)
 
     def _write_features(self, index: int, values: Mapping[str, str]) -> None:
-        found = self._get(FEATURES_GET, index)
-        able, free = _changeable(found)
-        short = _short(able)
+        features = self._get(FEATURES_GET, index)
+        supported, changeable = _changeable(features)
+        short = _short(supported)
         bits = []
         for feature, value in values.items():
-            names = free.intersection(short.get(feature, (feature,)))
+            names = changeable.intersection(short.get(feature, (feature,)))
             if (feature, value) == ("tso", "on"):
                 names.discard(MANGLED)
             bits += [_bit(name, value == "on") for name in sorted(names)]
@@ -222,9 +224,9 @@ def _short(able: Iterable[str]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _changeable(found: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
+def _changeable(features: wire.Attributes) -> tuple[dict[str, bool], set[str]]:
     """All features, and those that the hardware supports and the driver has not fixed."""
-    able, fixed = _bits(found.nest(HW)), _bits(found.nest(NOCHANGE))
+    able, fixed = _bits(features.nest(HW)), _bits(features.nest(NOCHANGE))
     return able, {name for name, supported in able.items() if supported and name not in fixed}
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Optional
+from typing import Optional, TypeVar
 
 from neuca_tools.backends import sysctl
 from neuca_tools.files import read_bytes, readable_names_in, text_of
@@ -37,10 +37,11 @@ TUNED_PLACES = (  # tuned.conf(5); of one name the first counts
     "usr/lib/tuned/profiles",
     "usr/lib/tuned",
 )
-MOST_TUNED = 32  # profiles that are read
-ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each processor
+MAX_TUNED_PROFILES = 32
+MAX_FACT_BYTES = 64 * 1024  # /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
+_Value = TypeVar("_Value")
 
 
 def read(
@@ -53,13 +54,12 @@ def read(
     """
     profiles, missing = _profiles(choice, profile_directory)
     paths = {path for profile in profiles for path in profile.sysctls}
-    found = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
+    sysctls = {path: sysctl.read(path) for path in (*paths, AVAILABLE, PERMITTED)}
     own = sysctl.read(OF_FIRST_NAMESPACE) is None
-    obstacles = {path: _obstacle(path, own) for path in paths}
     facts = Facts(
-        environment.detect(_signs()),
-        {path: value for path, value in found.items() if value is not None},
-        {path: one for path, one in obstacles.items() if one},
+        environment.detect(_known({path: _sign(path) for path in environment.SIGNS})),
+        _known(sysctls),
+        _known({path: _obstacle(path, own) for path in paths}),
         existing(sysctl_directory) if paths or changed else sysctld.Settings(),
         _memory(),
         _modules() if CONGESTION in paths else None,
@@ -115,16 +115,16 @@ def _profile_text(name: str, directory: Path) -> Optional[bytes]:
     return None
 
 
-def _signs() -> dict[str, str]:
-    found = ((path, _sign(path)) for path in environment.SIGNS)
-    return {path: text for path, text in found if text is not None}
+def _known(values: Mapping[str, Optional[_Value]]) -> dict[str, _Value]:
+    """Those that are not None."""
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _sign(path: str) -> Optional[str]:
     """The beginning of a file, empty for a directory; None if absent or unreadable."""
     try:
         with Path(path).open("rb") as stream:
-            return stream.read(ENOUGH).decode("utf-8", "replace")
+            return stream.read(MAX_FACT_BYTES).decode("utf-8", "replace")
     except IsADirectoryError:
         return ""
     except OSError:
@@ -155,18 +155,27 @@ def unadvertised(
     It is what a file of the administrator sets, else that of a new device or, for the MTU of IPv6,
     that of the device.
     """
-    new = {one: sysctl.read(one.replace(OWN, "default")) or ADVERTISED[one] for one in ADVERTISED}
-    values: dict[str, str] = {}
-    for device in world.devices.values():
-        of_device = {**new, IPV6_MTU: str(device.mtu)}
-        values.update({one.replace(OWN, device.name): of_device[one] for one in of_device})
-    values = {path: value for path, value in values.items() if path in sysctls}
-    if all(sysctls[path] == value for path, value in values.items()):
+    values = {path: value for path, value in _new_values(world).items() if path in sysctls}
+    if values.items() <= sysctls.items():
         return values
     files = existing(sysctl_directory)
-    settings = {path: files.setting(path) for path in values}
-    given = {path: one.value for path, one in settings.items() if one and one.value.isdecimal()}
-    return {**values, **given}
+    for path in values:
+        setting = files.setting(path)
+        if setting and setting.value.isdecimal():
+            values[path] = setting.value
+    return values
+
+
+def _new_values(world: World) -> dict[str, str]:
+    """The values that each device had for these sysctls if it were new."""
+    default_by_key = {
+        key: sysctl.read(key.replace(OWN, "default")) or ADVERTISED[key] for key in ADVERTISED
+    }
+    values: dict[str, str] = {}
+    for device in world.devices.values():
+        of_device = {**default_by_key, IPV6_MTU: str(device.mtu)}
+        values.update({key.replace(OWN, device.name): of_device[key] for key in of_device})
+    return values
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:
@@ -182,19 +191,18 @@ def existing(sysctl_directory: Path) -> sysctld.Settings:
 
 def _tuned(root: Path) -> list[sysctld.Settings]:
     """The settings of the active profiles of tuned, each after those that it includes."""
-    found: dict[str, sysctld.Settings] = {}
+    settings_by_profile: dict[str, sysctld.Settings] = {}
     waiting = (_sign(str(root / TUNED_ACTIVE)) or "").split()
-    while waiting and len(found) < MOST_TUNED:
+    while waiting and len(settings_by_profile) < MAX_TUNED_PROFILES:
         name = waiting.pop()
-        if name in found or not NAME.fullmatch(name):
+        if name in settings_by_profile or not NAME.fullmatch(name):
             continue
-        places = (root / place / name / "tuned.conf" for place in TUNED_PLACES)
-        texts = ((str(path), _sign(str(path))) for path in places)
-        path, text = next(((path, text) for path, text in texts if text), ("", ""))
-        profile = sysctld.of_tuned(path, text or "")
-        found[name] = profile.settings
+        paths = (str(root / place / name / "tuned.conf") for place in TUNED_PLACES)
+        path = next(filter(_sign, paths), "")
+        profile = sysctld.of_tuned(path, _sign(path) or "")
+        settings_by_profile[name] = profile.settings
         waiting += profile.include
-    return list(reversed(found.values()))
+    return list(reversed(settings_by_profile.values()))
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:
@@ -229,5 +237,5 @@ def _modules() -> Optional[frozenset[str]]:
     lines = [line for file in files for line in text_of(file).splitlines()]
     if not lines:
         return None
-    found = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
-    return frozenset(match[1] for match in found if match)
+    matches = (re.match(r"(?:[^:]*/)?tcp_([^/:]*?)\.ko", line) for line in lines)
+    return frozenset(match[1] for match in matches if match)

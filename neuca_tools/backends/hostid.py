@@ -18,21 +18,21 @@ MACHINE_ID = Path("/etc/machine-id")
 # The second is for Xen guests without firmware.
 UUIDS = (Path("/sys/class/dmi/id/product_uuid"), Path("/sys/hypervisor/uuid"))
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-LONGEST = 64  # bytes of an ID
+MAX_ID_BYTES = 64
 SIOCGIFHWADDR, ARPHRD_ETHER = 0x8927, 1  # netdevice(7), linux/if_arp.h
 SYSFS = Path("/sys/class/net")
-REQUEST = struct.Struct("16sH14s8x")  # struct ifreq: name, family of the address, address
+IFREQ = struct.Struct("16sH14s8x")  # struct ifreq: name, family of the address, address
 
 
 def look() -> machine.Machine:
     """The identity, as far as it can be read: only root may read the UUID."""
-    uuids = [text for text in (text_of(path, LONGEST) for path in UUIDS) if text]
-    return machine.known(text_of(MACHINE_ID, LONGEST), uuids[0] if uuids else "")
+    uuids = [text for text in (text_of(path, MAX_ID_BYTES) for path in UUIDS) if text]
+    return machine.known(text_of(MACHINE_ID, MAX_ID_BYTES), uuids[0] if uuids else "")
 
 
 def boot_id() -> str:
     """The boot ID of the kernel (random(4)); empty if it cannot be read."""
-    return text_of(BOOT_ID, LONGEST)
+    return text_of(BOOT_ID, MAX_ID_BYTES)
 
 
 def age() -> float:
@@ -44,18 +44,18 @@ def macs() -> frozenset[str]:
     """The current MAC of every Ethernet interface of this namespace, including virtual ones, and
     the GUID of every InfiniBand port.
     """
-    found = set()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+    addresses = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as kernel:
         for _, name in socket.if_nameindex():
             # The interface may have disappeared.
             with suppress(OSError):
-                answer = fcntl.ioctl(asked, SIOCGIFHWADDR, REQUEST.pack(name.encode(), 0, b""))
-                _, family, address = REQUEST.unpack(answer)
+                answer = fcntl.ioctl(kernel, SIOCGIFHWADDR, IFREQ.pack(name.encode(), 0, b""))
+                _, family, address = IFREQ.unpack(answer)
                 if family == ARPHRD_ETHER:
-                    found.add(address[:6].hex(":"))
+                    addresses.add(address[:6].hex(":"))
                 elif family == ports.INFINIBAND:
-                    found.add(port_guid(name))
-    return frozenset(found - {""})
+                    addresses.add(port_guid(name))
+    return frozenset(addresses - {""})
 
 
 def port_guid(name: str) -> str:

@@ -92,15 +92,15 @@ def arguments(kind: str, options: Mapping[str, str]) -> dict[str, Any]:
     What a new bond has anyway is left out: it refuses some options in some modes, whatever the
     value (bond_options.c).
     """
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     if "mac" in options:
-        found["address"] = options["mac"]
+        keywords["address"] = options["mac"]
     for name, attribute in _ATTRIBUTES[kind].items():
         value = options.get(name, "")
         if value and not (kind == "bond" and value == KERNEL_DEFAULTS[kind].get(name)):
             six = "6" if attribute.number6 and ":" in value else ""
-            found[attribute.keyword + six] = _encoded(kind, name, value)
-    return found
+            keywords[attribute.keyword + six] = _encoded(kind, name, value)
+    return keywords
 
 
 def _encoded(kind: str, name: str, value: str) -> Any:
@@ -117,12 +117,12 @@ def _encoded(kind: str, name: str, value: str) -> Any:
 
 def options(kind: str, mac: str, data: wire.Attributes) -> tuple[tuple[str, str], ...]:
     """The settings of a link of one of these kinds; `data` is its IFLA_INFO_DATA."""
-    found = [("mac", mac)]
+    settings = [("mac", mac)]
     for name, (_, number, number6) in _ATTRIBUTES[kind].items():
         value = data.bytes(number) or (number6 and data.bytes(number6))
         if value:
-            found.append((name, _decoded(kind, name, value)))
-    return tuple(found)
+            settings.append((name, _decoded(kind, name, value)))
+    return tuple(settings)
 
 
 def _decoded(kind: str, name: str, value: bytes) -> str:

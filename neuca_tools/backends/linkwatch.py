@@ -31,10 +31,10 @@ RULE_GROUPS, ROUTE_GROUPS = (8, 19), (7, 11)
 SOL_NETLINK, ADD_MEMBERSHIP, DROP_MEMBERSHIP = 270, 1, 2  # linux/netlink.h
 RTPROT_DHCP = 16  # linux/rtnetlink.h
 LENGTH_AT, PROTOCOL_AT = 1, 5  # offsets of rtm_dst_len and rtm_protocol in struct rtmsg
-INFO = struct.Struct("=BxHiII")  # struct ifinfomsg: family, device type, index, flags, change mask
+IFINFOMSG = struct.Struct("=BxHiII")  # family, device type, index, flags, change mask
 _KERNEL = 0  # its port
 AF_UNSPEC = 0  # a bridge reports its ports once more as AF_BRIDGE
-LARGEST = 1 << 16  # bytes of one datagram
+MAX_DATAGRAM_BYTES = 1 << 16
 _TENTATIVE, _NOT_READY = 0x40, 0x48  # IFA_F_TENTATIVE, with IFA_F_DADFAILED (linux/if_addr.h)
 _ADDRESSES = Path("/proc/net/if_inet6")
 SO_RCVBUFFORCE = 33  # asm-generic/socket.h; Python has no name for it
@@ -123,7 +123,7 @@ class Watch(AbstractContextManager["Watch"]):
         """The datagrams of the kernel so far; None for an overflow (ENOBUFS, netlink(7))."""
         while True:
             try:
-                data, (port, _) = self._socket.recvfrom(LARGEST)
+                data, (port, _) = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
                 if port == _KERNEL:
                     yield data
             except BlockingIOError:
@@ -184,7 +184,7 @@ class LinkWatch(Watch):
         return addresses or self._routed
 
     def _link_matters(self, kind: int, body: bytes, addresses: bool) -> bool:
-        family, _, index, _, _ = INFO.unpack_from(body)
+        family, _, index, _, _ = IFINFOMSG.unpack_from(body)
         if family != AF_UNSPEC:
             return False
         self.stirred = True

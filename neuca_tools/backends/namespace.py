@@ -8,7 +8,6 @@ processes: a mount ends with its process.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Optional
 
 from neuca_tools.errors import ObserveError, SourceError
+from neuca_tools.libc import call
 
 FILE_SYSTEMS = ("iso9660", "vfat")
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000  # linux/sched.h
@@ -28,7 +28,7 @@ def enter(namespace: Path) -> None:
     try:
         descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _call("setns", descriptor, _CLONE_NEWNET)
+            call("setns", descriptor, _CLONE_NEWNET)
         finally:
             os.close(descriptor)
         _leave_mounts()
@@ -68,15 +68,9 @@ def _mounts(device: bytes, place: bytes, kind: bytes) -> bool:
 
 
 def _leave_mounts() -> None:
-    _call("unshare", _CLONE_NEWNS)
+    call("unshare", _CLONE_NEWNS)
     _mount(None, b"/", None, _MS_REC_PRIVATE)
 
 
 def _mount(source: Optional[bytes], place: bytes, kind: Optional[bytes], flags: int) -> None:
-    _call("mount", source, place, kind, ctypes.c_ulong(flags), None)
-
-
-def _call(name: str, *arguments: object) -> None:
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    call("mount", source, place, kind, flags, None)

@@ -88,8 +88,10 @@ class NetworkManager(Manager):
     def states(self) -> dict[str, str]:
         """The states; `profiles` are then the UUIDs of the active profiles, by interface."""
         devices = self._devices()
-        self.profiles = {one.interface: one.profile for one in devices if one.profile}
-        return {one.interface: "managed" if one.managed else "unmanaged" for one in devices}
+        self.profiles = {device.interface: device.profile for device in devices if device.profile}
+        return {
+            device.interface: "managed" if device.managed else "unmanaged" for device in devices
+        }
 
     def unmanage(self, interfaces: Collection[str]) -> None:
         """Set Managed to false for these interfaces until the next boot; addresses and routes stay.
@@ -156,7 +158,7 @@ class NetworkManager(Manager):
     def _profile_files(self) -> set[Path]:
         """The files of the profiles that NetworkManager has loaded. Raises ManagerError."""
         stored = (interfaces.get(_STORED, {}) for interfaces in self._objects().values())
-        return {Path(str(one.get("Filename", ""))) for one in stored}
+        return {Path(str(profile.get("Filename", ""))) for profile in stored}
 
     def activate(self, interface: str, profile: str) -> None:
         """Manage the interface, and use the profile with this UUID on it. Raises ManagerError."""
@@ -168,10 +170,10 @@ class NetworkManager(Manager):
                 self._manage(device, True)
             what = f'asked NetworkManager to use the profile for DHCP on "{interface}"'
             settings = f"{_NAME}.Settings.GetConnectionByUuid"
-            found = self._ask(what, f"{_PATH}/Settings", settings, "s", profile)
+            connection = self._ask(what, f"{_PATH}/Settings", settings, "s", profile)
             try:
                 start = f"{_NAME}.ActivateConnection"
-                self._ask(what, _PATH, start, "ooo", found, device.path, "/", work=True)
+                self._ask(what, _PATH, start, "ooo", connection, device.path, "/", work=True)
             except RefusedError:
                 # A device that is not ready yet uses the profile by itself once it is.
                 if device.managed:

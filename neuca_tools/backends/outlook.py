@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_network
@@ -49,6 +50,8 @@ VLAN_ID, VXLAN_LINK, BOND_MEMBER_MAC = 1, 3, 4  # IFLA_VLAN_ID, …, IFLA_BOND_S
 BOND_PRIMARY = 11  # IFLA_BOND_PRIMARY
 PEER, LOCAL, FLAGS, PROTOCOL = 1, 2, 8, 11  # IFA_*
 SYSFS = "/sys/class/net"
+# The fields of `World` with the addresses that have a trait.
+_TRAITS = ("leased", "own", "autoconf", "bare", "duplicates")
 
 
 def look() -> World:
@@ -57,7 +60,7 @@ def look() -> World:
         with wire.Socket(socket.NETLINK_ROUTE, strict=True) as kernel:
             mask = wire.number(EXT_MASK, SKIP_STATISTICS)
             links = kernel.dump(GET_LINK, LINK.pack(0, 0, 0, 0, 0) + mask)
-            devices = {found.index: found for found in map(device, links)}
+            devices = {link.index: link for link in map(device, links)}
             messages, seen = kernel.dump(GET_ADDRESS, ADDRESS.pack(0, 0, 0, 0, 0)), time.monotonic()
             addresses, routes = _addresses(messages), routing.read(kernel)
     except (OSError, ValueError, struct.error) as error:
@@ -117,9 +120,9 @@ def device(message: bytes) -> Device:
         max_mtu=link.number(MAX_MTU),
         txqueuelen=link.number(TXQLEN),
         qdisc=link.text(QDISC),
-        altnames=tuple(_altnames(link)) if PROPERTIES in link else (),
+        altnames=tuple(_altnames(link)),
         options=options,
-        port=tuple(_port(info)) if MEMBER_KIND in info else (),
+        port=tuple(_port(info)),
         primary=data.number(BOND_PRIMARY) if kind == "bond" else 0,
         infiniband=arp_type == INFINIBAND,
         slot=_slot(name) if is_hardware else (),
@@ -204,12 +207,10 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
     `leased` are those with a lifetime: DHCP and router advertisements set one, administrators
     hardly ever do.
     """
-    found: dict[int, list[Address]] = {}
+    addresses_by_index: dict[int, list[Address]] = {}
     bodies: dict[tuple[int, Address], bytes] = {}
     peers: set[tuple[int, Network]] = set()
-    traits: dict[str, set[tuple[int, Address]]] = {
-        name: set() for name in ("leased", "own", "autoconf", "bare", "duplicates")
-    }
+    traits = defaultdict[str, set[tuple[int, Address]]](set)
     for message in messages:
         family, length, flags, _, index = ADDRESS.unpack_from(message)
         parts = wire.Attributes(message[ADDRESS.size :])
@@ -218,17 +219,17 @@ def _addresses(messages: Iterable[bytes]) -> dict[str, Any]:
         if family not in FAMILIES or not local:
             continue
         address = address_of(local, length)
-        found.setdefault(index, []).append(address)
+        addresses_by_index.setdefault(index, []).append(address)
         bodies[index, address] = message
         for name in _traits(address, parts, parts.number(FLAGS) or flags):
             traits[name].add((index, address))
         if peer not in (b"", local):
             peers.add((index, ip_network((peer, length), strict=False)))
     return {
-        "addresses": {index: tuple(addresses) for index, addresses in found.items()},
+        "addresses": {index: tuple(addresses) for index, addresses in addresses_by_index.items()},
         "peers": frozenset(peers),
         "messages": bodies,
-        **{name: frozenset(addresses) for name, addresses in traits.items()},
+        **{name: frozenset(traits[name]) for name in _TRAITS},
     }
 
 

@@ -18,9 +18,9 @@ from neuca_tools.model import Host
 
 FIRST_PORT = 33434  # the first one of traceroute(8), which firewalls expect
 TRIES = 3
-# Seconds for one answer. Linux sends one "port unreachable" a second to a host that has used up its
-# burst of six (icmp_ratelimit, net/ipv4/icmp.c), so the last of the tries comes more than that later.
-PATIENCE = 0.6
+# Linux sends one "port unreachable" a second to a host that has used up its burst of six
+# (icmp_ratelimit, net/ipv4/icmp.c), so the last of the tries comes more than that later.
+ANSWER_SECONDS = 0.6
 HEADERS = {4: 28, 6: 48}  # bytes of IP and UDP
 # IP_MTU_DISCOVER and IPV6_MTU_DISCOVER (linux/in.h, in6.h), for which Python has no names.
 MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
@@ -44,7 +44,7 @@ def acknowledged(device: str, neighbour: Host, size: int) -> bool:
 
 def _try(device: str, neighbour: Host, size: int, port: int) -> bool:
     family = socket.AF_INET if neighbour.version == 4 else socket.AF_INET6
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + ANSWER_SECONDS
     with socket.socket(
         family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
     ) as probe:

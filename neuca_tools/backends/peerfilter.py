@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Union
 
+from neuca_tools.libc import call
 from neuca_tools.model import Host as Address
 
 BPF_CALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
@@ -138,25 +139,15 @@ def _bpf(command: int, attributes: bytes) -> int:
     if number is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     kept = ctypes.create_string_buffer(attributes, ATTRIBUTES)
-    return _call(number, command, kept, ATTRIBUTES)
-
-
-def _call(number: int, *arguments: object) -> int:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.syscall.restype = ctypes.c_long
-    words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]
-    found = int(libc.syscall(ctypes.c_long(number), *words))
-    if found < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return found
+    return call("syscall", number, command, kept, ATTRIBUTES)
 
 
 def _mounted() -> int:
     """A descriptor of a cgroup version 2 file system that is not attached to any directory."""
-    context = _call(FSOPEN, ctypes.c_char_p(b"cgroup2"), CLOEXEC)
+    context = call("syscall", FSOPEN, b"cgroup2", CLOEXEC)
     try:
-        _call(FSCONFIG, context, CONFIG_CREATE, None, None, 0)
-        return _call(FSMOUNT, context, CLOEXEC, 0)
+        call("syscall", FSCONFIG, context, CONFIG_CREATE, None, None, 0)
+        return call("syscall", FSMOUNT, context, CLOEXEC, 0)
     finally:
         os.close(context)
 
@@ -170,7 +161,7 @@ def _own_group() -> str:
 def _remove_stale(parent: int) -> None:
     """Remove the groups of earlier processes that were killed. Groups in use cannot be removed."""
     for name in os.listdir(parent):
-        found = NAME.fullmatch(name)
-        if found and not Path(f"/proc/{found[1]}").exists():
+        match = NAME.fullmatch(name)
+        if match and not Path(f"/proc/{match[1]}").exists():
             with suppress(OSError):
                 os.rmdir(name, dir_fd=parent)

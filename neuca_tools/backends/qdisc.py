@@ -52,110 +52,116 @@ class _Qdisc(NamedTuple):
 
 def read(indexes: Collection[int]) -> Mapping[int, str]:
     """The qdisc of each device, after "default" if the kernel chose it. Raises OSError."""
-    with wire.Socket(socket.NETLINK_ROUTE) as asked:
-        found = _dump(asked)
-    return {index: _text(found.get(index, [])) for index in indexes}
+    with wire.Socket(socket.NETLINK_ROUTE) as kernel:
+        qdiscs_by_index = _dump(kernel)
+    return {index: _text(qdiscs_by_index.get(index, [])) for index in indexes}
 
 
 def write(index: int, qdisc: str) -> None:
     """Set the qdisc of a device; `default` lets the kernel choose. Raises ApplyError."""
     kind, *options = qdisc.split()
-    with applying(), wire.Socket(socket.NETLINK_ROUTE) as asked:
+    with applying(), wire.Socket(socket.NETLINK_ROUTE) as kernel:
         if kind == "default":
-            _delete(asked, index)
-        elif kind != "noqueue" and _has_queues(asked, index):
-            _each_queue(asked, index, kind, options)
+            _delete(kernel, index)
+        elif kind != "noqueue" and _has_queues(kernel, index):
+            _each_queue(kernel, index, kind, options)
         else:
-            _replace(asked, index, ROOT, kind, options)
+            _replace(kernel, index, ROOT, kind, options)
 
 
-def _dump(asked: wire.Socket) -> dict[int, list[_Qdisc]]:
-    found: dict[int, list[_Qdisc]] = {}
-    for body in asked.ask(GETQDISC, wire.DUMP, _message(0)):
+def _dump(kernel: wire.Socket) -> dict[int, list[_Qdisc]]:
+    qdiscs_by_index: dict[int, list[_Qdisc]] = {}
+    for body in kernel.ask(GETQDISC, wire.DUMP, _message(0)):
         _, _, _, index, handle, parent, _ = _MESSAGE.unpack_from(body)
         parts = wire.Attributes(body[_MESSAGE.size :])
         qdisc = _Qdisc(handle, parent, parts.text(KIND), parts.bytes(OPTIONS))
-        found.setdefault(index, []).append(qdisc)
-    return found
+        qdiscs_by_index.setdefault(index, []).append(qdisc)
+    return qdiscs_by_index
 
 
 def _message(index: int, parent: int = 0, handle: int = 0) -> bytes:
     return _MESSAGE.pack(0, 0, 0, index, handle, parent, 0)
 
 
-def _root(found: list[_Qdisc]) -> Optional[_Qdisc]:
-    return next((qdisc for qdisc in found if qdisc.parent == ROOT), None)
+def _root(qdiscs: list[_Qdisc]) -> Optional[_Qdisc]:
+    return next((qdisc for qdisc in qdiscs if qdisc.parent == ROOT), None)
 
 
-def _text(found: list[_Qdisc]) -> str:
-    root = _root(found)
+def _text(qdiscs: list[_Qdisc]) -> str:
+    root = _root(qdiscs)
     if root is None:
         # The device was never up; it gets its qdisc when it comes up.
         return "default"
     text = root.text
     if root.kind == "mq":
-        leaves = {qdisc.text for qdisc in _leaves(found, root)}
+        leaves = {qdisc.text for qdisc in _leaves(qdiscs, root)}
         if leaves:
             text = leaves.pop() if len(leaves) == 1 else "mixed"
     return f"default {text}" if root.handle == 0 else text
 
 
-def _leaves(found: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
+def _leaves(qdiscs: list[_Qdisc], root: _Qdisc) -> list[_Qdisc]:
     return [
-        qdisc for qdisc in found if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16
+        qdisc
+        for qdisc in qdiscs
+        if qdisc.parent != ROOT and qdisc.parent >> 16 == root.handle >> 16
     ]
 
 
-def _has_queues(asked: wire.Socket, index: int) -> bool:
+def _has_queues(kernel: wire.Socket, index: int) -> bool:
     """Whether the root qdisc is `mq`, or will be `mq` once the device is up.
 
     The latter is the case for hardware with several transmit queues; virtual links have no queue.
     """
-    root = _root(_dump(asked).get(index, []))
+    root = _root(_dump(kernel).get(index, []))
     if root is not None:
         return root.kind == "mq"
-    answer = asked.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
+    answer = kernel.ask(GETLINK, 0, _LINK.pack(0, 0, 0, index, 0, 0))[0]
     link = wire.Attributes(answer[_LINK.size :])
     return LINKINFO not in link and link.number(NUM_TX_QUEUES) > 1
 
 
-def _each_queue(asked: wire.Socket, index: int, kind: str, options: list[str]) -> None:
-    root = _own_mq(asked, index)
-    for leaf in _leaves(_dump(asked)[index], root):
-        _replace(asked, index, leaf.parent, kind, options)
+def _each_queue(kernel: wire.Socket, index: int, kind: str, options: list[str]) -> None:
+    root = _own_mq(kernel, index)
+    for leaf in _leaves(_dump(kernel)[index], root):
+        _replace(kernel, index, leaf.parent, kind, options)
 
 
-def _own_mq(asked: wire.Socket, index: int) -> _Qdisc:
+def _own_mq(kernel: wire.Socket, index: int) -> _Qdisc:
     """The root `mq`, replaced by one with a handle if the kernel created it.
 
     Without a handle the queues cannot be addressed. Raises ApplyError if there is no `mq`.
     """
-    root = _root(_dump(asked).get(index, []))
+    root = _root(_dump(kernel).get(index, []))
     if root is None or root.kind != "mq" or not root.handle:
-        _replace(asked, index, ROOT, "mq", [])
-        root = _root(_dump(asked).get(index, []))
+        _replace(kernel, index, ROOT, "mq", [])
+        root = _root(_dump(kernel).get(index, []))
     if root is None or root.kind != "mq" or not root.handle:
         raise ApplyError("its queues have no qdisc of their own")
     return root
 
 
-def _replace(asked: wire.Socket, index: int, parent: int, kind: str, options: list[str]) -> None:
+def _replace(kernel: wire.Socket, index: int, parent: int, kind: str, options: list[str]) -> None:
     payload = _message(index, parent) + wire.text(KIND, kind) + _options(kind, options)
-    asked.ask(NEWQDISC, wire.CREATE | wire.REPLACE, payload)
+    kernel.ask(NEWQDISC, wire.CREATE | wire.REPLACE, payload)
 
 
 def _options(kind: str, options: list[str]) -> bytes:
     """All options that a document can set: the kernel keeps the value of any that is not sent."""
-    asked = dict(zip(options[::2], options[1::2]))
-    if kind in ("pfifo", "bfifo") and "limit" in asked:
-        return wire.attribute(OPTIONS, struct.pack("=I", int(asked["limit"])))
+    value_by_option = dict(zip(options[::2], options[1::2]))
+    if kind in ("pfifo", "bfifo") and "limit" in value_by_option:
+        return wire.attribute(OPTIONS, struct.pack("=I", int(value_by_option["limit"])))
     if kind == "fq":
-        rate = rate_value(asked["maxrate"]) // 8 if "maxrate" in asked else UNLIMITED
+        rate = (
+            rate_value(value_by_option["maxrate"]) // 8
+            if "maxrate" in value_by_option
+            else UNLIMITED
+        )
         return wire.nest(OPTIONS, wire.number(FQ_MAX_RATE, rate))
     return b""
 
 
-def _delete(asked: wire.Socket, index: int) -> None:
-    root = _root(_dump(asked).get(index, []))
+def _delete(kernel: wire.Socket, index: int) -> None:
+    root = _root(_dump(kernel).get(index, []))
     if root is not None and root.handle:
-        asked.ask(DELQDISC, 0, _message(index, ROOT))
+        kernel.ask(DELQDISC, 0, _message(index, ROOT))

@@ -1,4 +1,4 @@
-"""Reads and sets which CPUs serve a device's queues and interrupts, and its interrupt delays.
+"""Reads and sets which CPUs serve a device's queues, and its interrupt delays.
 
 See Documentation/networking/scaling.rst and napi.rst of the kernel. The files of a device in /sys
 are found by its name, and used only if /sys shows this network namespace.
@@ -18,16 +18,16 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
-SYS, IRQ = Path("/sys"), Path("/proc/irq")
+SYS = Path("/sys")
 FILES = {"rps": ("rx", "rps_cpus"), "xps": ("tx", "xps_cpus")}
 WORDS = {"rps": "receive", "xps": "transmit"}
 
 
 class Queues:
-    """The queues and interrupts of one device."""
+    """The queues of one device."""
 
-    def __init__(self, index: int, name: str, sys: Path = SYS, irq: Path = IRQ) -> None:
-        self._node, self._sys, self._irq = sys / "class" / "net" / name, sys, irq
+    def __init__(self, index: int, name: str, sys: Path = SYS) -> None:
+        self._node, self._sys = sys / "class" / "net" / name, sys
         self._here = _read(self._node / "ifindex") == str(index)
 
     def read(self, groups: Iterable[str]) -> DeviceSettings:
@@ -37,8 +37,6 @@ class Queues:
         return joined(map(self._read, groups))
 
     def _read(self, group: str) -> DeviceSettings:
-        if group == "irq-affinity":
-            return self._interrupts()
         return self._masks(group) if group in FILES else self._attribute(group)
 
     def _attribute(self, name: str) -> DeviceSettings:
@@ -49,26 +47,14 @@ class Queues:
         return DeviceSettings({name: value})
 
     def write(self, group: str, value: str) -> None:
-        """Set a value; interrupts that no longer belong to this device are skipped.
-
-        Raises ApplyError.
-        """
+        """Set a value. Raises ApplyError."""
         if not self._here:
             raise ApplyError(f'"{self._node}" is a different device now')
         with applying():
-            if group == "irq-affinity":
-                self._write_interrupts(value)
-            elif group in FILES:
+            if group in FILES:
                 self._write_masks(group, value)
             else:
                 (self._node / group).write_text(value, encoding="ascii")
-
-    def _write_interrupts(self, value: str) -> None:
-        own = {str(irq) for irq in self._irqs()}
-        for entry in value.split():
-            irq, _, cpus = entry.partition("=")
-            if irq in own:
-                (self._irq / irq / "smp_affinity_list").write_text(cpus, encoding="ascii")
 
     def _write_masks(self, group: str, value: str) -> None:
         files, lists = self._files(group), value.split(" / ")
@@ -96,42 +82,6 @@ class Queues:
         online = _read(self._sys / "devices/system/cpu/online") or "0"
         return DeviceSettings({group: value}, {group: online, f"{group}.queues": str(len(lists))})
 
-    def _interrupts(self) -> DeviceSettings:
-        """`most`: the CPUs of each interrupt, or the NUMA node's if any is outside it."""
-        near = self._node_cpus()
-        if near is None:
-            return _no_affinity("the device belongs to no NUMA node")
-        known: dict[int, str] = {}
-        for irq in self._irqs():
-            cpus = _read(self._irq / str(irq) / "smp_affinity_list")
-            if cpus:
-                known[irq] = cpus
-        if not known:
-            return _no_affinity("the device has no interrupts of its own")
-        near_cpus = _numbers(near)
-        best = {irq: cpus if _numbers(cpus) <= near_cpus else near for irq, cpus in known.items()}
-        return DeviceSettings({"irq-affinity": _joined(known)}, {"irq-affinity": _joined(best)})
-
-    def _irqs(self) -> list[int]:
-        """Message-signalled interrupts; those of a virtio NIC belong to its PCI device."""
-        for place in (self._node / "device", self._node / "device" / ".."):
-            with suppress(OSError):
-                return sorted(
-                    int(one.name) for one in (place / "msi_irqs").iterdir() if one.name.isdecimal()
-                )
-        return []
-
-    def _node_cpus(self) -> Optional[str]:
-        for place in (self._node / "device", self._node / "device" / ".."):
-            node = _read(place / "numa_node")
-            if node is not None:
-                return _read(self._sys / "devices/system/node" / f"node{node}" / "cpulist")
-        return None
-
-
-def _no_affinity(reason: str) -> DeviceSettings:
-    return lacking(["irq-affinity"], reason)
-
 
 def _read(path: Path) -> Optional[str]:
     with suppress(OSError):
@@ -140,11 +90,11 @@ def _read(path: Path) -> Optional[str]:
 
 
 def _numbers(cpus: str) -> set[int]:
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in filter(None, cpus.split(",")):
         low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    return found
+        numbers.update(range(int(low), int(high or low) + 1))
+    return numbers
 
 
 def _cpus(mask: str) -> str:
@@ -167,7 +117,3 @@ def _mask(cpus: str) -> str:
     digits = f"{bits:x}"
     groups = [digits[max(0, end - 8) : end] for end in range(len(digits), 0, -8)]
     return ",".join(reversed(groups))
-
-
-def _joined(lists: dict[int, str]) -> str:
-    return " ".join(f"{irq}={cpus}" for irq, cpus in lists.items())

@@ -127,19 +127,27 @@ def _restored_routes(message: bytes, indexes: Mapping[int, int], elapsed: float)
             index = wire.integer(value)
             parts.append(wire.number(kind, indexes.get(index, index)))
         elif kind == MULTIPATH:
-            hops = list(_rebound(value, indexes))
+            rebound = list(_rebound(value, indexes))
+            joined = [b"".join(rebound)] if head[0] == FAMILIES[4] else rebound
+            hops = [wire.attribute(MULTIPATH, hop) for hop in joined]
         elif kind == CACHE:
-            (expires,) = EXPIRES.unpack_from(value)
-            left = math.ceil(expires / _TICKS - elapsed)
-            if expires and left <= 0:
+            lifetime = _restored_lifetime(value, elapsed)
+            if lifetime is None:
                 return
-            parts += [wire.number(_LIFETIME, left)] if expires else []
+            parts.append(lifetime)
         elif kind != _NEXT_HOP_ID:
             parts.append(wire.attribute(kind, value))
-    if head[0] == FAMILIES[4]:
-        hops = [b"".join(hops)]
     for hop in hops:
-        yield b"".join((*parts, wire.attribute(MULTIPATH, hop) if hop else b""))
+        yield b"".join((*parts, hop))
+
+
+def _restored_lifetime(cache: bytes, elapsed: float) -> Optional[bytes]:
+    """What is left of a lifetime, as an attribute; None for a route that has expired."""
+    (expires,) = EXPIRES.unpack_from(cache)
+    if not expires:
+        return b""
+    left = math.ceil(expires / _TICKS - elapsed)
+    return wire.number(_LIFETIME, left) if left > 0 else None
 
 
 def _rebound(data: bytes, indexes: Mapping[int, int]) -> Iterator[bytes]:

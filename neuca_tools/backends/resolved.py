@@ -94,13 +94,17 @@ class Resolved(Service):
         self._do("SetLinkDomains", "ia(sb)", index, entries)
 
     def _has(self, index: int, name: str) -> bool:
-        return any(one[0] == index for one in self._property(name))
+        return any(link_entry[0] == index for link_entry in self._property(name))
 
-    def _servers(self, index: int, every: Any) -> str:
-        found = [str(ip_address(bytes(one[2]))) for one in every if one[0] == index]
-        if found and self._is_default(index):
-            found.append(DEFAULT_ROUTE)
-        return _words(found)
+    def _servers(self, index: int, entries: Any) -> str:
+        servers = [
+            str(ip_address(bytes(link_entry[2])))
+            for link_entry in entries
+            if link_entry[0] == index
+        ]
+        if servers and self._is_default(index):
+            servers.append(DEFAULT_ROUTE)
+        return _words(servers)
 
     def _is_default(self, index: int) -> bool:
         """Whether names in no domain of another link are looked up through this one."""
@@ -117,9 +121,9 @@ class Resolved(Service):
         return self._ask(what, PATH, f"{_MANAGER}.{member}", signature, *arguments)
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(domain: str, other_domain: str) -> bool:
     """Whether one domain is the other or in it; the root, which has all names, does not count."""
-    first, second = f".{one}".lower().rstrip("."), f".{other}".lower().rstrip(".")
+    first, second = f".{domain}".lower().rstrip("."), f".{other_domain}".lower().rstrip(".")
     return bool(first and second) and (first.endswith(second) or second.endswith(first))
 
 

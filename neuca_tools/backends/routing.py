@@ -12,11 +12,12 @@ import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
+from itertools import filterfalse
 from typing import Any, Optional
 
 from neuca_tools.backends import wire
 from neuca_tools.errors import ObserveError
-from neuca_tools.model import Host, Route
+from neuca_tools.model import Host, Network, Route
 from neuca_tools.model.addresses import network_of
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import (
@@ -79,11 +80,9 @@ def read(kernel: wire.Socket) -> dict[str, Any]:
     # Those of the local table, several for each address, are passed over unparsed.
     bodies = _dump(kernel, GET_ROUTE, keep=_is_relevant)
     seen = dict.fromkeys(route for body in bodies for route in routes(body))
-    ours = [route for route in seen if route.protocol == ROUTE_PROTOCOL]
-    foreign = [route for route in seen if route.protocol != ROUTE_PROTOCOL]
     return {
-        "routes": tuple(route for route in (*foreign, *ours) if _is_main(route)),
-        "tables": tuple(route for route in (*ours, *foreign) if not _is_main(route)),
+        "routes": tuple(filter(_is_main, sorted(seen, key=_is_ours))),
+        "tables": tuple(filterfalse(_is_main, sorted(seen, key=_is_ours, reverse=True))),
         "rules": tuple(rule for body in _dump(kernel, GET_RULE) for rule in rules(body)),
         "routers": _routers(kernel),
     }
@@ -102,13 +101,13 @@ def _dump(
 
 
 def _routers(kernel: wire.Socket) -> dict[int, tuple[Host, ...]]:
-    found: dict[int, list[Host]] = {}
+    routers_by_index: dict[int, list[Host]] = {}
     for body in _dump(kernel, GET_NEIGHBOUR, 6, _is_router):
         _, index, _, _, _ = _NEIGHBOUR.unpack_from(body)
         host = ip_address(wire.Attributes(body[_NEIGHBOUR.size :]).bytes(_NEIGHBOUR_ADDRESS))
         if host.is_link_local:
-            found.setdefault(index, []).append(host)
-    return {index: tuple(sorted(hosts, key=int)) for index, hosts in found.items()}
+            routers_by_index.setdefault(index, []).append(host)
+    return {index: tuple(sorted(hosts, key=int)) for index, hosts in routers_by_index.items()}
 
 
 def _is_router(body: bytes) -> bool:
@@ -125,6 +124,10 @@ def _is_relevant(body: bytes) -> bool:
     return kind in _NAMES and (protocol == ROUTE_PROTOCOL or table != _LOCAL_TABLE)
 
 
+def _is_ours(route: Route) -> bool:
+    return route.protocol == ROUTE_PROTOCOL
+
+
 def _is_main(route: Route) -> bool:
     """Whether it is a unicast route of the main table."""
     return (route.traits.table, route.traits.kind) == (MAIN_TABLE, "unicast")
@@ -135,41 +138,47 @@ def routes(body: bytes) -> Iterator[Route]:
 
     Nothing for another family, and for an entry of the cache.
     """
-    family, length, _, tos, table, protocol, scope, kind, flags = HEAD.unpack_from(body)
-    version, name = _VERSIONS.get(family), _NAMES.get(kind)
-    if version is None or name is None or flags & _CLONED:
+    family, length, _, _, table, protocol, _, kind, flags = HEAD.unpack_from(body)
+    version = _VERSIONS.get(family)
+    if version is None or kind not in _NAMES or flags & _CLONED:
         return
     values = wire.Attributes(body[HEAD.size :])
     table = values.number(_TABLE) or table
     to = network_of(values.bytes(_TO) or _ANYWHERE[version], length)
-    hops, metric = list(_next_hops(values, flags)), values.number(_PRIORITY)
-    (index, via, flags), *others = hops
     if protocol == ROUTE_PROTOCOL or table != MAIN_TABLE:
-        # The device of a route without a next hop is lo, for IPv6.
-        index = index if name == "unicast" else 0
-        shown = _scope_name(scope) if version == 4 else ""
-        usual = usual_scope(version, name, via)
-        traits = Traits(table, name, "" if shown == usual else shown, bool(flags & ONLINK), tos=tos)
-        message = b"" if protocol == ROUTE_PROTOCOL else body
-        yield Route(
-            to,
-            index,
-            via,
-            metric,
-            protocol,
-            traits=_with_metrics(traits, values),
-            others=tuple((number, gateway) for number, gateway, _ in others),
-            message=message,
-        )
-    elif name == "unicast":
-        expires = any(values.bytes(CACHE)[8 : EXPIRES.size])
-        for index, via, _ in hops:
+        yield _whole_route(body, to, table, values)
+    elif _NAMES[kind] == "unicast":
+        expires, metric = any(values.bytes(CACHE)[8 : EXPIRES.size]), values.number(_PRIORITY)
+        for index, via, _ in _next_hops(values, flags):
             yield Route(to, index, via, metric, protocol, expires, message=body)
 
 
-def _with_metrics(traits: Traits, values: wire.Attributes) -> Traits:
-    metrics, source = values.nest(_METRICS), _host(values.bytes(SOURCE))
-    return traits._replace(mtu=metrics.number(_MTU), advmss=metrics.number(_ADVMSS), source=source)
+def _whole_route(body: bytes, to: Network, table: int, values: wire.Attributes) -> Route:
+    """The route of a message with its traits, and with all of its next hops."""
+    _, _, _, tos, _, protocol, scope, kind, flags = HEAD.unpack_from(body)
+    name, metrics = _NAMES[kind], values.nest(_METRICS)
+    (index, via, flags), *others = _next_hops(values, flags)
+    traits = Traits(
+        table,
+        name,
+        _unusual_scope(scope, usual_scope(4, name, via)) if to.version == 4 else "",
+        bool(flags & ONLINK),
+        mtu=metrics.number(_MTU),
+        advmss=metrics.number(_ADVMSS),
+        source=_host(values.bytes(SOURCE)),
+        tos=tos,
+    )
+    return Route(
+        to,
+        # The device of a route without a next hop is lo, for IPv6.
+        index if name == "unicast" else 0,
+        via,
+        values.number(_PRIORITY),
+        protocol,
+        traits=traits,
+        others=tuple((number, gateway) for number, gateway, _ in others),
+        message=b"" if protocol == ROUTE_PROTOCOL else body,
+    )
 
 
 def usual_scope(version: int, kind: str, via: Optional[Host]) -> str:
@@ -177,8 +186,10 @@ def usual_scope(version: int, kind: str, via: Optional[Host]) -> str:
     return "link" if version == 4 and kind == "unicast" and via is None else "global"
 
 
-def _scope_name(scope: int) -> str:
-    return next((name for name, number in _SCOPES.items() if number == scope), str(scope))
+def _unusual_scope(scope: int, usual: str) -> str:
+    """The name of a scope; empty for the usual one."""
+    name = next((name for name, number in _SCOPES.items() if number == scope), str(scope))
+    return "" if name == usual else name
 
 
 def _next_hops(values: wire.Attributes, flags: int) -> Iterator[tuple[int, Optional[Host], int]]:

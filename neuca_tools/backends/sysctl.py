@@ -13,7 +13,7 @@ from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 
 ROOT = Path("/proc/sys")
-LONGEST = 65536  # bytes
+MAX_VALUE_BYTES = 65536
 
 
 def read(path: str) -> Optional[str]:
@@ -24,7 +24,7 @@ def read(path: str) -> Optional[str]:
         return None
     try:
         # The kernel gives a whole value in one piece.
-        return " ".join(os.read(descriptor, LONGEST).decode("utf-8", "replace").split())
+        return " ".join(os.read(descriptor, MAX_VALUE_BYTES).decode("utf-8", "replace").split())
     except OSError:
         return None
     finally:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IDENTIFIER = "neucad"
 HOSTNAMED, _PATH = "org.freedesktop.hostname1", "/org/freedesktop/hostname1"
-_ANSWER = 20.0  # seconds: it may have to be started first, during a busy boot
+_ANSWER_SECONDS = 20.0  # it may have to be started first, during a busy boot
 
 
 def notify(state: str) -> None:
@@ -99,22 +99,22 @@ def journal_entries(
                 reader.this_boot()
                 for unit in units:
                     reader.add_match(**{field: unit})
-            return [_entry(found) for found in reader]
+            return [_entry(message) for message in reader]
     except OSError as error:
         raise ObserveError(f"read the journal: {error.strerror}") from error
 
 
-def _entry(found: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
-    at = found["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
-    unit = str(found.get("UNIT") or found.get("_SYSTEMD_UNIT", ""))
-    identity = getattr(found.get("MESSAGE_ID"), "hex", "")
-    own = {key: str(value) for key, value in found.items() if key.startswith("NEUCA_")}
-    return at, unit, str(found.get("MESSAGE", "")), identity, own
+def _entry(message: Mapping[str, Any]) -> tuple[float, str, str, str, dict[str, str]]:
+    seconds = message["__MONOTONIC_TIMESTAMP"].timestamp.total_seconds()
+    unit = str(message.get("UNIT") or message.get("_SYSTEMD_UNIT", ""))
+    message_id = getattr(message.get("MESSAGE_ID"), "hex", "")
+    own_fields = {key: str(value) for key, value in message.items() if key.startswith("NEUCA_")}
+    return seconds, unit, str(message.get("MESSAGE", "")), message_id, own_fields
 
 
 def set_hostname(hostname: str) -> None:
     """Set the static and so the kernel's host name, starting hostnamed. Raises ManagerError."""
-    with Bus(_ANSWER, 2 * _ANSWER) as bus:
+    with Bus(_ANSWER_SECONDS, 2 * _ANSWER_SECONDS) as bus:
         what = f'ask systemd-hostnamed for the host name "{hostname}"'
         owner, method = bus.start(HOSTNAMED) or HOSTNAMED, f"{HOSTNAMED}.SetStaticHostname"
         bus.call(what, owner, _PATH, method, "sb", hostname, False)

@@ -24,15 +24,15 @@ _QUEUE = Path("/run/udev/queue")  # exists while udevd has events to process
 _RULES = (Path("/etc/udev/rules.d"), Path("/run/udev/rules.d"))
 _TAGS = Path("/run/udev/tags")  # one directory for each tag in use
 VOLUME_TAG, VOLUME_LABELS = "neuca-volume", frozenset({"config-2", "cidata"})
-_LONGEST_RULES = 1 << 20  # bytes of one rules file
+_MAX_RULES_BYTES = 1 << 20  # of one file
 _SYSFS = Path("/sys/class/net")
 _DATA = Path("/run/udev/data")  # a file for each device
 # Properties of a device that is being renamed, or (systemd 257) processed again.
 _UNFINISHED = frozenset({"E:ID_RENAMING=1", "E:ID_PROCESSING=1"})
 _UDEVADM = ("/usr/bin/udevadm", "/bin/udevadm", "/usr/sbin/udevadm", "/sbin/udevadm")
 
-_RECEIVE_BUFFER = 8 << 20  # bytes for events
-_MOST = 4096  # events read at once
+_RECEIVE_BUFFER_BYTES = 8 << 20
+_MAX_EVENTS = 4096  # events read at once
 
 
 class Monitor:
@@ -51,7 +51,7 @@ class Monitor:
             self._monitor.filter_by("net")
             # Without CAP_NET_ADMIN the size stays the default.
             with contextlib.suppress(PermissionError):
-                self._monitor.set_receive_buffer_size(_RECEIVE_BUFFER)
+                self._monitor.set_receive_buffer_size(_RECEIVE_BUFFER_BYTES)
             self._monitor.start()
         except OSError as error:
             raise ObserveError(f"{what}: {error.strerror or error}") from error
@@ -63,10 +63,10 @@ class Monitor:
     def drain(self) -> set[tuple[str, str]]:
         """The action (`add`, `remove`, `change`, …) and the interface of each pending event.
 
-        They are at most _MOST; the next call returns more. Never blocks.
+        They are at most _MAX_EVENTS; the next call returns more. Never blocks.
         """
         events: set[tuple[str, str]] = set()
-        for _ in range(_MOST):
+        for _ in range(_MAX_EVENTS):
             try:
                 device = None if self.overflowed else self._monitor.poll(0)
             except OSError:  # ENOBUFS; pyudev does not keep the number
@@ -176,7 +176,7 @@ def rules() -> Iterator[tuple[Path, str]]:
     for directory in _RULES:
         for name in readable_names_in(directory):
             if name.endswith(".rules"):
-                yield directory / name, text_of(directory / name, _LONGEST_RULES)
+                yield directory / name, text_of(directory / name, _MAX_RULES_BYTES)
 
 
 def volumes() -> list[str]:
@@ -210,12 +210,12 @@ def _sysfs() -> dict[str, int]:
 
     Not every entry is an interface (`bonding_masters`), and interfaces may disappear meanwhile.
     """
-    found = {}
+    index_by_name = {}
     with contextlib.suppress(FileNotFoundError):
         for entry in _SYSFS.iterdir():
             with contextlib.suppress(OSError, ValueError):
-                found[entry.name] = int((entry / "ifindex").read_text(encoding="ascii"))
-    return found
+                index_by_name[entry.name] = int((entry / "ifindex").read_text(encoding="ascii"))
+    return index_by_name
 
 
 def _pyudev(what: str) -> Any:

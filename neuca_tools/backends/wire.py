@@ -25,16 +25,16 @@ _TYPE = 0x3FFF  # NLA_TYPE_MASK
 _ERROR, _DONE, _OVERRUN = 2, 3, 4  # NLMSG_*
 _INTERRUPTED = 0x10  # NLM_F_DUMP_INTR: a change made the dump inconsistent
 _TRIES = 5  # of a dump
-_CAPPED, _WITH_WORDS = 0x100, 0x200  # NLM_F_CAPPED, NLM_F_ACK_TLVS
-_WORDS = 1  # NLMSGERR_ATTR_MSG
+_CAPPED, _HAS_ATTRIBUTES = 0x100, 0x200  # NLM_F_CAPPED, NLM_F_ACK_TLVS
+_ERROR_MESSAGE = 1  # NLMSGERR_ATTR_MSG
 _SOL_NETLINK, _CAP_ACK, _EXT_ACK, _STRICT = 270, 10, 11, 12
 _HEADER, _ATTRIBUTE = struct.Struct("=IHHII"), struct.Struct("=HH")
 _CODE = struct.Struct("=i")
 _TIMEVAL = struct.Struct("@ll")  # struct timeval
 _ORDER = sys.byteorder
 _FILE_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
-_LIMIT = 5  # seconds; the kernel answers at once unless a driver has to reset its NIC
-_ROOM = 65536  # bytes of one datagram; the kernel sends at most 32 KiB
+_ANSWER_SECONDS = 5  # the kernel answers at once unless a driver has to reset its NIC
+_BUFFER_BYTES = 65536  # the kernel sends at most 32 KiB
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -119,7 +119,7 @@ class Socket(AbstractContextManager["Socket"]):
         )
         # With a timeout of Python's own, each request would take two calls of poll(2) more.
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_LIMIT, 0))
+            self._socket.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(_ANSWER_SECONDS, 0))
         for option in (_CAP_ACK, _EXT_ACK):
             self._socket.setsockopt(_SOL_NETLINK, option, 1)
         if strict:
@@ -128,7 +128,7 @@ class Socket(AbstractContextManager["Socket"]):
         # Then the kernel refuses messages of other processes (netlink_getsockbyportid()).
         self._socket.connect((0, 0))
         self._sequence = 0
-        self._buffer = bytearray(_ROOM)
+        self._buffer = bytearray(_BUFFER_BYTES)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -216,9 +216,9 @@ def _check(what: int, body: bytes, flags: int) -> None:
 
 def _kernel_message(body: bytes, flags: int) -> str:
     """The text of an extended ACK, empty if there is none."""
-    if not (flags & _CAPPED and flags & _WITH_WORDS):
+    if not (flags & _CAPPED and flags & _HAS_ATTRIBUTES):
         return ""
     for kind, value in attributes(body[4 + _HEADER.size :]):
-        if kind == _WORDS:
+        if kind == _ERROR_MESSAGE:
             return value.rstrip(b"\0").decode(errors="replace")
     return ""

@@ -115,14 +115,7 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
     """The options of a file in order, with an entry without an option for each section header."""
     parser = _Parser()
     lines = ["" if REMARK.fullmatch(line.rstrip()) else line for line in text.split("\n")]
-    unreadable: list[int] = []
-    try:
-        # configparser stops at an option before the first section; this header lets it go on.
-        parser.read_string("\n".join((f"[{_NO_SECTION}]", *lines)), str(file))
-    except ParsingError as error:
-        # Raised at the end, when all other lines have been read.
-        unreadable = [number - 1 for number, _ in error.errors]
-    for number in unreadable:
+    for number in _read_lines(parser, lines, str(file)):
         reason = f'line {number} is neither a section nor "option = value", ignoring it'
         faults.append(ConfigFault(str(file), "", "", "", reason, line=number))
         # Whoever looks for options that protect has to see these as well.
@@ -145,6 +138,17 @@ def _entries(file: Path, text: str, faults: list[ConfigFault]) -> Iterator[Entry
         else:
             yield from (header, *given)
         yield from _swallowed(given)
+
+
+def _read_lines(parser: _Parser, lines: Iterable[str], file: str) -> list[int]:
+    """Have the parser read the lines of a file; returns the numbers of those that it cannot."""
+    try:
+        # configparser stops at an option before the first section; this header lets it go on.
+        parser.read_string("\n".join((f"[{_NO_SECTION}]", *lines)), file)
+    except ParsingError as error:
+        # Raised at the end, when all other lines have been read.
+        return [number - 1 for number, _ in error.errors]
+    return []
 
 
 def _swallowed(entries: Iterable[Entry]) -> Iterator[Entry]:

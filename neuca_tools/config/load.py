@@ -76,7 +76,7 @@ def _is_suspect(entry: Entry) -> bool:
 
 def _reported(faults: Iterable[ConfigFault]) -> set[tuple[str, str, str]]:
     """The options that were meant to protect, by file and section."""
-    return {(one.file, one.section, one.option.lower()) for one in faults if one.stops}
+    return {(fault.file, fault.section, fault.option.lower()) for fault in faults if fault.stops}
 
 
 def _unknown_sections(entries: Iterable[Entry]) -> Iterator[ConfigFault]:
@@ -135,14 +135,14 @@ def _field(where: tuple[str, str], entry: Entry, faults: list[ConfigFault]) -> d
 
 def _listed(entry: Entry, read: Callable[[str], object], faults: list[ConfigFault]) -> list[Any]:
     """The entries of a list that can be read. An unusable one is an error: the list lacks it."""
-    found = []
+    entries = []
     for text in listed(entry.value):
         try:
-            found.append(read(text))
+            entries.append(read(text))
         except (UnusableError, UsageError) as reason:
             # Only lists that protect are read by this function.
             faults.append(entry.fault(f"{reason}, ignoring this one")._replace(stops=True))
-    return found
+    return entries
 
 
 def _mac(text: str) -> str:

@@ -193,10 +193,10 @@ def _file_name(text: str) -> str:
 
 
 def _loopback(text: str) -> IPv4Address:
-    found = values.host(text)
-    if not isinstance(found, IPv4Address) or found not in IPv4Network("127.0.0.0/8"):
+    address = values.host(text)
+    if not isinstance(address, IPv4Address) or address not in IPv4Network("127.0.0.0/8"):
         raise UnusableError("it is not in 127.0.0.0/8")
-    return found
+    return address
 
 
 def _number(low: int, high: int) -> Callable[[str], int]:
@@ -205,10 +205,10 @@ def _number(low: int, high: int) -> Callable[[str], int]:
 
 def _seconds(low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
-        found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *s?", text)
-        if not found or not low <= float(found[1]) <= high:
+        match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *s?", text)
+        if not match or not low <= float(match[1]) <= high:
             raise UnusableError(f"it is not a number of seconds from {low:g} to {high:g}")
-        return float(found[1])
+        return float(match[1])
 
     return read
 
@@ -223,14 +223,14 @@ def _level(text: str) -> str:
 
 def _host_sysctls(text: str) -> frozenset[str]:
     """Keys of host-wide sysctls that documents may set, without those that change interfaces."""
-    found = frozenset(map(values.sysctl_key, listed(text)))
-    for key in sorted(found):
+    keys = frozenset(map(values.sysctl_key, listed(text)))
+    for key in sorted(keys):
         reason = key_reason(key)
         if OWN in key:
             reason = f"{OWN} does not belong in it"
         if reason:
             raise UnusableError(f'"{values.clip(key)}": {reason}')
-    return found
+    return keys
 
 
 def _matching(pattern: re.Pattern[str], reason: str) -> Callable[[str], str]:

@@ -25,6 +25,7 @@ from neuca_tools.documents.spelling import closest
 
 # In sections with keys of their own, nothing else looks like one of these.
 _LISTS = {option for _, option in MAC_LISTS}
+_NAMES = {option for _, option in KNOWN}
 _INDENTED = "it is indented, and so a part of the value above"
 
 
@@ -53,9 +54,9 @@ def meant_to_protect(entry: Entry) -> str:
     option = entry.option.lower()
     if not option or (entry.section, option) in KNOWN:
         return ""
-    found = _closest(entry.section, option)
-    if found in PROTECTIVE and found:
-        return f"[{found[0]}] {found[1]}"
+    closest_option = _closest(entry.section, option)
+    if closest_option and closest_option in PROTECTIVE:
+        return f"[{closest_option[0]}] {closest_option[1]}"
     # Whatever its name, NICs that an administrator lists are not to be changed.
     lists = " or ".join(f"[{section}] {name}" for section, name in MAC_LISTS)
     return "" if link_kind(entry.section) or not _is_mac_list(entry.value) else lists
@@ -71,12 +72,10 @@ def _is_mac_list(text: str) -> bool:
 def _closest(section: str, option: str) -> Optional[tuple[str, str]]:
     """The option that is most like an unknown one, of the same section if possible."""
     own = {name for where, name in KNOWN if where == section}
-    every = {name for _, name in KNOWN}
-    if own:
-        name = closest(option, own)
-        if name:
-            return section, name
-    elif section in SECTIONS or link_kind(section):
-        every = _LISTS
-    name = option if option in every else closest(option, every)
+    name = closest(option, own)
+    if name:
+        return section, name
+    has_own_keys = not own and (section in SECTIONS or link_kind(section))
+    names = _LISTS if has_own_keys else _NAMES
+    name = option if option in names else closest(option, names)
     return next((known for known in sorted(KNOWN) if known[1] == name), None)

@@ -152,7 +152,7 @@ class Wish:
         most = has.most.get(setting)
         if setting in ("rps", "xps") and most is not None:
             return self._cpus(setting, value, most, has)
-        return most if setting == "irq-affinity" else value
+        return value
 
     def _cpus(self, setting: str, value: str, every: str, has: DeviceSettings) -> Optional[str]:
         """The CPUs, one list where all queues have the same."""

@@ -27,10 +27,10 @@ from neuca_tools.files import applying, replace_file
 from neuca_tools.guest import blocks, programs
 
 DIRECTORY, FILE = ".ssh", "authorized_keys"  # the default AuthorizedKeysFile (sshd_config(5))
-WITHIN = 30.0  # seconds: a home directory may be on a server that does not respond
+EDIT_SECONDS = 30.0  # a home directory may be on a server that does not respond
 READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 SELINUX = Path("/sys/fs/selinux/enforce")
-LONGEST_WORD = 65536  # bytes
+MAX_RESULT_BYTES = 65536
 
 
 def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
@@ -64,8 +64,8 @@ def edit_as(user: pwd.struct_passwd, keys: Sequence[str]) -> str:
 
 def _receive(descriptor: int) -> bytes:
     """The output of the child until its end or time-out. The user may have forged it."""
-    said, deadline = b"", time.monotonic() + WITHIN
-    while len(said) < LONGEST_WORD:
+    said, deadline = b"", time.monotonic() + EDIT_SECONDS
+    while len(said) < MAX_RESULT_BYTES:
         left = max(0.0, deadline - time.monotonic())
         if not select.select([descriptor], [], [], left)[0]:
             break
@@ -94,7 +94,9 @@ def _run_as_user(user: pwd.struct_passwd, keys: Sequence[str], write: int) -> No
 
 
 def _send(descriptor: int, failed: str, ignored: str) -> None:
-    os.write(descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:LONGEST_WORD])
+    os.write(
+        descriptor, json.dumps({"failed": failed, "ignored": ignored}).encode()[:MAX_RESULT_BYTES]
+    )
 
 
 # --- As root, which only reads --------------------------------------------------------------------
@@ -167,7 +169,7 @@ def _directory(home: int, place: str) -> int:
         os.mkdir(DIRECTORY, 0o700, dir_fd=home)
         if SELINUX.exists() and programs.find("restorecon"):
             # sshd may read the directory only if it has the right label.
-            programs.run(f'label "{place}"', ["restorecon", "-R", place], WITHIN)
+            programs.run(f'label "{place}"', ["restorecon", "-R", place], EDIT_SECONDS)
     _own(os.stat(DIRECTORY, dir_fd=home, follow_symlinks=False), place, stat.S_ISDIR, "a directory")
     return os.open(DIRECTORY, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=home)
 
@@ -189,33 +191,33 @@ def _read(directory: int, place: str, owner: Optional[int] = None) -> tuple[Opti
     The file has to belong to `owner`, by default to who runs this. Raises ApplyError.
     """
     try:
-        found = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(FILE, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None, 0o600
-    _own(found, place, stat.S_ISREG, "a regular file", owner)
+    _own(status, place, stat.S_ISREG, "a regular file", owner)
     descriptor = os.open(
         FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
     )
     with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(blocks.LARGEST + 1)
-        if len(content) > blocks.LARGEST:
-            raise ApplyError(f'"{place}": it is longer than {blocks.LARGEST} bytes')
+        content = stream.read(blocks.MAX_FILE_BYTES + 1)
+        if len(content) > blocks.MAX_FILE_BYTES:
+            raise ApplyError(f'"{place}": it is longer than {blocks.MAX_FILE_BYTES} bytes')
         return content, stat.S_IMODE(os.fstat(descriptor).st_mode)
 
 
 def _own(
-    found: os.stat_result,
+    status: os.stat_result,
     place: str,
     is_kind: Callable[[int], bool],
     kind: str,
     owner: Optional[int] = None,
 ) -> None:
     """Raises ApplyError for a link, another kind of file, or a file of another user."""
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise ApplyError(f'"{place}": it is a symbolic link, which is not followed')
-    if not is_kind(found.st_mode):
+    if not is_kind(status.st_mode):
         raise ApplyError(f'"{place}": it is not {kind}')
-    if found.st_uid != (os.geteuid() if owner is None else owner):
+    if status.st_uid != (os.geteuid() if owner is None else owner):
         raise ApplyError(f'"{place}": it is owned by another user')
 
 
@@ -226,7 +228,7 @@ def _ignored(home: int, directory: int, name: str) -> str:
         f"{name}/{DIRECTORY}": os.fstat(directory),
         f"{name}/{DIRECTORY}/{FILE}": os.stat(FILE, dir_fd=directory, follow_symlinks=False),
     }
-    for place, found in places.items():
-        if found.st_mode & 0o022 or found.st_uid not in (0, os.geteuid()):
+    for place, status in places.items():
+        if status.st_mode & 0o022 or status.st_uid not in (0, os.geteuid()):
             return f'sshd ignores the keys: "{place}" is writable by others than its user'
     return ""

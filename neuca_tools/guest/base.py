@@ -57,7 +57,7 @@ FEATURES: Mapping[str, Feature] = {  # in their order
     ),
     "storage": Feature(
         lambda config: config.guest_storage,
-        lambda _, document: any(one.attach for one in document.storage),
+        lambda _, document: any(storage.attach for storage in document.storage),
     ),
     "scripts": Feature(
         lambda config: config.guest_scripts, lambda _, document: bool(document.scripts)

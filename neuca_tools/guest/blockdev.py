@@ -21,10 +21,10 @@ from neuca_tools.files import applying, make_directory
 from neuca_tools.guest import programs
 
 SYSFS, MOUNTS, SWAPS = Path("/sys/class/block"), Path("/proc/self/mountinfo"), Path("/proc/swaps")
-LOOK = 60.0  # seconds to examine or mount a disk
-MAKE = 3600.0  # seconds to make a file system: the disk may be large, and is behind a network
-EDGE = 1 << 20  # bytes at the start and at the end of a disk that have to be readable
-NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
+INSPECT_SECONDS = 60.0  # and to mount a disk
+FORMAT_SECONDS = 3600.0  # the disk may be large, and is behind a network
+EDGE_BYTES = 1 << 20  # at the start and at the end of a disk, which have to be readable
+BLKID_NOTHING = 2  # blkid(8): no signature was found, or the disk cannot be read
 
 
 # Nothing is mounted at or below SYSTEM, where the contents of a disk would replace programs and
@@ -55,29 +55,34 @@ def signatures(device: Path) -> dict[str, str]:
     """Its signatures (`TYPE`, `UUID`, …); none only if both programs agree. Raises ApplyError."""
     what = f"read the contents of {device}"
     _readable(device)
-    said = programs.run(
-        what, ["blkid", "--probe", "--output", "export", str(device)], LOOK, accepted=(0, NOTHING)
+    output = programs.run(
+        what,
+        ["blkid", "--probe", "--output", "export", str(device)],
+        INSPECT_SECONDS,
+        accepted=(0, BLKID_NOTHING),
     )
-    found = dict(
+    value_by_name = dict(
         line.split("=", 1)
-        for line in said.splitlines()
+        for line in output.splitlines()
         if "=" in line and not line.startswith("DEVNAME=")
     )
-    wiped = programs.run(
-        what, ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)], LOOK
+    types = programs.run(
+        what,
+        ["wipefs", "--no-act", "--noheadings", "--output", "TYPE", str(device)],
+        INSPECT_SECONDS,
     ).split()
-    if not found and wiped:
-        return {"TYPE": wiped[0]}
-    return found
+    if not value_by_name and types:
+        return {"TYPE": types[0]}
+    return value_by_name
 
 
 def _readable(device: Path) -> None:
     """Raises ApplyError if a disk cannot be read, which blkid does not tell from a blank one."""
     with applying(f"read {device}"), device.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
-        for place in (0, max(0, size - EDGE)):
+        for place in (0, max(0, size - EDGE_BYTES)):
             stream.seek(place)
-            stream.read(EDGE)
+            stream.read(EDGE_BYTES)
 
 
 def partitioned(name: str) -> str:
@@ -120,14 +125,14 @@ def mounts(source: str = "") -> list[Mount]:
 
     proc(5) writes a space in a path as `\\040`.
     """
-    found = []
+    found_mounts = []
     for line in MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
         words = line.split(" ")
         raw = words[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
         place = raw.encode("latin-1").decode("utf-8", "surrogateescape")
         if words[words.index("-") + 2].startswith(source):
-            found.append(Mount(words[2], place))
-    return found
+            found_mounts.append(Mount(words[2], place))
+    return found_mounts
 
 
 def make(device: Path, kind: str, options: str) -> None:
@@ -141,44 +146,46 @@ def make(device: Path, kind: str, options: str) -> None:
         words = filesystems.options(kind, options)
     except UnusableError as error:
         raise RefusedError(f"{what}: {error}") from None
-    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], MAKE)
+    programs.run(what, [f"mkfs.{kind}", *words, "--", str(device)], FORMAT_SECONDS)
 
 
-def mount(found: Mapping[str, str], name: str, place: str) -> None:
+def mount(contents: Mapping[str, str], name: str, place: str) -> None:
     """Mount a disk by its UUID, after checking that no other disk has the same one.
 
-    `found` are its signatures, as `signatures` returns them. The place is checked again: while the
-    file system was made, a user to whom a directory on the way belongs could put a link there.
+    `contents` are its signatures, as `signatures` returns them. The place is checked again: while
+    the file system was made, a user to whom a directory on the way belongs could put a link there.
     Raises ApplyError.
     """
     what = f"mount {name} at {place}"
-    uuid, real = found.get("UUID"), check_place(place)
+    uuid, real = contents.get("UUID"), check_place(place)
     if not uuid:
         raise ApplyError(f"{what}: its contents have no UUID")
     with applying(what):
         make_directory(Path(real))
     find = "blkid --cache-file /dev/null --output device --match-token".split()
-    same = programs.run(what, [*find, f"UUID={uuid}"], LOOK)
+    same = programs.run(what, [*find, f"UUID={uuid}"], INSPECT_SECONDS)
     if same.split() != [f"/dev/{name}"]:
         raise ApplyError(f"{what}: {', '.join(same.split()) or 'no disk'} has its UUID")
     before = mounts()
-    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], LOOK)
+    programs.run(what, ["mount", "-o", OPTIONS, f"UUID={uuid}", real], INSPECT_SECONDS)
     if Mount(number(name), real) not in mounts():
-        for one in mounts():
-            if one not in before and one.device == number(name):
-                unmount(one.place)
+        for found_mount in mounts():
+            if found_mount not in before and found_mount.device == number(name):
+                unmount(found_mount.place)
         raise ApplyError(f"{what}: another disk is there now, or a link leads elsewhere")
 
 
 def unmount(place: str) -> None:
     """Raises ApplyError, also if the file system is in use."""
-    programs.run(f"unmount {place}", ["umount", place], LOOK)
+    programs.run(f"unmount {place}", ["umount", place], INSPECT_SECONDS)
 
 
 def check_place(place: str) -> str:
     """The path without symbolic links. Raises RefusedError for a directory of the system."""
     real = Path(os.path.realpath(place))
     system = [Path("/", name) for name in SYSTEM]
-    if real in SHARED or any(one == real or one in real.parents for one in system):
+    if real in SHARED or any(
+        directory == real or directory in real.parents for directory in system
+    ):
         raise RefusedError(f"nothing is mounted at {place}: {real} is a directory of the system")
     return str(real)

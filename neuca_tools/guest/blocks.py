@@ -22,7 +22,7 @@ from neuca_tools.files import replace_file, sync_directory
 BEGIN = b"# BEGIN neuca-guest-tools: what is between these two lines is written anew"
 END = b"# END neuca-guest-tools"
 NO_MARKS = (b"", b"")
-LARGEST = 4 * 1024 * 1024  # bytes of a file that is edited
+MAX_FILE_BYTES = 4 * 1024 * 1024
 
 
 def edited(content: bytes, lines: Sequence[str], old: tuple[bytes, bytes] = NO_MARKS) -> bytes:
@@ -96,15 +96,15 @@ def _read(path: Path) -> Optional[bytes]:
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ApplyError("it is not a regular file")
-        if found.st_nlink > 1:
+        if status.st_nlink > 1:
             raise ApplyError("it has several names (hard links), which an atomic edit cannot keep")
         with os.fdopen(descriptor, "rb", closefd=False) as stream:
-            content = stream.read(LARGEST + 1)
-        if len(content) > LARGEST:
-            raise ApplyError(f"it is longer than {LARGEST} bytes")
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ApplyError(f"it is longer than {MAX_FILE_BYTES} bytes")
         return content
     finally:
         os.close(descriptor)
@@ -113,12 +113,12 @@ def _read(path: Path) -> Optional[bytes]:
 def _copy_attributes(path: Path, new: int) -> None:
     """Copy owner, mode and extended attributes of a file, if it exists, to a new one."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         os.fchmod(new, 0o644)
         return
-    os.fchown(new, found.st_uid, found.st_gid)
-    os.fchmod(new, stat.S_IMODE(found.st_mode))
+    os.fchown(new, status.st_uid, status.st_gid)
+    os.fchmod(new, stat.S_IMODE(status.st_mode))
     try:
         names = os.listxattr(path)
     except OSError as error:

@@ -34,10 +34,10 @@ SERVICES = ("open-iscsi.service", "iscsi.service")  # Debian's, Fedora's
 RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))  # Debian's, Fedora's
 SYSFS = Path("/sys/class")
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-# Seconds for iscsiadm: iscsid gives up a login after 120 (node.conn[0].timeo.login_timeout times
+# iscsid gives up a login after 120 s (node.conn[0].timeo.login_timeout times
 # initial_login_retry_max).
-ASKING = 150.0
-APPEARS = 20.0  # seconds from a login until the disk exists
+ISCSIADM_SECONDS = 150.0
+DISK_SECONDS = 20.0  # from a login until the disk exists
 UEVENT = 15  # NETLINK_KOBJECT_UEVENT, linux/netlink.h
 END = "# END RECORD"
 OURS = (
@@ -62,9 +62,15 @@ class Target(NamedTuple):
     def portal(self) -> str:
         return portal(self.ip, self.port)
 
-    @property
-    def words(self) -> list[str]:
-        return ["iscsiadm", "--mode", "node", "--targetname", self.name, "--portal", self.portal]
+    def command(self, *options: str, tag: str = "") -> list[str]:
+        """iscsiadm for this target; `tag` is that of its portal group."""
+        place = f"{self.portal},{tag}" if tag else self.portal
+        words = ["iscsiadm", "--mode", "node", "--targetname", self.name, "--portal", place]
+        return [*words, *options]
+
+    def run(self, what: str, *options: str, tag: str = "") -> None:
+        """Run that command. Raises ApplyError."""
+        programs.run(what, self.command(*options, tag=tag), ISCSIADM_SECONDS)
 
 
 def portal(ip: Union[str, IPv4Address, IPv6Address], port: int) -> str:
@@ -83,9 +89,11 @@ def set_initiator_name(iqn: str) -> None:
         return
     write_files({INITIATOR: MARK + content}, 0o600)
     if BOOTED.is_dir():
-        programs.run("restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ASKING)
+        programs.run(
+            "restart iscsid", ["systemctl", "try-restart", "iscsid.service"], ISCSIADM_SECONDS
+        )
     elif Path("/etc/init.d/iscsid").exists():
-        programs.run("restart iscsid", ["/etc/init.d/iscsid", "restart"], ASKING)
+        programs.run("restart iscsid", ["/etc/init.d/iscsid", "restart"], ISCSIADM_SECONDS)
 
 
 def is_ours(path: Path) -> bool:
@@ -102,30 +110,29 @@ def discover(ip: str, port: int) -> dict[Target, str]:
     """
     at = portal(ip, port)
     words = "iscsiadm --mode discovery --type sendtargets --op nonpersistent --portal".split()
-    said = programs.run(f"query the targets of {at}", [*words, at], ASKING)
-    return targets(said, ip, port)
+    output = programs.run(f"query the targets of {at}", [*words, at], ISCSIADM_SECONDS)
+    return targets(output, ip, port)
 
 
-def targets(said: str, ip: str, port: int) -> dict[Target, str]:
+def targets(output: str, ip: str, port: int) -> dict[Target, str]:
     """Parse the output of iscsiadm.
 
     >>> said = "192.0.2.1:3260,1 iqn.2026-11.org.example:a"
     >>> targets(f"{said}\\n192.0.2.2:3260,1 iqn.2026-11.org.example:a\\n", "192.0.2.1", 3260)
     {Target(name='iqn.2026-11.org.example:a', ip='192.0.2.1', port=3260): '1'}
     """
-    found = {}
-    for line in sorted(said.splitlines()):
+    tag_by_target = {}
+    for line in sorted(output.splitlines()):
         match = _OFFER.fullmatch(line)
         if match and match["portal"] == portal(ip, port):
-            found[Target(match["name"], ip, port)] = match["tag"]
-    return found
+            tag_by_target[Target(match["name"], ip, port)] = match["tag"]
+    return tag_by_target
 
 
 def create_record(target: Target, tag: str) -> None:
     """Make the record of a target, which a login needs. Raises ApplyError."""
     if not records(target):
-        words = [*target.words[:-1], f"{target.portal},{tag}", "--op", "new"]
-        programs.run(f"create a record of {target.name}", words, ASKING)
+        target.run(f"create a record of {target.name}", "--op", "new", tag=tag)
 
 
 def write_credentials(target: Target, own: Credentials, its: Credentials) -> None:
@@ -159,42 +166,40 @@ def with_credentials(text: str, own: Credentials, its: Credentials = ("", "")) -
 
 def records(target: Target) -> list[Path]:
     """The records of a target: `TARGET/IP,PORT,TAG`, in new versions with `/INTERFACE`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for root in RECORDS:
         for place in sorted(root.joinpath(target.name).glob(f"{target.ip},{target.port},*")):
             if place.is_dir():
-                found += [path for path in sorted(place.iterdir()) if path.is_file()]
+                paths += [path for path in sorted(place.iterdir()) if path.is_file()]
             else:
-                found.append(place)
-    return found
+                paths.append(place)
+    return paths
 
 
 def log_in(target: Target) -> None:
     """Raises ApplyError."""
-    programs.run(f"log in to {target.name} at {target.portal}", [*target.words, "--login"], ASKING)
+    target.run(f"log in to {target.name} at {target.portal}", "--login")
     # The service logs out at shutdown, after unmounting. It was not started at boot if there was
     # no record then.
     if BOOTED.is_dir():
         start = ["systemctl", "start", "--no-block", *SERVICES]
-        programs.run("start open-iscsi", start, ASKING, accepted=range(256))
+        programs.run("start open-iscsi", start, ISCSIADM_SECONDS, accepted=range(256))
 
 
 def find_new_disks(target: Target) -> None:
     """Have the kernel look for disks that the target has got since the login. Raises ApplyError."""
-    programs.run(f"look for new disks of {target.name}", [*target.words, "--rescan"], ASKING)
+    target.run(f"look for new disks of {target.name}", "--rescan")
 
 
 def log_out(target: Target) -> None:
     """Raises ApplyError."""
-    programs.run(
-        f"log out of {target.name} at {target.portal}", [*target.words, "--logout"], ASKING
-    )
+    target.run(f"log out of {target.name} at {target.portal}", "--logout")
 
 
 def delete_record(target: Target) -> None:
     """Delete the record of a target, with its secret. Raises ApplyError."""
     if records(target):
-        programs.run(f"forget {target.name}", [*target.words, "--op", "delete"], ASKING)
+        target.run(f"forget {target.name}", "--op", "delete")
 
 
 # --- What the kernel says -------------------------------------------------------------------------
@@ -206,9 +211,12 @@ def session(target: Target) -> Optional[Path]:
         number = place.name[len("session") :]
         connections = (SYSFS / "iscsi_connection").glob(f"connection{number}:*")
         if text_of(place / "targetname") == target.name and any(
-            (text_of(one / "persistent_address").strip("[]"), text_of(one / "persistent_port"))
+            (
+                text_of(connection / "persistent_address").strip("[]"),
+                text_of(connection / "persistent_port"),
+            )
             == (target.ip, str(target.port))
-            for one in connections
+            for connection in connections
         ):
             return place
     return None
@@ -219,13 +227,13 @@ def disks(target: Target) -> dict[int, str]:
     place = session(target)
     if place is None:
         return {}
-    found = place.glob("device/target*/*:*:*:*/block/*")
-    return {int(disk.parts[-3].rpartition(":")[2]): disk.name for disk in found}
+    links = place.glob("device/target*/*:*:*:*/block/*")
+    return {int(disk.parts[-3].rpartition(":")[2]): disk.name for disk in links}
 
 
 def wait_for_disk(target: Target, lun: int) -> str:
-    """The kernel name of a disk that appears within APPEARS seconds. Raises ApplyError."""
-    deadline = time.monotonic() + APPEARS
+    """The kernel name of a disk that appears within DISK_SECONDS seconds. Raises ApplyError."""
+    deadline = time.monotonic() + DISK_SECONDS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, UEVENT) as events:
         events.bind((0, 1))
         while lun not in disks(target):
@@ -233,5 +241,7 @@ def wait_for_disk(target: Target, lun: int) -> str:
                 raise ApplyError(f"find LUN {lun} of {target.name}: no such disk appeared")
             with suppress(OSError):  # an overflow means: look again
                 events.recv(65536)
-    programs.run("wait for udev", ["udevadm", "settle", "--timeout=10"], APPEARS, accepted=(0, 1))
+    programs.run(
+        "wait for udev", ["udevadm", "settle", "--timeout=10"], DISK_SECONDS, accepted=(0, 1)
+    )
     return disks(target)[lun]

@@ -42,7 +42,7 @@ _SHAPES = Shapes({})
 # document of the last run.
 DUE, BEGUN, RAN = "guest-due", "guest-begun", "guest-ran"
 RECORDS = "guest-*.json"  # in the state directory: what a feature has to remember beyond a boot
-MOST = 1000  # findings that one feature keeps
+MAX_FINDINGS = 1000  # findings that one feature keeps
 # Exit codes by state, the worst first.
 _RANK = {"failed": EXIT_FAILED, "pending": EXIT_PENDING, "degraded": EXIT_DEGRADED, "ok": EXIT_OK}
 
@@ -69,9 +69,11 @@ class Outcome:
     def having(self, finding: Finding) -> Outcome:
         """With this finding added, in place of any other about the same subject."""
         others = tuple(
-            one for one in self.findings if not finding.subject or one.subject != finding.subject
+            earlier
+            for earlier in self.findings
+            if not finding.subject or earlier.subject != finding.subject
         )
-        return replace(self, findings=(*others, finding)[-MOST:])
+        return replace(self, findings=(*others, finding)[-MAX_FINDINGS:])
 
     def ended(self) -> Outcome:
         return replace(self, finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
@@ -179,17 +181,17 @@ def ran(directory: Path, sha256: str) -> None:
 
 def with_guest(status: Status, directory: Path) -> Status:
     """The status with that of the guest added; the worse of both is the state of the host."""
-    found = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
+    outcomes = [outcome for outcome in (load(directory, name) for name in FEATURES) if outcome]
     problems = [*status.data["problems"]]
-    for outcome in found:
+    for outcome in outcomes:
         problems += _problems(outcome)
-    states = {status.data["state"], *_words(found, directory)}
+    states = {status.data["state"], *_words(outcomes, directory)}
     state = next(word for word in _RANK if word in states)
     data = {
         **status.data,
         "state": state,
         "problems": problems,
-        "guest": [outcome.to_json() for outcome in found],
+        "guest": [outcome.to_json() for outcome in outcomes],
     }
     if status.exit_code == EXIT_INVALID:
         return Status(data, EXIT_INVALID)
@@ -204,9 +206,11 @@ def _problems(outcome: Outcome) -> list[dict[str, str]]:
     ]
 
 
-def _words(found: Iterable[Outcome], directory: Path) -> set[str]:
+def _words(outcomes: Iterable[Outcome], directory: Path) -> set[str]:
     """The states of the features, in the words of `status.judge`; `pending` while a run is due."""
-    words = {"degraded" if one.state == "refused" else str(one.state) for one in found}
+    words = {
+        "degraded" if outcome.state == "refused" else str(outcome.state) for outcome in outcomes
+    }
     if is_due(directory) or (directory / BEGUN).exists():
         words.add("pending")
     return words

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"  # never the current directory
 ENVIRONMENT = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
-MOST_SAID = 400  # characters of a program's output in an error message
+MAX_MESSAGE_CHARACTERS = 400  # of a program's output in an error message
 
 
 def find(name: str) -> Optional[str]:
@@ -83,4 +83,4 @@ def _execute(
 def _message(output: bytes) -> str:
     """The output on one line, shortened; a program that tries several times may repeat a line."""
     lines = dict.fromkeys(output.decode("utf-8", "replace").splitlines())
-    return " ".join(" ".join(lines).split())[:MOST_SAID]
+    return " ".join(" ".join(lines).split())[:MAX_MESSAGE_CHARACTERS]

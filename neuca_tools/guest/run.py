@@ -25,7 +25,7 @@ from neuca_tools.state.active_document import confirmed
 log = logging.getLogger("neuca")
 
 LOCK = "guest.lock"  # in the run directory
-RETRY = 30.0  # seconds, as RestartSec= of neuca-guest.service
+RETRY_SECONDS = 30.0  # as RestartSec= of neuca-guest.service
 _LEVELS = {  # methods of a Logger
     "failed": "error",
     "refused": "warning",
@@ -69,7 +69,7 @@ def run_guest(
 
 
 def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
-    """Run whenever a run is due, and again every RETRY seconds after a failure.
+    """Run whenever a run is due, and again every RETRY_SECONDS seconds after a failure.
 
     For hosts without systemd, where neuca-guest.path and Restart= do this. The first run of a boot
     is due after the first pass.
@@ -77,7 +77,7 @@ def stay(config: Config, read: Callable[[], Config]) -> NoReturn:
     well = not outcome.has_run(config.run_directory)
     while True:
         waited = 0.0
-        while not outcome.is_due(config.run_directory) and (well or waited < RETRY):
+        while not outcome.is_due(config.run_directory) and (well or waited < RETRY_SECONDS):
             _wait(config.poll_interval)
             waited += config.poll_interval
         try:

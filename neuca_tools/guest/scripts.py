@@ -29,9 +29,9 @@ from neuca_tools.state.store import read, save
 
 FIRST = "bootscript"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)
-MARGIN = 60.0  # seconds that a script is waited for beyond its time-out
+MARGIN_SECONDS = 60.0  # for which a script is waited for beyond its time-out
 UNKNOWN = "an unknown time"
-LONGEST_NAME = 40  # characters of a script's name in that of its files
+MAX_NAME_CHARACTERS = 40  # of a script's name in that of its files
 
 
 class Place(NamedTuple):
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 def place(config: Config, script: Script) -> Place:
     """The files of a script; a script with the same name but another body has others."""
     digest = sha256(f"{script.name}\0{script.body}".encode()).hexdigest()[:12]
-    name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:LONGEST_NAME]}-{digest}"
+    name = f"{re.sub('[^A-Za-z0-9_]', '_', script.name)[:MAX_NAME_CHARACTERS]}-{digest}"
     directory = config.state_directory / SCRIPTS
     return Place(
         directory / name, directory / f"{name}.json", config.log_directory / f"script-{name}.log"
@@ -54,7 +54,7 @@ def place(config: Config, script: Script) -> Place:
 
 def _scripts(guest: Guest) -> list[tuple[Script, Place]]:
     """The scripts in the order in which they run."""
-    ordered = sorted(guest.document.scripts, key=lambda one: one.name != FIRST)
+    ordered = sorted(guest.document.scripts, key=lambda script: script.name != FIRST)
     return [(script, place(guest.config, script)) for script in ordered]
 
 
@@ -143,7 +143,7 @@ def _start(config: Config, script: Script, files: Place, started: str) -> None:
     ]
     if config.managers == "auto" and BOOTED.is_dir() and programs.find("systemd-run"):
         unit = _unit_command(files.body.name, command)
-        began = _in_unit(script, unit, config.script_timeout + MARGIN)
+        began = _in_unit(script, unit, config.script_timeout + MARGIN_SECONDS)
     else:
         # The agent's standard output may be a log that others read, or that collect-logs packs.
         import subprocess
@@ -187,7 +187,7 @@ def _in_unit(script: Script, command: Sequence[str], seconds: float) -> str:
 def _awaited(config: Config, script: Script, files: Place) -> Finding:
     """Wait until the supervisor releases its lock on the mark. Raises ApplyError."""
     try:
-        with locked(files.mark, config.script_timeout + MARGIN):
+        with locked(files.mark, config.script_timeout + MARGIN_SECONDS):
             pass
     except LockedError:
         return Finding("pending", f"{script.name}: is still running", script.name, again=True)

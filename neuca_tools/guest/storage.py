@@ -103,9 +103,9 @@ class _Record:
 
     def keep(self, device: str, attached: Optional[Attached]) -> None:
         """Record this about a disk; None: it is detached. Raises ApplyError."""
-        others = {name: one for name, one in self.known.items() if name != device}
+        others = {name: disk for name, disk in self.known.items() if name != device}
         self.known = {**others, device: attached} if attached else others
-        disks = {name: one._asdict() for name, one in self.known.items()}
+        disks = {name: disk._asdict() for name, disk in self.known.items()}
         if disks:
             save(self.path.parent, self.path.name, {"disks": disks}, 0o600)
         else:
@@ -115,7 +115,7 @@ class _Record:
 def own_files(config: Config) -> list[Path]:
     """The records of open-iscsi that hold a secret of the document. Raises ApplyError."""
     known = _Record(config.state_directory / RECORD).known.values()
-    return sorted({path for one in known if one.ours for path in iscsi.records(one.where)})
+    return sorted({path for disk in known if disk.ours for path in iscsi.records(disk.where)})
 
 
 def _attach(storage: Storage, record: _Record) -> Iterator[Finding]:
@@ -151,7 +151,7 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
     record.keep(storage.device, attached)
     if not begun:
         iscsi.create_record(target, tag)
-    if any(one.ours and one.where == target for one in record.known.values()):
+    if any(disk.ours and disk.where == target for disk in record.known.values()):
         iscsi.write_credentials(
             target, (storage.chap_user, storage.chap_secret), storage.mutual_chap
         )
@@ -163,16 +163,16 @@ def _log_in(storage: Storage, record: _Record, target: Target, tag: str, *, was_
 
 def _discovered(storage: Storage, before: Optional[Attached]) -> tuple[Target, str]:
     """The target attached before, or the only one, with its portal group tag. Raises ApplyError."""
-    found = iscsi.discover(str(storage.ip), storage.port)
-    if before and before.where in found:
-        return before.where, found[before.where]
-    if len(found) == 1:
-        return next(iter(found.items()))
-    names, why = ", ".join(target.name for target in found), " to this host"
-    if found:
+    tag_by_target = iscsi.discover(str(storage.ip), storage.port)
+    if before and before.where in tag_by_target:
+        return before.where, tag_by_target[before.where]
+    if len(tag_by_target) == 1:
+        return next(iter(tag_by_target.items()))
+    names, why = ", ".join(target.name for target in tag_by_target), " to this host"
+    if tag_by_target:
         why = f" ({names}), and the document does not say which one is meant"
     portal = iscsi.portal(storage.ip, storage.port)
-    raise ApplyError(f"{portal} offers {len(found)} targets{why}")
+    raise ApplyError(f"{portal} offers {len(tag_by_target)} targets{why}")
 
 
 def _mount_disk(storage: Storage, name: str) -> str:
@@ -183,22 +183,24 @@ def _mount_disk(storage: Storage, name: str) -> str:
     node, place = Path("/dev") / name, storage.mount_point
     if place:
         blockdev.check_place(place)
-    at = [mount.place for mount in blockdev.mounts() if mount.device == blockdev.number(name)]
-    if at and (not place or os.path.realpath(place) in at):
-        return f"{node} is mounted at {at[0]}"
-    found = _formatted(storage, name, node)
+    mounted_at = [
+        mount.place for mount in blockdev.mounts() if mount.device == blockdev.number(name)
+    ]
+    if mounted_at and (not place or os.path.realpath(place) in mounted_at):
+        return f"{node} is mounted at {mounted_at[0]}"
+    signatures = _formatted(storage, name, node)
     if not place:
         return f"it is {node}"
-    _check_mountable(storage, node, found, at)
-    blockdev.mount(found, name, place)
+    _check_mountable(storage, node, signatures, mounted_at)
+    blockdev.mount(signatures, name, place)
     return f"{node} is mounted at {place}"
 
 
 def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
     """The signatures on a disk, after making a file system if it is blank and one is requested."""
-    found = blockdev.signatures(node)
-    if found or not storage.format or not storage.fs_type:
-        return found
+    signatures = blockdev.signatures(node)
+    if signatures or not storage.format or not storage.fs_type:
+        return signatures
     user = blockdev.partitioned(name) or blockdev.in_use(name)
     if user:
         raise RefusedError(f"no file system is created on {node}: {user}")
@@ -206,23 +208,25 @@ def _formatted(storage: Storage, name: str, node: Path) -> Mapping[str, str]:
     return blockdev.signatures(node)
 
 
-def _check_mountable(storage: Storage, node: Path, found: Mapping[str, str], at: list[str]) -> None:
+def _check_mountable(
+    storage: Storage, node: Path, signatures: Mapping[str, str], mounted_at: list[str]
+) -> None:
     """Raises RefusedError if the disk must not be mounted where the document requests it.
 
-    `found` are its signatures, `at` the places where it is mounted.
+    `signatures` are those of the disk, `mounted_at` the places where it is mounted.
     """
-    place, kind = storage.mount_point, found.get("TYPE", "")
-    if not found:
+    place, kind = storage.mount_point, signatures.get("TYPE", "")
+    if not signatures:
         why = (
             "the document specifies no type"
             if storage.format
             else "the document does not request formatting"
         )
         raise RefusedError(f"{node} contains no file system, and {why}")
-    if at:
-        raise RefusedError(f"{node} is mounted at {at[0]} instead of {place}")
+    if mounted_at:
+        raise RefusedError(f"{node} is mounted at {mounted_at[0]} instead of {place}")
     if storage.fs_type and kind != storage.fs_type:
-        carries = kind or found.get("PTTYPE", "something else")
+        carries = kind or signatures.get("PTTYPE", "something else")
         raise RefusedError(
             f'{node} contains "{carries}" instead of "{storage.fs_type}": it is left alone'
         )
@@ -235,16 +239,16 @@ def _detach(device: str, record: _Record) -> Iterator[Finding]:
     """Unmount a disk; log out unless another disk uses the session. Raises ApplyError."""
     attached = record.known[device]
     beside = {
-        name: one
-        for name, one in record.known.items()
-        if name != device and one.where == attached.where
+        name: disk
+        for name, disk in record.known.items()
+        if name != device and disk.where == attached.where
     }
     _unmount(attached)
     if attached.ours and not beside:
         _log_out(attached.where)
     if attached.ours:
-        for name, one in beside.items():  # the session is recorded with these disks from now on
-            record.keep(name, one._replace(ours=True))
+        for name, disk in beside.items():  # the session is recorded with these disks from now on
+            record.keep(name, disk._replace(ours=True))
     record.keep(device, None)
     yield Finding("ok", f"{device}: is no longer attached", device)
 

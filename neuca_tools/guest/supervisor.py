@@ -37,11 +37,11 @@ ENVIRONMENT = {
     "SHELL": "/bin/sh",
     "LANG": "C.UTF-8",
 }
-GRACE = 10.0  # seconds from SIGTERM to SIGKILL
-REST = 2.0  # seconds to wait for the rest of the output after the script has ended
-MOST_KEPT = 8 << 20  # bytes of output in the file; the journal has limits of its own
-CUT = b"\n[neucad: what follows is in the journal alone]\n"
-CUT_FOR_GOOD = b"\n[neucad: what follows is not kept]\n"  # without systemd there is no journal
+SECONDS_BEFORE_SIGKILL = 10.0  # after SIGTERM
+OUTPUT_SECONDS = 2.0  # to wait for the rest of the output after the script has ended
+MAX_OUTPUT_BYTES = 8 << 20  # in the file; the journal has limits of its own
+CUT_IN_FILE = b"\n[neucad: what follows is in the journal alone]\n"
+CUT_WITHOUT_JOURNAL = b"\n[neucad: what follows is not kept]\n"  # without systemd
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -84,7 +84,7 @@ def supervise(body: Path, output: Path, seconds: float) -> dict[str, Any]:
         how = _run(body, pipe, seconds, stop)
     finally:
         os.close(pipe)
-    select.select([copier], [], [], REST)
+    select.select([copier], [], [], OUTPUT_SECONDS)
     finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"finished": finished, "seconds": round(time.monotonic() - began, 1), **how}
 
@@ -101,7 +101,7 @@ def _run(body: Path, pipe: int, seconds: float, stop: socket.socket) -> Mapping[
         for number in (signal.SIGTERM, signal.SIGKILL) if descriptor not in readable else ():
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-            if select.select([descriptor], [], [], GRACE)[0]:
+            if select.select([descriptor], [], [], SECONDS_BEFORE_SIGKILL)[0]:
                 break
         return {"status": process.wait(), "timed_out": not readable, "stopped": readable == [stop]}
     finally:
@@ -147,8 +147,8 @@ def _copy(reading: int, file: int) -> NoReturn:
     status = 1
     try:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        cut = CUT_FOR_GOOD if _is_null(sys.stdout.fileno()) else CUT
-        left = MOST_KEPT
+        cut = CUT_WITHOUT_JOURNAL if _is_null(sys.stdout.fileno()) else CUT_IN_FILE
+        left = MAX_OUTPUT_BYTES
         while True:
             part = os.read(reading, 65536)
             if not part:

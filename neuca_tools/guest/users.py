@@ -85,12 +85,12 @@ def _user(user: User, seconds: float) -> Iterator[Finding]:
         text = f'"{login}": {_count(odd, "text")} instead of a public key'
         yield Finding("refused", text, f"{login} keys")
     try:
-        found = accounts.find(login)
-        account = found or accounts.make(login, seconds)
+        existing = accounts.find(login)
+        account = existing or accounts.make(login, seconds)
     except ApplyError as error:
         yield Finding("failed", error.text, login, again=True)
         return
-    yield _keys(user, account, "" if found else "created, ")
+    yield _keys(user, account, "" if existing else "created, ")
     yield from _sudo(user, seconds)
 
 
@@ -136,7 +136,7 @@ def recorded(config: Config) -> set[str]:
     """The users that have keys or a sudo file of ours. Raises ApplyError if unknown."""
     try:
         data = read(config.state_directory, RECORD)
-        return set() if data is None else {_login(one) for one in data["logins"]}
+        return set() if data is None else {_login(login) for login in data["logins"]}
     except (RecordError, ValueError, TypeError, KeyError) as error:
         path, cause = config.state_directory / RECORD, error.__cause__
         why = cause.strerror if isinstance(cause, OSError) else "it is not what neucad wrote"

@@ -51,10 +51,10 @@ def _significant(body: bytes) -> list[bytes]:
 def _is_script(path: Path) -> bool:
     """Whether this is a regular file with the mode that only version 1.7 gave."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == stat.S_IXUSR
+    return stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IXUSR
 
 
 def scripts(directory: Path) -> list[Path]:

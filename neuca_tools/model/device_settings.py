@@ -16,7 +16,7 @@ Refusal = Literal["not applicable", "unsupported"]
 class DeviceSettings(NamedTuple):
     """The observed settings of a device, by names such as `rings.rx`; only requested ones are read.
 
-    `most` has the driver's maximum, or what `all` and `numa` stand for on this host. `missing` says
+    `most` has the driver's maximum, or what `all` stands for on this host. `missing` says
     why a setting, or a group of them, does not exist; `unsupported` are the groups among these that
     the kernel lacks, rather than the device.
     """

@@ -67,6 +67,7 @@ _KINDS: Mapping[str, _Kind] = {
     "nocloud": _Kind("nocloud[=PATH]", "=", "nocloud", "NoCloud"),
     **{cloud.kind: _Kind(cloud.usage, "=", *cloud.source.split(".")) for cloud in CLOUDS},
     "lxd": _Kind("lxd[=SOCKET]", "=", "hypervisors", "Lxd"),
+    "imds": _Kind("imds[=SOCKET]", "=", "imds", "Imds"),
     "none": _Kind("none", "=", "files", "Nothing"),
 }
 _SERVICES = tuple(cloud.kind for cloud in CLOUDS if cloud.is_service)
@@ -187,15 +188,15 @@ def _made(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Sourc
 def _each(specs: Sequence[SourceSpec], cloud: str = ANY) -> list[SourceSpec]:
     """The sources without duplicates, with `auto` replaced by those it asks on this cloud."""
     auto = [SourceSpec(kind) for kind in _AUTO if kind in _LOCAL or kind in KINDS.get(cloud, ())]
-    found: dict[SourceSpec, None] = {}
+    unique: dict[SourceSpec, None] = {}
     for spec in specs:
-        found.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
-    return list(found)
+        unique.update(dict.fromkeys({"auto": auto}.get(spec.kind, [spec])))
+    return list(unique)
 
 
 def uses_network(specs: Sequence[SourceSpec]) -> bool:
     """Whether one of these sources may use the network."""
-    return any(spec.kind in ("auto", "nocloud", *_SERVICES) for spec in specs)
+    return any(spec.kind in ("auto", "nocloud", "imds", *_SERVICES) for spec in specs)
 
 
 def offers(specs: Sequence[SourceSpec], url: str) -> bool:
@@ -204,16 +205,20 @@ def offers(specs: Sequence[SourceSpec], url: str) -> bool:
 
 
 def service_hosts(specs: Sequence[SourceSpec], surroundings: Surroundings) -> list[Host]:
-    """The addresses of the services among these sources, which no document may take over."""
+    """The addresses of the services among these sources, which no document may take over.
+
+    What `imds` asks is the service that `auto` would ask.
+    """
+    specs = [SourceSpec("auto") if spec.kind == "imds" else spec for spec in specs]
     services = _services(_each(specs, platform(specs, surroundings)))
     return [host for service in services for host in service.hosts()]
 
 
 def _services(specs: Sequence[SourceSpec]) -> Iterator[Service]:
     made = [
-        _KINDS[one.kind].make(one.argument, Surroundings())
-        for one in specs
-        if one.kind in _SERVICES
+        _KINDS[spec.kind].make(spec.argument, Surroundings())
+        for spec in specs
+        if spec.kind in _SERVICES
     ]
     if made:
         from neuca_tools.sources.service import Service

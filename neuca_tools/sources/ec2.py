@@ -41,14 +41,14 @@ _TOKEN_SECONDS = 21600  # the maximum that the service grants
 _TREE_SECONDS = 60
 # How long the absence of a tree is cached: a service may not have it yet.
 _ABSENCE_SECONDS = 5
-_LARGEST_CACHED = 1 << 16  # characters: the session goes through a pipe
+_MAX_CACHED_CHARACTERS = 1 << 16  # the session goes through a pipe
 _ROOT = "/latest/meta-data/"
 _EARLY_SECONDS = 60  # renewed before it expires, so that no request carries an expired token
 _NO_TOKENS = (400, 404, 405, 501)  # the answers to PUT of services that support only GET
 _MAC_DIRECTORY = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}/", re.IGNORECASE)
-_MOST_NICS = 64  # an instance has at most 32 on each of a few network cards
+_MAX_NICS = 64  # an instance has at most 32 on each of a few network cards
 _KEY = re.compile(r"([0-9]{1,4})=.*")  # number and name of a key pair
-_MOST_KEYS = 64
+_MAX_KEYS = 64
 _TOKEN = re.compile(rb"[!-~]{1,4096}")
 
 
@@ -116,7 +116,7 @@ class Ec2(Service):
             absent = Token("", now + _ABSENCE_SECONDS)
             return replace(answer, session=session.keep(self._tree, absent))
         text = json.dumps(tree)
-        if len(text) <= _LARGEST_CACHED:
+        if len(text) <= _MAX_CACHED_CHARACTERS:
             session = session.keep(self._tree, Token(seen + text, now + _TREE_SECONDS))
         return replace(answer, session=session, parts={NAME: text.encode()})
 
@@ -132,11 +132,11 @@ class Ec2(Service):
 
     def _public_keys(self, deadline: Deadline, session: Session) -> list[str]:
         """The public keys; their listing has lines such as `0=my-key`."""
-        found = (
+        matches = (
             _KEY.fullmatch(line)
             for line in self._text("public-keys/", deadline, session).splitlines()
         )
-        numbers = [match[1] for match in found if match][:_MOST_KEYS]
+        numbers = [match[1] for match in matches if match][:_MAX_KEYS]
         keys = (
             self._text(f"public-keys/{number}/openssh-key", deadline, session).strip()
             for number in numbers
@@ -155,7 +155,7 @@ class Ec2(Service):
             self._demand_absent("network/", [*listing], deadline, session)
             return {}
         tree = {}
-        for mac in macs[:_MOST_NICS]:
+        for mac in macs[:_MAX_NICS]:
             path = f"network/interfaces/macs/{mac}"
             leaves = self._listed(path, deadline, session).split()
             tree[mac.rstrip("/")] = {

@@ -22,7 +22,7 @@ from neuca_tools.sources.base import BODY_LIMIT, Answer, Deadline, Session, Sour
 DRIVES, CONFIG_DRIVE, SEED = "drives", "config-2", "cidata"
 # The directories of an image that replace a volume (cloud-init's manual, "Config drive").
 _DRIVES = (Path("/config-drive"), Path("/var/lib/cloud/seed/config_drive"))
-SETTLED = 0.2  # seconds
+SECONDS_UNCHANGED = 0.2
 _DATED = re.compile(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}")
 
 
@@ -139,7 +139,7 @@ def read(path: Path) -> Optional[bytes]:
 
 
 def settle(source: str) -> bool:
-    """Wait until a file is SETTLED seconds old: whoever rewrites it in place may not have finished.
+    """Wait until a file is SECONDS_UNCHANGED old: who rewrites it in place may not have finished.
 
     Returns whether it was younger, and has to be read again.
     """
@@ -147,9 +147,9 @@ def settle(source: str) -> bool:
         age = time.time() - Path(source.partition(":")[2]).stat().st_mtime
     except OSError:
         return True  # reading it again says why
-    is_young = 0 <= age < SETTLED
+    is_young = 0 <= age < SECONDS_UNCHANGED
     if is_young:
-        select.select([], [], [], SETTLED - age)
+        select.select([], [], [], SECONDS_UNCHANGED - age)
     return is_young
 
 

@@ -43,10 +43,6 @@ Peer = Union[Url, Path]
 """Where a service is: a URL, or the path of a UNIX socket."""
 
 
-class _UnusableError(Exception):
-    """The answer is unusable; the text is the reason alone."""
-
-
 class _NothingYetError(Exception):
     """Nothing has arrived, and nothing is waited for."""
 
@@ -91,7 +87,7 @@ class _Stream(io.BufferedReader):
         """Keep it open: http.client closes it after each response."""
 
 
-class _Socket(socket.socket):
+class BoundedSocket(socket.socket):
     """A connected socket with an overall deadline for each request.
 
     It receives at most _WIRE_LIMIT bytes for a request. The timeout of a socket restarts with each
@@ -104,8 +100,8 @@ class _Socket(socket.socket):
     stream: Optional[_Stream] = None
     """None until it is connected."""
 
-    def start(self, peer: Peer, deadline: Deadline) -> None:
-        """Connect, and prepare for a request. Raises OSError."""
+    def start(self, peer: Peer, deadline: Deadline) -> io.BufferedReader:
+        """Connect, prepare for a request, and return what arrives. Raises OSError."""
         self.begin(deadline)
         # Then no route and no packet of another interface is used, see socket(7).
         if isinstance(peer, Url) and peer.device:
@@ -119,6 +115,7 @@ class _Socket(socket.socket):
             raise OSError(code, os.strerror(code))
         self.settimeout(self._patience())
         self.stream = _Stream(super().makefile("rb", buffering=0))
+        return self.stream
 
     def makefile(self, *_: object, **__: object) -> Any:  # noqa: ANN401 - of http.client
         return self.stream
@@ -140,7 +137,7 @@ class _Socket(socket.socket):
         count = super().recv_into(buffer, nbytes, flags)
         self.received += count
         if self.received > _WIRE_LIMIT:
-            raise _UnusableError(f"the response is larger than {_WIRE_LIMIT} bytes")
+            raise SourceError(f"the response is larger than {_WIRE_LIMIT} bytes")
         return count
 
     def _wait(self, event: int) -> None:
@@ -155,7 +152,7 @@ class _Socket(socket.socket):
             ready.register(self.deadline.stop, select.POLLIN)
         descriptors = {descriptor for descriptor, _ in ready.poll(1000 * self._patience())}
         if self.deadline.stop in descriptors:
-            raise _UnusableError("the response is no longer needed")
+            raise SourceError("the response is no longer needed")
         if not descriptors:
             raise socket.timeout
 
@@ -188,29 +185,29 @@ class _HttpResponse(HTTPResponse):
         return None if values is None else ", ".join(" ".join(text.split()) for text in values)
 
     def content(self) -> bytes:
-        """The whole body (RFC 9112, section 6.3). Raises _UnusableError, HTTPException, OSError."""
+        """The whole body (RFC 9112, section 6.3). Raises SourceError, HTTPException, OSError."""
         length = self.stated_length()
         if length is not None and length > BODY_LIMIT:
-            raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
+            raise SourceError(f"the body is larger than {BODY_LIMIT} bytes")
         body = self.read(BODY_LIMIT + 1)
         if len(body) > BODY_LIMIT:
-            raise _UnusableError(f"the body is larger than {BODY_LIMIT} bytes")
+            raise SourceError(f"the body is larger than {BODY_LIMIT} bytes")
         if length is not None and len(body) < length:
-            raise _UnusableError(f"the body ends after {len(body)} of {length} bytes")
+            raise SourceError(f"the body ends after {len(body)} of {length} bytes")
         return _decoded(body, self.field("content-encoding") or "identity")
 
     def stated_length(self) -> Optional[int]:
         """The length that the headers state, None if the body ends in another way.
 
-        Raises _UnusableError: http.client ignores what it does not understand.
+        Raises SourceError: http.client ignores what it does not understand.
         """
         coding, text = self.field("transfer-encoding"), self.field("content-length")
         if coding is not None and coding.lower() != "chunked":
-            raise _UnusableError(f"Transfer-Encoding is {coding[:40]!r}")
+            raise SourceError(f"Transfer-Encoding is {coding[:40]!r}")
         if coding is not None or text is None:
             return None
         if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS):
-            raise _UnusableError(f"Content-Length is {text[:40]!r}")
+            raise SourceError(f"Content-Length is {text[:40]!r}")
         return int(text)
 
 
@@ -224,7 +221,7 @@ class Connection:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._url = Url("localhost") if isinstance(peer, Path) else peer
-        self._socket: Optional[_Socket] = None
+        self._socket: Optional[BoundedSocket] = None
         self._last: Optional[_HttpResponse] = None
 
     def close(self) -> None:
@@ -263,7 +260,7 @@ class Connection:
         try:
             return self._ask(method, self._url.prefix + path, fields, deadline)
         # http.client raises ValueError for chunks of a negative length.
-        except (OSError, HTTPException, ValueError, _UnusableError) as error:
+        except (OSError, HTTPException, ValueError, SourceError) as error:
             failure = self._failure(f"{method} {_named(self._peer, path)}", error, deadline)
             self.close()
             raise failure from error
@@ -277,12 +274,12 @@ class Connection:
                 self._socket.begin(deadline)
                 return self._exchange(self._socket, method, path, headers)
         self.close()
-        self._socket = _Socket(_family(self._peer), socket.SOCK_STREAM)
+        self._socket = BoundedSocket(_family(self._peer), socket.SOCK_STREAM)
         self._socket.start(self._peer, deadline)
         return self._exchange(self._socket, method, path, headers)
 
     def _exchange(
-        self, connected: _Socket, method: str, path: str, headers: Mapping[str, str]
+        self, connected: BoundedSocket, method: str, path: str, headers: Mapping[str, str]
     ) -> Response:
         """Send a request and read the response."""
         client = HTTPConnection("localhost")
@@ -293,7 +290,7 @@ class Connection:
         self._last = response
         if 300 <= response.status < 400:
             target = (response.field("location") or "nowhere")[:200]
-            raise _UnusableError(
+            raise SourceError(
                 f"HTTP {response.status} leads to {target!r}, and redirects are not followed"
             )
         if response.status != 200:
@@ -303,7 +300,7 @@ class Connection:
             200, response.content(), {name: response.field(name) or "" for name in names}
         )
 
-    def _is_ready(self, connected: _Socket) -> bool:
+    def _is_ready(self, connected: BoundedSocket) -> bool:
         """Whether another request can follow: nothing of the last response is left to arrive.
 
         The body of an error is dropped here if it has arrived; nobody waits for it.
@@ -320,7 +317,7 @@ class Connection:
             connected.makefile().peek(1)
         except _NothingYetError:
             return response.isclosed()
-        except (OSError, _UnusableError):
+        except (OSError, SourceError):
             return False
         return False  # the end of the stream, or more than was asked for
 
@@ -366,16 +363,16 @@ def _decoded(body: bytes, encoding: str) -> bytes:
     if encoding.lower() == "identity":
         return body
     if encoding.lower() not in ("gzip", "x-gzip"):
-        raise _UnusableError(f"Content-Encoding is {encoding[:40]!r}")
+        raise SourceError(f"Content-Encoding is {encoding[:40]!r}")
     unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         data = unpacker.decompress(body, UNPACKED_LIMIT + 1)
     except zlib.error as error:
-        raise _UnusableError(f"its gzip is damaged ({error})") from error
+        raise SourceError(f"its gzip is damaged ({error})") from error
     if len(data) > UNPACKED_LIMIT:
-        raise _UnusableError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
+        raise SourceError(f"the body is larger than {UNPACKED_LIMIT} bytes after gzip")
     if not unpacker.eof:
-        raise _UnusableError("its gzip is damaged (it stops early)")
+        raise SourceError("its gzip is damaged (it stops early)")
     if unpacker.unused_data:
-        raise _UnusableError("its gzip is damaged (it is followed by other data)")
+        raise SourceError("its gzip is damaged (it is followed by other data)")
     return data

@@ -120,7 +120,9 @@ def _collected(pipe: int, deadline: Deadline) -> bytes:
     if deadline.stop is not None:
         ready.register(deadline.stop, select.POLLIN)
     while len(data) <= BODY_LIMIT + 1:
-        descriptors = {one for one, _ in ready.poll(1000 * max(0.0, deadline.remaining()))}
+        descriptors = {
+            descriptor for descriptor, _ in ready.poll(1000 * max(0.0, deadline.remaining()))
+        }
         if deadline.stop in descriptors:
             raise SourceError("the response is no longer needed")
         if not descriptors:
@@ -157,12 +159,12 @@ def _network(about: bytes) -> bytes:
         tree = from_yaml(about, "guestinfo.metadata")
     except DocumentError as error:
         raise SourceError(str(error)) from error
-    found: Tree = tree.get("network") if isinstance(tree, dict) else None
-    if isinstance(tree, dict) and isinstance(found, str):
+    network: Tree = tree.get("network") if isinstance(tree, dict) else None
+    if isinstance(tree, dict) and isinstance(network, str):
         encoding = tree.get("network.encoding")
         words = encoding.lower() if isinstance(encoding, str) else ""
-        return _decoded("guestinfo.metadata, network", found.encode("utf-8", "replace"), words)
-    if not isinstance(tree, dict) or not found:
+        return _decoded("guestinfo.metadata, network", network.encode("utf-8", "replace"), words)
+    if not isinstance(tree, dict) or not network:
         return b""
     return json.dumps({key: tree[key] for key in ("network", REPEATED) if key in tree}).encode()
 

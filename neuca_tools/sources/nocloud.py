@@ -90,18 +90,18 @@ class NoCloud(Directory):
         dmi = self.surroundings.dmi
         place = re.sub(r"__dmi\.([a-z-]+)__", lambda match: _dmi(dmi, match[1]), text).rstrip("/")
         if place.startswith("http://"):
-            found = self._fetched(place, deadline)
+            seed = self._fetched(place, deadline)
         elif place.startswith("file:///"):
-            found = _read(Path(place[len("file://") :]))
+            seed = _read(Path(place[len("file://") :]))
         elif place.startswith("/"):
-            found = _read(Path(place))
+            seed = _read(Path(place))
         else:
             raise SourceError(
                 f'the seed is at "{place}", which is neither http://ADDRESS/ nor a path'
             )
-        if found is None:
+        if seed is None:
             raise SourceError(f'the seed at "{place}" has no user-data or no meta-data')
-        return found
+        return seed
 
     def _fetched(self, base: str, deadline: Deadline) -> Optional[_Seed]:
         """The seed at a URL, read through the likeliest interface that gets an answer."""

@@ -23,7 +23,7 @@ from neuca_tools.errors import IncompleteError, SourceError
 from neuca_tools.model.machine import Outlet
 from neuca_tools.sources.base import Answer, Deadline, Session, Source
 
-HEAD_START = 0.25
+SECONDS_BETWEEN_ATTEMPTS = 0.25
 """Seconds from one attempt to the next: the Connection Attempt Delay of RFC 8305, section 5."""
 Ask = Callable[[Source, Deadline, Session], Answer]
 
@@ -87,7 +87,7 @@ class Race:
             if entry is not None:
                 self._start(entry)
             if self._running:
-                self._wait(HEAD_START if entry else None)
+                self._wait(SECONDS_BETWEEN_ATTEMPTS if entry else None)
         winner = self._winner()
         return winner and replace(winner, session=self.session)
 
@@ -125,13 +125,13 @@ class Race:
 
     def _counting(self) -> Iterator[_Entry]:
         """The sources in order; once a service knows this instance, only those on its NIC."""
-        found: Optional[Outlet] = None
+        known_outlet: Optional[Outlet] = None
         for entry in self._entries:
-            if found and entry.outlet not in (None, found):
+            if known_outlet and entry.outlet not in (None, known_outlet):
                 continue
             yield entry
             if entry.outlet and entry.over and entry.answer and entry.answer.instance:
-                found = entry.outlet
+                known_outlet = entry.outlet
 
     def _winner(self) -> Optional[Answer]:
         for entry in self._counting():

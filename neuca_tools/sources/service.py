@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from neuca_tools.sources.http import Connection, Response
 
 LINK_LOCAL = Url("169.254.169.254")  # the IPv4 address in every cloud (range: RFC 3927)
-_MOST_OUTLETS = 4  # interfaces through which one service is requested
+_MAX_OUTLETS = 4  # interfaces through which one service is requested
 
 
 def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optional[Outlet]]:
@@ -35,12 +35,12 @@ def outlets_for(url: Url, surroundings: Surroundings, named: bool) -> list[Optio
     address = ip_address(bare)
     if address.is_loopback or str(address) in surroundings.own:
         return [None]
-    found = [
+    outlets = [
         outlet
         for outlet in sorted(surroundings.outlets, key=lambda outlet: not outlet.likely)
         if (named or outlet.likely) and zone in ("", outlet.name) and outlet.reaches(address)
     ]
-    return list(found[:_MOST_OUTLETS])
+    return list(outlets[:_MAX_OUTLETS])
 
 
 class Service(Source):
@@ -77,12 +77,12 @@ class Service(Source):
         return f"{self.url} {self.outlet.identity}"
 
     def through_each(self) -> Sequence[Service]:
-        found: dict[Optional[Outlet], Service] = {}
+        service_by_outlet: dict[Optional[Outlet], Service] = {}
         for url in self._urls():
             for outlet in outlets_for(url, self.surroundings, self.named):
-                found.setdefault(outlet, self._at(self.url, outlet))
-        if found:
-            return sorted(found.values(), key=_rank)
+                service_by_outlet.setdefault(outlet, self._at(self.url, outlet))
+        if service_by_outlet:
+            return sorted(service_by_outlet.values(), key=_rank)
         # Its request fails with the reason why there is no interface.
         return [self] if self._urls() else []
 
@@ -163,10 +163,10 @@ def by_outlet(sources: Sequence[Source]) -> list[Source]:
     """
     made: list[Source] = []
     for are_services, row in groupby(sources, lambda source: isinstance(source, Service)):
-        each = [one for source in row for one in source.through_each()]
+        group = [way for source in row for way in source.through_each()]
         if are_services:
-            each.sort(key=_rank)
-        made += each
+            group.sort(key=_rank)
+        made += group
     return made
 
 

@@ -18,7 +18,6 @@ qdisc = fq maxrate 2gbit
 rings = rx 128 tx max
 offloads = tso off, gro off
 pause = rx on
-irq-affinity = numa
 rps = all
 sysctl.net.ipv4.tcp_congestion_control = htcp
 sysctl.net.core.default_qdisc = fq

@@ -22,7 +22,7 @@ from neuca_tools.commands.drive import NOT_USED
 from neuca_tools.config import Config
 from neuca_tools.errors import EXIT_DEGRADED, EXIT_FAILED, EXIT_INVALID, EXIT_PENDING
 from neuca_tools.guest import outcome
-from neuca_tools.guest.run import RETRY
+from neuca_tools.guest.run import RETRY_SECONDS
 from neuca_tools.model import volumes
 
 AGENT, NAMES, KEYS = "neuca-guest-tools.service", "neuca-names.service", "neuca-host-keys.service"
@@ -109,9 +109,7 @@ def test_what_the_agent_writes_is_open_and_nothing_else(name):
         config.networkd_directory,
         config.sysctl_directory,
     }
-    devices = (
-        {"-/sys/devices", "-/proc/irq"} if name == AGENT else set()
-    )  # CPUs of queues and of interrupts
+    devices = {"-/sys/devices"} if name == AGENT else set()  # CPUs of queues
     writable = {
         *(f"-{place}" for place in places),
         "/proc/sys/net",
@@ -241,7 +239,7 @@ def test_a_run_that_fails_at_once_is_not_started_again_at_once():
     ]
     assert (unit["Restart"], [float(word) for word in unit["RestartSec"]]) == (
         ["on-failure"],
-        [RETRY],
+        [RETRY_SECONDS],
     )
 
 

@@ -1,4 +1,4 @@
-"""CPUs of queues and interrupts over a tree of files as the kernel has them: several NUMA nodes cannot be had on this machine."""
+"""CPUs of queues over a tree of files as the kernel has them: more CPUs than this machine has."""
 
 # SPDX-License-Identifier: MIT
 
@@ -13,20 +13,13 @@ from neuca_tools.model.device_settings import DeviceSettings
 
 @pytest.fixture
 def tree(tmp_path):
-    """eth1, index 2: two receive queues, three interrupts, NUMA node 1 of two with four CPUs each."""
+    """eth1, index 2, with three receive queues, on a host with eight CPUs."""
     files = {
         "sys/class/net/eth1/ifindex": "2\n",
         "sys/class/net/eth1/queues/rx-0/rps_cpus": "00000000,0000000f\n",
         "sys/class/net/eth1/queues/rx-1/rps_cpus": "00000000,0000000f\n",
         "sys/class/net/eth1/queues/rx-10/rps_cpus": "00000000,00000000\n",
-        "sys/class/net/eth1/device/numa_node": "1\n",
-        "sys/class/net/eth1/device/msi_irqs/24": "",
-        "sys/class/net/eth1/device/msi_irqs/25": "",
-        "sys/class/net/eth1/device/msi_irqs/26": "",
-        "sys/devices/system/node/node1/cpulist": "4-7\n",
         "sys/devices/system/cpu/online": "0-7\n",
-        "irq/24/smp_affinity_list": "0-7\n",
-        "irq/25/smp_affinity_list": "5\n",
     }
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +28,7 @@ def tree(tmp_path):
 
 
 def queues(tree, index=2):
-    return Queues(index, "eth1", tree / "sys", tree / "irq")
+    return Queues(index, "eth1", tree / "sys")
 
 
 def test_the_cpus_of_each_receive_queue_in_the_order_of_their_numbers(tree):
@@ -49,36 +42,9 @@ def test_the_cpus_of_each_receive_queue_in_the_order_of_their_numbers(tree):
     assert queues(tree).read(["rps"]).values == {"rps": "0-3 / 0-3 / none"}
 
 
-def test_interrupts_go_to_the_node_but_those_that_are_inside_of_it_already(tree):
-    found = queues(tree).read(["irq-affinity"])
-    assert found == DeviceSettings(
-        {"irq-affinity": "24=0-7 25=5"}, {"irq-affinity": "24=4-7 25=5"}, {}
-    )
-    queues(tree).write("irq-affinity", found.most["irq-affinity"])
-    assert (tree / "irq/24/smp_affinity_list").read_text() == "4-7"
-    again = queues(tree).read(["irq-affinity"])
-    assert again.values == again.most
-    queues(tree).write("irq-affinity", found.values["irq-affinity"])
-    assert queues(tree).read(["irq-affinity"]) == found
-
-
-def test_interrupts_of_a_virtio_nic_are_those_of_the_device_below(tree):
-    device = tree / "sys/class/net/eth1/device"
-    device.rename(tree / "sys/pci")
-    (tree / "sys/pci/virtio0").mkdir()
-    device.symlink_to(tree / "sys/pci/virtio0")
-    assert queues(tree).read(["irq-affinity"]).most == {"irq-affinity": "24=4-7 25=5"}
-
-
 @pytest.mark.parametrize(
     ("path", "text", "group", "reason"),
     [
-        (
-            "sys/class/net/eth1/device/numa_node",
-            "-1\n",
-            "irq-affinity",
-            "the device belongs to no NUMA node",
-        ),
         ("sys/class/net/eth1/ifindex", "3\n", "rps", "/sys does not show this network namespace"),
         (
             "sys/class/net/eth1/ifindex",
@@ -93,16 +59,10 @@ def test_what_is_not_there_has_its_reason(tree, path, text, group, reason):
     assert queues(tree).read([group]) == DeviceSettings({}, {}, {group: reason})
 
 
-def test_another_device_of_that_name_and_foreign_interrupts_are_not_touched(tree):
+def test_another_device_of_that_name_is_not_touched(tree):
     with pytest.raises(ApplyError) as refused:
         queues(tree, 3).write("rps", "0")
     assert refused.value.text == f'"{tree}/sys/class/net/eth1" is a different device now'
-    (tree / "sys/class/net/eth1/device/msi_irqs/24").unlink()
-    queues(tree).write("irq-affinity", "24=1 25=6")
-    assert [(tree / f"irq/{irq}/smp_affinity_list").read_text() for irq in (24, 25)] == [
-        "0-7\n",
-        "6",
-    ]
 
 
 @pytest.mark.parametrize("cpus", ["0", "0-3", "1,3,64-95", "31-32", "none"])

@@ -25,7 +25,7 @@ from neuca_tools.model import LinkKey
 KNOWN = (
     "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
     " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
-    " lxd[=SOCKET], none"
+    " lxd[=SOCKET], imds[=SOCKET], none"
 )
 
 MAC = "fe:16:3e:00:6d:af"

@@ -35,7 +35,6 @@ from neuca_tools.model.device_settings import rate_text, rate_value
         ("rps", "3,0-1, 2", "0-3"),
         ("rps", "ALL", "all"),
         ("xps", "0/none / 2-3,7", "0 / none / 2-3,7"),
-        ("irq-affinity", "NUMA", "numa"),
         ("gro_flush_timeout", " 020000 ", "20000"),
         ("napi_defer_hard_irqs", "2147483647", "2147483647"),
     ],
@@ -70,7 +69,6 @@ def test_each_value_has_one_form_which_reads_as_itself(key, text, value):
         ("rps", "0-9999", 'the CPU "9999" is not a number from 0 to 8191'),
         ("rps", "3-1", 'the CPU "1" is not a number from 3 to 8191'),
         ("xps", "0 / ", 'the CPU "" is not a number from 0 to 8191'),
-        ("irq-affinity", "all", '"all" is not "numa"'),
         (
             "gro_flush_timeout",
             "1000000001",

@@ -16,7 +16,7 @@ from neuca_tools.model import LinkKey, LinkRequest, Origin
 MAC = "fe:16:3e:00:6d:af"
 KNOWN = (
     "unknown key; known are accept-ra, addresses, bond-primary, channels, coalesce, dhcp4, dhcp6, dns,"
-    " duplicate-address-detection, gateway, gro_flush_timeout, infiniband-mode, irq-affinity, mac, mtu, name,"
+    " duplicate-address-detection, gateway, gro_flush_timeout, infiniband-mode, mac, mtu, name,"
     " nameservers, napi_defer_hard_irqs, offloads, path-cost, pause,"
     " policy-routing, port-priority, qdisc, rings, rps, search, state, table, txqueuelen, vrf, wake-on-lan,"
     " xps and sysctl.KEY"

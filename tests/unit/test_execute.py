@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from neuca_tools.apply.execute import GuardedWriter, apply
-from neuca_tools.files import FEW
+from neuca_tools.files import MAX_SINGLE_SYNCS
 from neuca_tools.plan.operations import WriteFile
 
 
@@ -27,7 +27,7 @@ def files_in(*directories):
 
 def test_files_of_several_directories_are_written_together(tmp_path):
     writer, planned = Files(), files_in(tmp_path / "one", tmp_path / "two", tmp_path / "three")
-    assert len(planned) > FEW
+    assert len(planned) > MAX_SINGLE_SYNCS
     result = apply(planned, writer)
     assert result.done == tuple(planned)
     assert writer.batches == [len(planned)]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import signal
@@ -12,12 +11,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from neuca_tools import libc
 from neuca_tools.errors import ApplyError, LockedError
-from neuca_tools.files import FEW, NEW, lock_holder, locked, read_bytes, write_files
+from neuca_tools.files import MAX_SINGLE_SYNCS, NEW, lock_holder, locked, read_bytes, write_files
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +52,7 @@ def test_a_file_without_a_size_is_read(tmp_path):
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [1, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("count", [1, MAX_SINGLE_SYNCS, MAX_SINGLE_SYNCS + 1, 40])
 def test_files_are_written_whole_and_nothing_is_left_beside_them(tmp_path, count):
     files = {tmp_path / "sub" / f"{number}": b"%d" % number for number in range(count)}
     write_files(files)
@@ -131,26 +130,22 @@ def test_a_fifo_at_the_temporary_name_hangs_nobody(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("count", "each", "whole"), [(1, 2 + 2, 0), (FEW // 2, FEW + 2, 0), (FEW, 0, 2)]
+    ("count", "each", "whole"),
+    [(1, 2 + 2, 0), (MAX_SINGLE_SYNCS // 2, MAX_SINGLE_SYNCS + 2, 0), (MAX_SINGLE_SYNCS, 0, 2)],
 )
 def test_many_files_of_several_directories_wait_for_the_disk_twice(
     tmp_path, monkeypatch, count, each, whole
 ):
     """Before and after they are renamed; of a few, each file and each directory is synced."""
     synced, calls = [], []
-
-    def syncfs(descriptor):
-        calls.append(descriptor)
-        return 0
-
     monkeypatch.setattr(os, "fsync", synced.append)
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=syncfs))
+    monkeypatch.setattr(libc, "call", lambda *words: calls.append(words))
     directories = (tmp_path / "one", tmp_path / "two")
     write_files({directory / f"{at}": b"x" for directory in directories for at in range(count)})
     assert (len(synced), len(calls)) == (each, whole)
 
 
-@pytest.mark.parametrize("count", [1, FEW + 1])
+@pytest.mark.parametrize("count", [1, MAX_SINGLE_SYNCS + 1])
 def test_nothing_is_replaced_before_everything_is_on_disk(tmp_path, count):
     """One that cannot be written beside the others: none of them has changed."""
     for number in range(count):

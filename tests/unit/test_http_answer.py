@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from neuca_tools.errors import SourceError
 from neuca_tools.sources.base import BODY_LIMIT, Deadline
-from neuca_tools.sources.http import Connection, _decoded, _UnusableError
+from neuca_tools.sources.http import Connection, _decoded
 
 EXAMPLES = int(os.environ.get("NEUCA_EXAMPLES", "200"))
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -186,7 +186,7 @@ def test_a_head_that_readers_understand_differently_is_refused(service, fields):
 
 def test_two_members_of_gzip_are_not_taken_for_the_first_one():
     with pytest.raises(
-        _UnusableError, match=r"^its gzip is damaged \(it is followed by other data\)$"
+        SourceError, match=r"^its gzip is damaged \(it is followed by other data\)$"
     ):
         _decoded(gzip.compress(b"a") + gzip.compress(b"b"), "gzip")
 

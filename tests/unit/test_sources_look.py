@@ -23,7 +23,7 @@ LONG = 300
 KNOWN = (
     "it must be one of auto, file:PATH, configdrive[=PATH], nocloud[=PATH], openstack[=URL], ec2[=URL], azure[=URL],"
     " oracle[=URL], gce[=URL], hetzner[=URL], alibaba[=URL], vultr[=URL], digitalocean[=URL], vmware,"
-    " lxd[=SOCKET], none"
+    " lxd[=SOCKET], imds[=SOCKET], none"
 )
 
 

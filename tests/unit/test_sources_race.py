@@ -42,7 +42,7 @@ def serve():
 @pytest.fixture
 def patient(monkeypatch):
     """Who has begun is alone until it has failed, however busy this machine is."""
-    monkeypatch.setattr(race, "HEAD_START", LONG)
+    monkeypatch.setattr(race, "SECONDS_BETWEEN_ATTEMPTS", LONG)
 
 
 def having(body):

@@ -279,6 +279,9 @@ options:
                 until another service is listed here; see Where metadata comes from in
                 neucad(8).
               - >-
+                The source imds is used only if it is listed here, and is not recorded as a
+                service that has responded.
+              - >-
                 With none, no source is queried, and the sections [interface MAC], [vlan
                 MAC.ID], [bond NAME] and so on of this file are the whole configuration.
             type: "list"

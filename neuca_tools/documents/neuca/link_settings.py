@@ -169,12 +169,6 @@ def _ranges(found: Iterable[tuple[int, int]]) -> str:
     return ",".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges) or "none"
 
 
-def _irq_affinity(text: str) -> str:
-    if text.strip().lower() != "numa":
-        raise UnusableError(f'"{values.clip(text)}" is not "numa"')
-    return "numa"
-
-
 def _wake_on_lan(text: str) -> str:
     """`off`, or what wakes the machine up, in the order of the kernel."""
     words = text.lower().replace(",", " ").split()
@@ -318,7 +312,6 @@ _TABLE = (
         restored=_restorable_qdisc,
         late=_is_default,  # it depends on net.core.default_qdisc
     ),
-    Setting("irq-affinity", _irq_affinity, "files"),
     Setting("rps", cpus, "files"),
     Setting("xps", cpus, "files"),
     Setting("nameservers", nameservers, "resolved"),

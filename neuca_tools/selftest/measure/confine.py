@@ -8,7 +8,6 @@ between fork and exec. Those that need root are skipped for other users.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import resource
@@ -16,6 +15,8 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable
+
+from neuca_tools.libc import call
 
 # The user and the group, in every distribution.
 NOBODY = 65534
@@ -43,7 +44,6 @@ def confined(joining: int = -1) -> Callable[[], None]:
 
     The process enters the control group of a PeerFilter by its descriptor `joining`; -1 for none.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
 
     def confine() -> None:
         entering(joining)()
@@ -52,11 +52,12 @@ def confined(joining: int = -1) -> Callable[[], None]:
             Path("/proc/self/oom_score_adj").write_bytes(b"1000")
         for kind, value in LIMITS.items():
             _limit(kind, value)
-        _hide(libc)
+        _hide_directories()
         _become_nobody()
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        head = struct.pack("=II", CAPABILITY_VERSION_3, 0)
-        libc.capset(head, bytes(24))
+        with suppress(OSError):
+            call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        with suppress(OSError):
+            call("capset", struct.pack("=II", CAPABILITY_VERSION_3, 0), bytes(24))
 
     return confine
 
@@ -80,16 +81,25 @@ def _limit(kind: int, value: int) -> None:
         resource.setrlimit(kind, (value, value))
 
 
-def _hide(libc: ctypes.CDLL) -> None:
+def _hide_directories() -> None:
     """Hide directories, in a mount namespace of its own so that no other process is affected."""
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC) != 0:
+    try:
+        call("unshare", CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC)
+    except OSError:
         return
-    if libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+    try:
+        call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    except OSError:
         os._exit(1)
-    common = MS_NOSUID | MS_NODEV | MS_NOEXEC
     for place in HIDDEN:
-        libc.mount(b"tmpfs", place.encode(), b"tmpfs", common | MS_RDONLY, b"mode=0555,size=4k")
-    libc.mount(b"tmpfs", b"/tmp", b"tmpfs", common, b"mode=1777,size=64m")
+        _mount_empty(place, MS_RDONLY, b"mode=0555,size=4k")
+    _mount_empty("/tmp", 0, b"mode=1777,size=64m")
+
+
+def _mount_empty(place: str, flags: int, options: bytes) -> None:
+    flags |= MS_NOSUID | MS_NODEV | MS_NOEXEC
+    with suppress(OSError):
+        call("mount", b"tmpfs", place.encode(), b"tmpfs", flags, options)
 
 
 def _become_nobody() -> None:

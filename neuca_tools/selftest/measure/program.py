@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple, Optional
 
+from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.wait import readable
 
 # Never the current directory, whatever the environment says.
@@ -22,8 +21,6 @@ MOST = 32 * 1024 * 1024
 PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
 AT_ONCE = 2.0
-# linux/prctl.h.
-PR_SET_PDEATHSIG = 1
 
 
 class Ended(NamedTuple):
@@ -45,15 +42,13 @@ class Program:
     def __init__(
         self, command: Sequence[str], confine: Optional[Callable[[], None]] = None
     ) -> None:
-        parent, libc = os.getpid(), ctypes.CDLL(None)
+        parent = os.getpid()
 
         def begin() -> None:
             if confine is not None:
                 confine()
             # Last, because a change of user clears it (prctl(2)).
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                # The parent ended before prctl().
+            if not end_with(parent):
                 os._exit(1)
 
         self._process = _started(command, begin)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -14,9 +13,9 @@ from contextlib import suppress
 from typing import Callable
 
 from neuca_tools.errors import NeucaError, SelftestError, UsageError
+from neuca_tools.libc import end_with
 from neuca_tools.selftest.evidence import VERSION, Evidence
 from neuca_tools.selftest.evidence.codec import decode, encode
-from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
 
 
 def apart(measure: Callable[[], Evidence]) -> Evidence:
@@ -47,8 +46,7 @@ def apart(measure: Callable[[], Evidence]) -> Evidence:
 def _child(measure: Callable[[], Evidence], parent: int, writing: int) -> None:
     """Does not return: this process ends here, without running the parent's exit handlers."""
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == parent:
+        if end_with(parent):
             with os.fdopen(writing, "wb") as stream, suppress(KeyboardInterrupt):
                 stream.write(json.dumps(_outcome(measure)).encode())
     finally:

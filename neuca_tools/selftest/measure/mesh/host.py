@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -16,11 +15,11 @@ from ipaddress import ip_address
 from typing import NamedTuple, Optional, Union
 
 from neuca_tools.errors import SelftestError
+from neuca_tools.libc import end_with
 from neuca_tools.selftest.measure.helper.serve import Server
 from neuca_tools.selftest.measure.host.planned import AgentPlan
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.measure.mesh.pair import diagnosed, measure, mine
-from neuca_tools.selftest.measure.program import PR_SET_PDEATHSIG
 from neuca_tools.selftest.measure.wait import readable
 from neuca_tools.selftest.mesh.model import (
     DIAGNOSIS,
@@ -204,9 +203,8 @@ class Member:
             os.close(writing)
             return _Child(process, reading, row)
         try:
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            if os.getppid() == parent:
+            if end_with(parent):
                 self._work(row, client, seconds, writing)
         finally:
             # Without the parent's exit handlers.

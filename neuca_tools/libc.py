@@ -1,0 +1,30 @@
+"""Functions of libc that Python lacks in the versions that we support."""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def call(name: str, *arguments: object) -> int:
+    """The result of a function; it gets each integer as a long. Raises OSError if it is -1."""
+    longs = (ctypes.c_long(word) if isinstance(word, int) else word for word in arguments)
+    result = int(getattr(_LIBC, name)(*longs))
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def end_with(parent: int) -> bool:
+    """Have the kernel kill this process when its parent ends; whether that one still runs."""
+    with suppress(OSError):
+        call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
