@@ -17,7 +17,8 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
-from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, Virtual, World
+from neuca_tools.documents.neuca.link_settings import PRIMARY, is_of_place
+from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, NetworkState, Virtual, World
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
 from neuca_tools.plan.operation import Operation, joined
 from neuca_tools.plan.operations import (
@@ -219,10 +220,49 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
         link = replace(link, virtual=_as_requested(link, made))
     if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
         link = replace(link, sysctls=changed)
-    addresses = lasting(link, world)
-    if addresses == link.addresses and not link.device and not link.profile:
+    addresses, place = lasting(link, world), _place(link, world)
+    if addresses == link.addresses and not (link.device or place or link.profile):
         return link
-    return replace(link, device=restorable(link.device), addresses=addresses, profile="")
+    device = restorable({**place, **link.device})
+    return replace(link, device=device, addresses=addresses, profile="")
+
+
+def _place(link: Link, world: World) -> dict[str, str]:
+    """The settings of the link's place in a bridge or bond, which end with it."""
+    device = world.devices.get(link.index)
+    if link.master is None or device is None:
+        return {}
+    place, master = dict(device.port), world.devices.get(device.master)
+    if master and master.primary == device.index:
+        place[PRIMARY] = "yes"
+    return place
+
+
+def restorable_now(want: NetworkState, have: NetworkState) -> NetworkState:
+    """What a roll-back can restore now: each link once it is in its bond or bridge.
+
+    The settings of its place begin with that, and a bond sets the MTU of its members.
+    """
+
+    def restored(link: Link) -> Link:
+        if link.master is None:
+            return link
+        has_place = link.key in have.links and have.links[link.key].master == link.master
+        has_mtu = has_place and _mtu(have, link.master) == _mtu(want, link.master)
+        if link.master.kind == "bond" and not has_mtu:
+            link = replace(link, mtu=None)
+        if has_place:
+            return link
+        return replace(
+            link,
+            device={name: link.device[name] for name in link.device if not is_of_place(name)},
+        )
+
+    return want._replace(links={key: restored(link) for key, link in want.links.items()})
+
+
+def _mtu(state: NetworkState, key: LinkKey) -> Optional[int]:
+    return state.links[key].mtu if key in state.links else None
 
 
 def _as_requested(link: Link, made: Link) -> Optional[Virtual]:

@@ -20,6 +20,7 @@ from neuca_tools.apply.result import (
     Result,
     as_it_was,
     identity,
+    restorable_now,
     unfinished,
     waiting,
 )
@@ -232,7 +233,8 @@ class Transaction:
         everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
-        steps = plan(have, want, everything, scope=scope, rename_while_up=live)
+        now_wanted = restorable_now(want, have)
+        steps = plan(have, now_wanted, everything, scope=scope, rename_while_up=live)
         declined = {identity(one.operation) for one in self.undone.declined}
         return tuple(
             step

@@ -206,9 +206,9 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
         yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
-    for key, found, wanted in reversed(sides.both):
+    for _, found, wanted in reversed(sides.both):
         if wanted.mtu and found.mtu and wanted.mtu < found.mtu:
-            yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
+            yield _set_mtu(sides, found, wanted, Phase.SHRINK)
     for key, _, _ in reversed(sides.both):
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
@@ -296,7 +296,13 @@ def _raised_mtu(
     else:
         is_raised = any_mtu or found.mtu is None or wanted.mtu > found.mtu
     if is_raised:
-        yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
+        yield _set_mtu(sides, found, wanted, _grow_phase(key))
+
+
+def _set_mtu(sides: Sides, found: Link, wanted: Link, phase: Phase) -> Operation:
+    is_member = wanted.master is not None and wanted.master.kind == "bond"
+    bond = wanted.master if is_member else None
+    return SetMtu(sides.target(wanted.key), found.mtu, wanted.mtu or 0, phase, bond)
 
 
 def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> Iterator[Operation]:

@@ -68,8 +68,8 @@ class Sides:
     def _in_place(self, key: LinkKey, found: Link, wanted: Link) -> tuple[Link, Link]:
         """Both links, where the found one is put into another master, or taken out of one.
 
-        It gets new settings of its place. A bond sets the MTU of its members; the kernel restores
-        an earlier one, which is not known, when they leave.
+        It gets new settings of its place. A bond sets the MTU of its members, so an original one is
+        not restored in it; the kernel restores an earlier one, which is not known, when they leave.
         """
         left, joined = self.leaves(key), self.joins(key)
         if left and left.kind == "bond":
@@ -77,8 +77,8 @@ class Sides:
         if joined:
             device = {name: one for name, one in found.device.items() if not is_of_place(name)}
             found = replace(found, device=device)
-        master = joined or (None if left else found.master)
-        if master and master.kind == "bond":
+        stays = not (left or joined or wanted.master)
+        if stays and found.master and found.master.kind == "bond":
             wanted = replace(wanted, mtu=None)
         return found, wanted
 
