@@ -47,14 +47,16 @@ class State:
             if isinstance(network, IPv6Network) and left > 0:
                 self._prefixes[network] = (Prefix(network, False, True, left, left), now)
 
-    def hear(self, found: Advertisement, now: float) -> None:
+    def hear(self, advertisement: Advertisement, now: float) -> None:
         """Remember what a router says. Others than the first ones are not heard."""
         self._expire(now)
-        self._mtu, self._last = found.mtu, str(found.router)
-        self._routers.pop(found.router, None)
-        if found.lifetime and len(self._routers) < MOST_ROUTERS:
-            self._routers[found.router] = _Router(found.preference, now + found.lifetime)
-        for prefix in found.prefixes:
+        self._mtu, self._last = advertisement.mtu, str(advertisement.router)
+        self._routers.pop(advertisement.router, None)
+        if advertisement.lifetime and len(self._routers) < MOST_ROUTERS:
+            self._routers[advertisement.router] = _Router(
+                advertisement.preference, now + advertisement.lifetime
+            )
+        for prefix in advertisement.prefixes:
             if prefix.network in self._prefixes or len(self._prefixes) < MOST_PREFIXES:
                 valid = max(prefix.valid, min(self._left(prefix.network, now), SHORTEST))
                 if not prefix.autonomous:
@@ -67,7 +69,9 @@ class State:
         return int(heard + prefix.valid - now) if prefix and prefix.autonomous else 0
 
     def _expire(self, now: float) -> None:
-        self._routers = {host: one for host, one in self._routers.items() if one.until > now}
+        self._routers = {
+            host: router for host, router in self._routers.items() if router.until > now
+        }
         self._prefixes = {
             network: (prefix, heard)
             for network, (prefix, heard) in self._prefixes.items()
@@ -76,8 +80,8 @@ class State:
 
     def next_end(self) -> float:
         """When the next router or prefix ends; infinity for never."""
-        ends = [one.until for one in self._routers.values()]
-        ends += [heard + one.valid for one, heard in self._prefixes.values()]
+        ends = [router.until for router in self._routers.values()]
+        ends += [heard + prefix.valid for prefix, heard in self._prefixes.values()]
         return min(ends, default=math.inf)
 
     def given(self, mac: str, request: Mapping[str, Any], now: float) -> Given:
@@ -105,8 +109,10 @@ class State:
         for network, (prefix, _) in self._prefixes.items():
             if prefix.on_link:
                 yield Route(network, index, None, metric, RTPROT_DHCP, traits=traits)
-        best = max((one.preference for one in self._routers.values()), default=0)
-        via = next((host for host, one in self._routers.items() if one.preference == best), None)
+        best = max((router.preference for router in self._routers.values()), default=0)
+        via = next(
+            (host for host, router in self._routers.items() if router.preference == best), None
+        )
         if via is not None:
             yield Route(EVERYTHING6, index, via, metric, RTPROT_DHCP, traits=traits)
 
@@ -144,9 +150,9 @@ def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoR
             calm = now + CALM
             due = max(state.next_end(), calm)
         listener.wait(min(ask, due) - now)
-        found = listener.received()
-        if found is not None:
-            state.hear(found, time.monotonic())
+        advertisement = listener.received()
+        if advertisement is not None:
+            state.hear(advertisement, time.monotonic())
             ask, due = math.inf, min(due, max(calm, now))
 
 
@@ -164,7 +170,7 @@ def _set(state: State, path: Path, request: Mapping[str, Any]) -> None:
         with Netlink() as netlink:
             device = netlink.look(()).devices.get(int(request["index"]))
         if device is not None and path.exists():
-            found = state.given(device.mac, request, time.monotonic())
-            dhcplease.accept(found, request, path.with_suffix(dhcplease.LEASE))
+            given = state.given(device.mac, request, time.monotonic())
+            dhcplease.accept(given, request, path.with_suffix(dhcplease.LEASE))
     except ObserveError as error:
         raise ApplyError(error.text) from error

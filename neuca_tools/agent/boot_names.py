@@ -201,7 +201,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         is_every = all(forms([mac]) & {*named} for mac in others)
         if others and is_every and "management" not in roles.by_mac.values():
             return
-        files = [one for one in decision.plan() if isinstance(one, WriteFile)]
+        files = [operation for operation in decision.plan() if isinstance(operation, WriteFile)]
         log_result(apply(files, handles.writer(decision)))
 
 

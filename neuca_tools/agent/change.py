@@ -45,7 +45,7 @@ class Release(Purpose):
         """What concerns the NICs, and settings of the host that only they asked for."""
         planned = decision.plan({*self.touched, "", POLICY_ROUTING})
         originals = decision.record.original_sysctls
-        return tuple(one for one in planned if self._is_included(one, originals))
+        return tuple(operation for operation in planned if self._is_included(operation, originals))
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
@@ -67,7 +67,9 @@ class Files(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
-        return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
+        return tuple(
+            operation for operation in decision.plan(()) if isinstance(operation, WriteFile)
+        )
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What is still ours."""
@@ -88,7 +90,11 @@ class Restore(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
-        return tuple(one for one in decision.plan() if isinstance(one, (*SETTINGS, WriteFile)))
+        return tuple(
+            operation
+            for operation in decision.plan()
+            if isinstance(operation, (*SETTINGS, WriteFile))
+        )
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
@@ -110,7 +116,11 @@ class Tuning(Purpose):
         settings = [operation for operation in planned if operation not in self.others]
         if self.link is None:
             return tuple(settings)
-        return tuple(one for one in settings if one.link and one.link.key == self.link)
+        return tuple(
+            operation
+            for operation in settings
+            if operation.link and operation.link.key == self.link
+        )
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""
@@ -159,7 +169,7 @@ def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operati
         _, purpose, decision = _releasing(handles, mac)
         operations = purpose.operations(decision)
         after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
-    files = (one for one in Files().operations(after) if one not in operations)
+    files = (operation for operation in Files().operations(after) if operation not in operations)
     return (*operations, *files)
 
 
@@ -173,7 +183,7 @@ def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
 def _without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
-    rules = tuple(one for one in document.rules if one.link is None or one.link.mac not in macs)
+    rules = tuple(rule for rule in document.rules if rule.link is None or rule.link.mac not in macs)
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)

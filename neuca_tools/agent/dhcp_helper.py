@@ -108,12 +108,12 @@ def _is_other(environment: Mapping[str, str], place: Path) -> bool:
 
 def _request(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_bytes(path, LARGEST) or b"")
+        request = json.loads(read_bytes(path, LARGEST) or b"")
     except (OSError, ValueError) as error:
         raise ApplyError(f'read "{path}": {error}') from error
-    if not isinstance(found, dict):
+    if not isinstance(request, dict):
         raise ApplyError(f'read "{path}": it has no request')
-    return found
+    return request
 
 
 def _mode(request: Mapping[str, Any]) -> str:

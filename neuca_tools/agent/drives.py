@@ -78,10 +78,10 @@ def read_volume(place: Path) -> Volume:
     """Read the volume mounted at `place`. Raises SourceError, also without a document."""
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
-    found = dict(_documents(place, patterns))
-    if not found:
+    documents = dict(_documents(place, patterns))
+    if not documents:
         raise SourceError("it contains neither a config drive nor a NoCloud seed")
-    return Volume(kind, found)
+    return Volume(kind, documents)
 
 
 def store(volume: Volume, run_directory: Path) -> None:
@@ -197,15 +197,15 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         return
     try:
         if pattern[0] == "*":  # a version that the source would read
-            found = sorted(path for path in place.iterdir() if newest([path.name]))
+            paths = sorted(path for path in place.iterdir() if newest([path.name]))
         else:
             (place / pattern[0]).stat()
-            found = [place / pattern[0]]
+            paths = [place / pattern[0]]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
-    for path in found:
+    for path in paths:
         yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
 
 
@@ -245,7 +245,7 @@ def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
 def keep_reason(name: str, why: str, run_directory: Path) -> None:
     """Record why a volume is not used; an empty reason removes the record."""
     log = records.load_volumes(run_directory)
-    reasons = {one: reason for one, reason in log.refused.items() if one != name}
+    reasons = {device: reason for device, reason in log.refused.items() if device != name}
     if why:
         reasons[name] = why
     records.save_volumes(run_directory, replace(log, refused=reasons))

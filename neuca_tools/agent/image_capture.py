@@ -78,8 +78,8 @@ def check(destination: Path) -> None:
         raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 
-def capture(config: Config, root: Path, found: Findings, destination: Path) -> Captured:
-    """Write the file system at `root`, without what was `found`, and its checksums.
+def capture(config: Config, root: Path, findings: Findings, destination: Path) -> Captured:
+    """Write the file system at `root`, without what is in `findings`, and its checksums.
 
     The archive gets its name last, when all else is written. Raises ApplyError, ObserveError.
     """
@@ -95,9 +95,9 @@ def capture(config: Config, root: Path, found: Findings, destination: Path) -> C
             top = Path(place, "root")
             top.mkdir()
             words = [str(root), str(top)]
-            for file, original in _stage(Path(place), replacements(root, found)):
+            for file, original in _stage(Path(place), replacements(root, findings)):
                 words += [str(file), str(top / original.relative_to(root))]
-            absent = [*excluded(config, found), *results, new, Path(place)]
+            absent = [*excluded(config, findings), *results, new, Path(place)]
             words += [*arguments(root, destination, absent), f"--directory={top}", "."]
             changed = archive.fill(words, destination)
         lines = [_line(digest, name) for name, digest in archive.digest_by_name.items()]
@@ -130,15 +130,17 @@ def _created(new: Path) -> Iterator[IO[bytes]]:
 # --- What the copy has in another form ------------------------------------------------------------
 
 
-def excluded(config: Config, found: Findings) -> list[Path]:
+def excluded(config: Config, findings: Findings) -> list[Path]:
     """The files that the copy does not have: also those that the agent may write meanwhile."""
-    traces = [one.path for one in found.traces if isinstance(one, Trace) and not one.emptied]
+    traces = [
+        trace.path for trace in findings.traces if isinstance(trace, Trace) and not trace.emptied
+    ]
     return [*traces, *image_clean.own_files(config)]
 
 
-def replacements(root: Path, found: Findings) -> dict[Path, bytes]:
+def replacements(root: Path, findings: Findings) -> dict[Path, bytes]:
     """The files with another content in the copy. Raises ApplyError."""
-    return dict(pair for item in found.traces for pair in _replaced(root, item))
+    return dict(pair for item in findings.traces for pair in _replaced(root, item))
 
 
 def _replaced(root: Path, item: Union[Trace, Leaving]) -> Iterator[tuple[Path, bytes]]:

@@ -178,12 +178,12 @@ def identity(root: Path) -> list[Trace]:
     initiator = root / iscsi.INITIATOR.relative_to("/")
     if iscsi.is_ours(initiator):  # two hosts of one name would break each other's sessions
         paths.append(initiator)
-    found = [Trace(path) for path in paths]
+    traces = [Trace(path) for path in paths]
     machine_id = root / MACHINE_ID
     content = observed(machine_id)
     if content is None or content.strip() in NO_IDENTITY:
-        return found
-    return [Trace(machine_id, emptied=True), *found]
+        return traces
+    return [Trace(machine_id, emptied=True), *traces]
 
 
 def host_keys(root: Path) -> list[Trace]:

@@ -57,8 +57,8 @@ class Pass(Purpose):
         """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
         if "networkmanager" not in decision.world.silent_managers:
             return set()
-        found = {key.mac for key, link in decision.want.links.items() if link.profile}
-        return found if self.scope is None else found & {*self.scope}
+        macs = {key.mac for key, link in decision.want.links.items() if link.profile}
+        return macs if self.scope is None else macs & {*self.scope}
 
 
 def _log(outcome: Outcome, gone: Sequence[str]) -> None:
@@ -141,7 +141,9 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
 
 def restarted(outcome: Outcome, before: Decision) -> list[str]:
     """The DHCP clients that had ended, which they may do again."""
-    started = (one.label for one in outcome.result.done if isinstance(one, StartClient))
+    started = (
+        operation.label for operation in outcome.result.done if isinstance(operation, StartClient)
+    )
     return [label for label in started if before.have.clients.get(label) == ""]
 
 

@@ -88,8 +88,8 @@ def expected(config: Config, intake: Intake, decision: Decision) -> Status:
 def _document(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored or StoredDocument("", "", "", "")
     faults: list[tuple[str, str]]
-    faults = [(one.severity, one.text) for one in (intake.document or Document()).faults]
-    faults += [(one.severity, one.text) for one in config.faults]
+    faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
+    faults += [(fault.severity, fault.text) for fault in config.faults]
     errors = [text for severity, text in faults if severity == "error"]
     return DocumentStatus(
         source=stored.source,
@@ -140,9 +140,11 @@ def _leases(decision: Decision, place: Path) -> Iterator[str]:
         yield from _on_device(device, {lease.address: lease for lease in known}, world)
 
 
-def _on_device(device: Device, found: Mapping[str, leases.Lease], world: World) -> Iterator[str]:
+def _on_device(
+    device: Device, lease_by_address: Mapping[str, leases.Lease], world: World
+) -> Iterator[str]:
     for address in world.addresses.get(device.index, ()):
-        lease = found.get(str(address.ip))
+        lease = lease_by_address.get(str(address.ip))
         if lease is not None:
             server = f" from {lease.server}" if lease.server else ""
             until = f" until {lease.until}" if lease.until else ""

@@ -65,7 +65,7 @@ class Interest(NamedTuple):
 
     @staticmethod
     def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
-        asked = (table[one] for one in (*_names_of(key), ANY_LINK) if one in table)
+        asked = (table[name] for name in (*_names_of(key), ANY_LINK) if name in table)
         return frozenset().union(*asked)
 
     def sysctls_of(self, world: World) -> set[str]:
@@ -83,7 +83,7 @@ class Interest(NamedTuple):
 
     def groups_of(self, world: World) -> dict[int, set[str]]:
         """The groups of device settings to read, by the index of the device."""
-        found = {}
+        groups_by_index = {}
         for index, device in world.devices.items():
             is_queue = device.qdisc in ("mq", "pfifo")
             if not (is_queue or self.groups):
@@ -93,8 +93,8 @@ class Interest(NamedTuple):
             if is_queue and not self.queued.isdisjoint(_names_of(key)):
                 groups.add("qdisc")
             if groups:
-                found[index] = groups
-        return found
+                groups_by_index[index] = groups
+        return groups_by_index
 
 
 class Earlier(NamedTuple):
@@ -113,9 +113,9 @@ class Earlier(NamedTuple):
         Those that the operations were about or that show any change, with what is above and below.
         """
         before = self.world.devices
-        found = {index for index, device in world.devices.items() if before.get(index) != device}
-        found |= self.links & world.devices.keys()
-        return (above(world, found) | below(world, found)) & world.devices.keys()
+        indexes = {index for index, device in world.devices.items() if before.get(index) != device}
+        indexes |= self.links & world.devices.keys()
+        return (above(world, indexes) | below(world, indexes)) & world.devices.keys()
 
 
 class Observation(NamedTuple):
@@ -152,10 +152,11 @@ def interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
         templates={
-            key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
+            key: frozenset(path for path in paths if OWN in path)
+            for key, paths in templates.items()
         },
         groups={key: frozenset(names) for key, names in groups.items() if names},
-        queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
+        queued=frozenset(request.key for request in requests if request.txqueuelen is not None),
         advertised=router == "true",
         choice=choice or Choice(),
     )

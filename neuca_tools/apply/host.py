@@ -82,8 +82,8 @@ class Host:
         if document is not None:
             # What a faulty link section of the configuration requests is not known in full either.
             document = document._replace(faults=(*document.faults, *config.link_faults))
-        found = metadata_hosts(config.sources, config.surroundings)
-        hosts = tuple(address for address in found if not address.is_loopback)
+        addresses = metadata_hosts(config.sources, config.surroundings)
+        hosts = tuple(host for host in addresses if not host.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
         seen = look(wanted, self._netlink, self._managers(), config, earlier)
         settings = Settings(

@@ -56,7 +56,9 @@ def look(
         world,
         settings={
             **known.settings,
-            **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
+            **_settings(
+                world, {index: groups[index] for index in groups if index not in known.settings}
+            ),
         },
         fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
@@ -71,7 +73,7 @@ def look(
         interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
     )
     read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
-    sysctls = {**tuning.facts.found, **known.sysctls, **read}
+    sysctls = {**tuning.facts.sysctls, **known.sysctls, **read}
     sysctls.update(_sysctls(_advertised(world, sysctls)))
     unadvertised = hostfacts.unadvertised(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
@@ -108,7 +110,9 @@ def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> Worl
     return World(
         settings={index: before.settings[index] for index in same if index in before.settings},
         sysctls={path: before.sysctls[path] for path in paths},
-        files={path: one for path, one in before.files.items() if path not in earlier.files},
+        files={
+            path: content for path, content in before.files.items() if path not in earlier.files
+        },
     )
 
 

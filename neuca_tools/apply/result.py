@@ -107,17 +107,17 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        lost = frozenset().union(*(one.fate for one in (*self.serious, *self.skipped)))
-        return joined(lost, {one.fate for one in self.done} if lost else ())
+        lost = frozenset().union(*(operation.fate for operation in (*self.serious, *self.skipped)))
+        return joined(lost, {operation.fate for operation in self.done} if lost else ())
 
     @property
     def reasons(self) -> tuple[Failure, ...]:
         """The failures to report: one for all files that could not be written for one reason."""
-        unsaved = Counter(one.reason for one in self.failures if one.is_unsaved)
+        unsaved = Counter(failure.reason for failure in self.failures if failure.is_unsaved)
         return tuple(
-            one._replace(files=unsaved.pop(one.reason)) if one.is_unsaved else one
-            for one in self.failures
-            if not one.is_unsaved or one.reason in unsaved
+            failure._replace(files=unsaved.pop(failure.reason)) if failure.is_unsaved else failure
+            for failure in self.failures
+            if not failure.is_unsaved or failure.reason in unsaved
         )
 
     @property
@@ -143,7 +143,9 @@ class Result:
         """The VLANs that could not be created; what needs them is left out."""
         failed = [failure.operation for failure in self.failures]
         return frozenset(
-            one.on.key for one in failed if isinstance(one, CreateLink) and one.spares_others
+            operation.on.key
+            for operation in failed
+            if isinstance(operation, CreateLink) and operation.spares_others
         )
 
     @property
@@ -281,17 +283,18 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """
     held = _held(operations)
     return tuple(
-        one
-        for one in operations
-        if one.fate & held or isinstance(one, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
+        operation
+        for operation in operations
+        if operation.fate & held
+        or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
 
 def _held(operations: Sequence[Operation]) -> frozenset[str]:
     """The NICs for which nothing can be done now."""
-    leaving = [one for one in operations if isinstance(one, DeleteAddress)]
-    apart = [one.fate for one in operations if _takes_apart(one, leaving)]
-    return joined(frozenset().union(*apart), {one.fate for one in operations})
+    leaving = [operation for operation in operations if isinstance(operation, DeleteAddress)]
+    apart = [operation.fate for operation in operations if _takes_apart(operation, leaving)]
+    return joined(frozenset().union(*apart), {operation.fate for operation in operations})
 
 
 def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:

@@ -136,8 +136,8 @@ class Transaction:
 
         Returns the operations that are planned after that.
         """
-        operations = [one for one in planned if one.order <= Phase.MARK]
-        if not any(isinstance(one, (Unmanage, Tell, Activate)) for one in operations):
+        operations = [operation for operation in planned if operation.order <= Phase.MARK]
+        if not any(isinstance(operation, (Unmanage, Tell, Activate)) for operation in operations):
             return planned
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
@@ -218,7 +218,9 @@ class Transaction:
                 self.host.save_record(record)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self._wait_for_renames(tried)
-            reasons.update({identity(one.operation): one.reason for one in tried.failures})
+            reasons.update(
+                {identity(failure.operation): failure.reason for failure in tried.failures}
+            )
             self.undone += replace(tried, failures=())
         steps = self._steps_back(want, scope)
         left = (Failure(step, reasons.get(identity(step), NOT_KEPT)) for step in steps)
@@ -235,7 +237,7 @@ class Transaction:
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
         now_wanted = restorable_now(want, have)
         steps = plan(have, now_wanted, everything, scope=scope, rename_while_up=live)
-        declined = {identity(one.operation) for one in self.undone.declined}
+        declined = {identity(failure.operation) for failure in self.undone.declined}
         return tuple(
             step
             for step in steps
@@ -249,8 +251,11 @@ class Transaction:
         attempted = {identity(operation) for operation in self.result.done}
         attempted |= {identity(failure.operation) for failure in self.result.failures}
         planned = self.purpose.operations(self.decision)
-        late = [one for one in planned if isinstance(one, (WriteFile, Tell))]
-        if any(isinstance(one, WriteFile) and identity(one) not in attempted for one in late):
+        late = [operation for operation in planned if isinstance(operation, (WriteFile, Tell))]
+        if any(
+            isinstance(operation, WriteFile) and identity(operation) not in attempted
+            for operation in late
+        ):
             self._apply(late)
 
     def _remember(self) -> None:
@@ -292,18 +297,18 @@ class Transaction:
     def _earlier(self) -> Optional[Earlier]:
         """The last look and what was tried since; None if that concerned the whole host."""
         tried = (*self.result.tried, *self.undone.tried)
-        if any(isinstance(one, WriteSysctl) and one.on is None for one in tried):
+        if any(isinstance(operation, WriteSysctl) and operation.on is None for operation in tried):
             return None
-        links = (one.link.ifindex for one in tried if one.link)
-        files = (one.path for one in tried if isinstance(one, WriteFile))
+        links = (operation.link.ifindex for operation in tried if operation.link)
+        files = (operation.path for operation in tried if isinstance(operation, WriteFile))
         return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
         held = set(waiting(planned)) if self.host.unsaved() else set()
         if self.marked:
-            held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
-        return [one for one in planned if one not in held] if held else planned
+            held |= {operation for operation in planned if isinstance(operation, (Unmanage, Tell))}
+        return [operation for operation in planned if operation not in held] if held else planned
 
     def _left(self) -> tuple[Operation, ...]:
         self._look_again()
@@ -316,13 +321,17 @@ class Transaction:
         again = [operation for operation in left if identity(operation) not in done]
         if last:
             flushed = self._activated()
-            again += [one for one in left if isinstance(one, LATE) or one.domains & flushed]
+            again += [
+                operation
+                for operation in left
+                if isinstance(operation, LATE) or operation.domains & flushed
+            ]
         return list(dict.fromkeys(again))
 
     def _activated(self) -> frozenset[str]:
         """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
-        done = (one for one in self.result.done if isinstance(one, Activate))
-        return frozenset().union(*(one.domains for one in done))
+        done = (operation for operation in self.result.done if isinstance(operation, Activate))
+        return frozenset().union(*(operation.domains for operation in done))
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
@@ -333,8 +342,10 @@ class Transaction:
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
         undone = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = tuple(one for one in undone if isinstance(one.operation, SetDevice))
-        failures = tuple(one for one in undone if not isinstance(one.operation, SetDevice))
+        declined = tuple(failure for failure in undone if isinstance(failure.operation, SetDevice))
+        failures = tuple(
+            failure for failure in undone if not isinstance(failure.operation, SetDevice)
+        )
         self.result += Result((), failures, declined)
         if self.result.declined:
             self._look_again()
@@ -342,5 +353,7 @@ class Transaction:
 
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
-    removals = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
-    return tuple(one for one in removals if one not in left)
+    removals = (
+        operation for operation in planned if isinstance(operation, (DeleteAddress, DeleteRoute))
+    )
+    return tuple(operation for operation in removals if operation not in left)

@@ -75,10 +75,10 @@ def _declined(
     record: Record, operations: Sequence[Operation]
 ) -> Iterator[tuple[LinkKey, Mapping[str, Declined]]]:
     """What was declined, but for the settings of a place that a link leaves or gets."""
-    moved = {one.on.key for one in operations if isinstance(one, SetMaster)}
+    moved = {operation.on.key for operation in operations if isinstance(operation, SetMaster)}
     for key, settings in record.declined.items():
         if key in moved:
-            settings = {name: one for name, one in settings.items() if not is_of_place(name)}
+            settings = {name: value for name, value in settings.items() if not is_of_place(name)}
         yield key, settings
 
 
@@ -88,8 +88,16 @@ def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
     That is so on links whose advertisements are turned off. An advertised value must not come back,
     and the kernel even refuses some of them. The MTU of IPv6 follows the device.
     """
-    writes = [one for one in operations if isinstance(one, WriteSysctl) and one.on is not None]
-    quieted = {one.on for one in writes if _template(one) == ACCEPT_RA and one.after == "0"}
+    writes = [
+        operation
+        for operation in operations
+        if isinstance(operation, WriteSysctl) and operation.on is not None
+    ]
+    quieted = {
+        operation.on
+        for operation in writes
+        if _template(operation) == ACCEPT_RA and operation.after == "0"
+    }
     for operation in operations:
         if isinstance(operation, WriteSysctl) and operation.on in quieted:
             template = _template(operation)

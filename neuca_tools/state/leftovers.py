@@ -99,14 +99,16 @@ def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
     for key, link in have.links.items():
         holder = TITLES.get(_leaving(key, record))
         if holder:
-            found = [
-                f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
+            leased = [
+                f"the address {address}"
+                for address in link.addresses
+                if (link.index, address) in world.leased
             ]
             hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
-            found += [
+            leased += [
                 f"the route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops
             ]
-            for what in found:
+            for what in leased:
                 yield f"{holder} had added {what} to {link.name} before a document named it"
 
 
@@ -161,11 +163,15 @@ def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iter
 
 def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkKey, Address]]:
     """The addresses with a lifetime on the links that a manager is leaving."""
-    found = set()
+    leased = set()
     for key, link in have.links.items():
         if _leaving(key, record):
-            found |= {(key, one) for one in link.addresses if (link.index, one) in world.leased}
-    return found
+            leased |= {
+                (key, address)
+                for address in link.addresses
+                if (link.index, address) in world.leased
+            }
+    return leased
 
 
 def _leaving(key: LinkKey, record: Record) -> str:

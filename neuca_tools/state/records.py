@@ -215,7 +215,9 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     numbers = [index, *chain.from_iterable(pairs)]
     if not boot_id or not all(map(str.isdecimal, numbers)):
         raise ValueError(f"{text!r} is not an incarnation")
-    return Incarnation(boot_id, int(index), tuple([(int(one), int(at)) for one, at in pairs]))
+    return Incarnation(
+        boot_id, int(index), tuple([(int(vlan_id), int(at)) for vlan_id, at in pairs])
+    )
 
 
 class _Journal(NamedTuple):

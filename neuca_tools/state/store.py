@@ -104,7 +104,7 @@ def _members(body: Mapping[str, Any]) -> list[str]:
     Indentation would make the library encode in Python, which takes ten times as long.
     """
     encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-    return [f"{encoder.encode(key)}:{encoder.encode(one)}" for key, one in sorted(body.items())]
+    return [f"{encoder.encode(key)}:{encoder.encode(part)}" for key, part in sorted(body.items())]
 
 
 # --- Without room ---------------------------------------------------------------------------------
@@ -282,8 +282,8 @@ def _is_shallow(data: dict[str, Any]) -> bool:
     layer: list[Any] = [data]
     for _ in range(DEEPEST):
         children: list[object] = []
-        for one in layer:
-            children += one.values() if type(one) is dict else one
+        for node in layer:
+            children += node.values() if type(node) is dict else node
         layer = [child for child in children if type(child) in (dict, list)]
         if not layer:
             return True

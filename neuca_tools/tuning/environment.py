@@ -72,9 +72,9 @@ def _container(signs: Mapping[str, str]) -> Optional[str]:
     manager = signs.get(CONTAINER, "").strip()
     if manager:
         return manager
-    found = _CONTAINER_MANAGER.search(signs.get(INIT, ""))
-    if found:
-        return found.group(1)
+    match = _CONTAINER_MANAGER.search(signs.get(INIT, ""))
+    if match:
+        return match.group(1)
     if PODMAN in signs:
         return "podman"
     if DOCKER in signs:

@@ -38,14 +38,14 @@ class Obstacle(NamedTuple):
 class Facts(NamedTuple):
     """What is observed on the host.
 
-    `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
+    `sysctls` are values by path, `obstacles` those that cannot be set. `words` are the settings of
     sysctl.d files, tuned and the kernel command line. `memory` is in bytes, 0 if unknown. `modules`
     are the congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the
     network namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
     environment: Environment = Environment()
-    found: Mapping[str, str] = {}
+    sysctls: Mapping[str, str] = {}
     obstacles: Mapping[str, Obstacle] = {}
     words: Settings = Settings()
     memory: int = 0
@@ -84,7 +84,7 @@ class Value(NamedTuple):
     effect: Optional[Effect] = None
     reason: str = ""
     link: Optional[LinkKey] = None
-    found: Optional[str] = None
+    current: Optional[str] = None
 
 
 class Layer(NamedTuple):
@@ -134,7 +134,7 @@ def layer(
     return Layer(
         choice,
         facts.environment,
-        values=tuple(_judge(path, one, facts, record) for path, one in asked.items()),
+        values=tuple(_judge(path, wish, facts, record) for path, wish in asked.items()),
         mtu=_highest("mtu", usable),
         txqueuelen=_highest("txqueuelen", usable),
         probed=facts.probed,
@@ -190,7 +190,7 @@ def _higher_word(old: str, new: str) -> str:
 
 
 def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
-    value = Value(path, asked.value, asked.source, found=facts.found.get(path))
+    value = Value(path, asked.value, asked.source, current=facts.sysctls.get(path))
     obstacle = facts.obstacles.get(path)
     if obstacle is None and path == CONGESTION:
         obstacle = _congestion_obstacle(asked.value, facts, record)
@@ -200,13 +200,13 @@ def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
     if override and not same(override.value, raised(override.value, asked.value, asked.exact)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
-    base = value.found
+    base = value.current
     if path in record.original_sysctls and same(base, record.written.get(Written(path))):
         # The present value is our own.
         base = record.original_sysctls[path]
     wanted = raised(base, asked.value, asked.exact)
     if KEEP in wanted.split():
-        reason = f'its current value "{value.found}" has a different number of words'
+        reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
     return value._replace(wanted=wanted)
 
@@ -219,9 +219,9 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     """
     not_loadable = facts.modules is not None and name not in facts.modules
     missing = not_loadable or record.written.get(Written(CONGESTION)) == name
-    if name not in facts.found.get(AVAILABLE, "").split() and missing:
+    if name not in facts.sysctls.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
-    if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():
+    if facts.own_namespace and name not in facts.sysctls.get(PERMITTED, "").split():
         reason = f'the host does not allow "{name}" in this network namespace'
         return Obstacle("not applicable", reason)
     return None

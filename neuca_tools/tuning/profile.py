@@ -88,9 +88,9 @@ def _sysctl(key: str) -> str:
     return path
 
 
-def same(found: Optional[str], wanted: Optional[str]) -> bool:
+def same(current: Optional[str], wanted: Optional[str]) -> bool:
     """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
-    return found is not None and wanted is not None and _numbers(found) == _numbers(wanted)
+    return current is not None and wanted is not None and _numbers(current) == _numbers(wanted)
 
 
 def raised(base: Optional[str], asked: str, exact: bool = False) -> str:

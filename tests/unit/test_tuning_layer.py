@@ -55,9 +55,9 @@ class Tuned(Agent):
 
     def look(self, wanted):
         paths = {AVAILABLE, PERMITTED, *(path for one in self.profiles for path in one.sysctls)}
-        facts = self.facts._replace(found={path: self.kernel.read_sysctl(path) for path in paths})
+        facts = self.facts._replace(sysctls={path: self.kernel.read_sysctl(path) for path in paths})
         seen = super().look(wanted)
-        world = replace(seen.world, sysctls={**facts.found, **seen.world.sysctls})
+        world = replace(seen.world, sysctls={**facts.sysctls, **seen.world.sysctls})
         return Observation(world, TuningInputs(tuple(self.profiles), (), facts))
 
     def revert(self):
@@ -264,7 +264,7 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
 
 def test_bdp_stays_within_the_memory_and_says_so():
     found = layer(
-        Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(found=KERNEL, memory=2**30), Record()
+        Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(sysctls=KERNEL, memory=2**30), Record()
     )
     assert found.sysctls[TCP] == f"4096 131072 {2**26}"
     assert found.notes[1] == "their limit here is a sixteenth of the memory, 64 MiB"
@@ -279,30 +279,30 @@ def control(facts, record=None):
 
 
 def test_a_congestion_control_that_can_be_loaded_is_wanted():
-    assert control(Facts(found=KERNEL, modules=frozenset({"htcp"}))).wanted == "htcp"
-    assert control(Facts(found=KERNEL)).wanted == "htcp"  # not known: the kernel is asked
+    assert control(Facts(sysctls=KERNEL, modules=frozenset({"htcp"}))).wanted == "htcp"
+    assert control(Facts(sysctls=KERNEL)).wanted == "htcp"  # not known: the kernel is asked
 
 
 def test_a_congestion_control_that_there_is_not():
-    missing = control(Facts(found=KERNEL, modules=frozenset({"bbr"})))
+    missing = control(Facts(sysctls=KERNEL, modules=frozenset({"bbr"})))
     assert (missing.wanted, missing.effect, missing.reason) == (
         None,
         "unsupported",
         'this kernel has no "htcp"',
     )
-    tried = control(Facts(found=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
+    tried = control(Facts(sysctls=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
     assert tried.effect == "unsupported"
 
 
 def test_a_congestion_control_that_the_host_does_not_allow():
     found = {**KERNEL, AVAILABLE: "reno cubic htcp"}
-    value = control(Facts(found=found, own_namespace=True))
+    value = control(Facts(sysctls=found, own_namespace=True))
     assert (value.effect, value.reason) == (
         "not applicable",
         'the host does not allow "htcp" in this network namespace',
     )
     assert (
-        control(Facts(found={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
+        control(Facts(sysctls={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
     )
 
 
@@ -370,7 +370,7 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
     for environment in (Environment(), VM):
-        found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
+        found = layer(auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
         assert found.sysctls[TCP] == "4096 131072 16777216"
 
