@@ -29,15 +29,6 @@ from neuca_tools.tuning.profile import LARGEST, Profile, parse
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
-COMMAND_LINE = "/proc/cmdline"
-TUNED_ACTIVE = "etc/tuned/active_profile"
-TUNED_PLACES = (  # tuned.conf(5); of one name the first counts
-    "etc/tuned/profiles",
-    "etc/tuned",
-    "usr/lib/tuned/profiles",
-    "usr/lib/tuned",
-)
-MOST_TUNED = 32  # profiles that are read
 ENOUGH = 64 * 1024  # bytes of a file: /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
@@ -170,31 +161,8 @@ def unadvertised(
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:
-    """What else sets sysctls: the kernel command line, then tuned, then sysctl.d(5).
-
-    tuned applies the files of sysctl.d again after its own settings (reapply_sysctl).
-    """
-    root = sysctl_directory.parent.parent
-    files = sysctld.parse(_sysctl_files(sysctl_directory))
-    started = sysctld.of_command_line(COMMAND_LINE, _sign(COMMAND_LINE) or "")
-    return sysctld.joined([started, *_tuned(root), files])
-
-
-def _tuned(root: Path) -> list[sysctld.Settings]:
-    """The settings of the active profiles of tuned, each after those that it includes."""
-    found: dict[str, sysctld.Settings] = {}
-    waiting = (_sign(str(root / TUNED_ACTIVE)) or "").split()
-    while waiting and len(found) < MOST_TUNED:
-        name = waiting.pop()
-        if name in found or not NAME.fullmatch(name):
-            continue
-        places = (root / place / name / "tuned.conf" for place in TUNED_PLACES)
-        texts = ((str(path), _sign(str(path))) for path in places)
-        path, text = next(((path, text) for path, text in texts if text), ("", ""))
-        profile = sysctld.of_tuned(path, text or "")
-        found[name] = profile.settings
-        waiting += profile.include
-    return list(reversed(found.values()))
+    """What else sets sysctls: the files of sysctl.d(5)."""
+    return sysctld.parse(_sysctl_files(sysctl_directory))
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:

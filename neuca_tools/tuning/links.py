@@ -60,7 +60,7 @@ def tune(
                 limit = _highest_mtu(key, layer, tuned, devices)
             value = Value(setting, asked.value, asked.source, link=key)
             present = _present(key, setting, devices.get(key), record, limit)
-            value, kept = _judge(value, asked.exact, present, limit)
+            value, kept = _judge(value, present, limit)
             values.append(value)
             if value.wanted is not None and not kept:
                 tuned[key] = _with(tuned[key], value)
@@ -110,12 +110,10 @@ def _present(
     return _Present(current, current or 0, ours=False, changed=original is not None)
 
 
-def _judge(value: Value, exact: bool, present: _Present, limit: _Limit) -> tuple[Value, bool]:
+def _judge(value: Value, present: _Present, limit: _Limit) -> tuple[Value, bool]:
     """The judged value, and whether the link has it without the agent."""
     asked = int(value.asked)
-    wanted = min(asked, limit.most)
-    if not exact:
-        wanted = max(present.base, wanted)
+    wanted = max(present.base, min(asked, limit.most))
     kept = wanted == present.current and not present.changed
     judged = value._replace(wanted=str(wanted))
     if limit.most >= asked:
