@@ -187,6 +187,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
     # Most boots have all marks already; a pass takes 50 ms to import.
     from neuca_tools.apply.execute import apply
     from neuca_tools.apply.host import host, log_result
+    from neuca_tools.plan.operation import of_kind
     from neuca_tools.plan.operations import WriteFile
 
     with (
@@ -201,7 +202,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         is_every = all(forms([mac]) & {*named} for mac in others)
         if others and is_every and "management" not in roles.by_mac.values():
             return
-        files = [operation for operation in decision.plan() if isinstance(operation, WriteFile)]
+        files = of_kind(decision.plan(), WriteFile)
         log_result(apply(files, handles.writer(decision)))
 
 

@@ -24,7 +24,7 @@ from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import SetDevice
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
@@ -67,9 +67,7 @@ class Files(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
-        return tuple(
-            operation for operation in decision.plan(()) if isinstance(operation, WriteFile)
-        )
+        return tuple(of_kind(decision.plan(()), WriteFile))
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What is still ours."""
@@ -90,11 +88,7 @@ class Restore(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
-        return tuple(
-            operation
-            for operation in decision.plan()
-            if isinstance(operation, (*SETTINGS, WriteFile))
-        )
+        return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
@@ -112,15 +106,10 @@ class Tuning(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
-        planned = (operation for operation in decision.plan() if isinstance(operation, SETTINGS))
-        settings = [operation for operation in planned if operation not in self.others]
-        if self.link is None:
-            return tuple(settings)
-        return tuple(
-            operation
-            for operation in settings
-            if operation.link and operation.link.key == self.link
-        )
+        planned: list[Operation] = of_kind(decision.plan(), *SETTINGS)
+        if self.link:
+            planned = [step for step in planned if step.link and step.link.key == self.link]
+        return tuple(operation for operation in planned if operation not in self.others)
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """What was changed; which request is in force stays as it was."""

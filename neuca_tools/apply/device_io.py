@@ -22,8 +22,6 @@ from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
     """The requested groups of settings of these devices, by index. Raises ObserveError."""
-    if not asked:
-        return {}
     try:
         qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
         settings_by_index = {

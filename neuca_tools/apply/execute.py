@@ -27,7 +27,7 @@ from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError,
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
-from neuca_tools.plan.operation import Operation, Target, Writer, joined
+from neuca_tools.plan.operation import Operation, Target, Writer, joined, of_kind
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
 
@@ -220,12 +220,8 @@ class _Progress:
         """The operations of a batch that need no link which could not be created."""
         planned = list(batch)
         possible = without(planned, self.missing)
-        left = (
-            operation
-            for operation in planned
-            if isinstance(operation, CreateLink) and operation not in possible
-        )
-        self.missing |= {operation.on.key for operation in left}
+        created = of_kind(planned, CreateLink)
+        self.missing |= {link.on.key for link in created if link not in possible}
         return possible
 
     def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
@@ -241,12 +237,7 @@ class _Progress:
         )
         self.failures += failed.failures
         if self._goes_on:
-            created = (
-                failure.operation
-                for failure in failures
-                if isinstance(failure.operation, CreateLink)
-            )
-            self.missing |= {operation.on.key for operation in created}
+            self.missing |= {link.on.key for link in of_kind(operations, CreateLink)}
         else:
             self.missing |= failed.missing
             fates = map(attrgetter("fate"), failed.serious)
@@ -309,13 +300,10 @@ def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
 
 
 def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
-    files = {
-        operation.path: operation.content for operation in batch if isinstance(operation, WriteFile)
-    }
-    unmanaged = [operation for operation in batch if isinstance(operation, Unmanage)]
-    attributes = [operation for operation in batch if isinstance(operation, SetAttribute)]
+    files, unmanaged = of_kind(batch, WriteFile), of_kind(batch, Unmanage)
+    attributes = of_kind(batch, SetAttribute)
     if files:
-        writer.write_files(files)
+        writer.write_files({file.path: file.content for file in files})
     elif unmanaged:
         writer.managers.unmanage(
             unmanaged[0].manager, [operation.on.name for operation in unmanaged]

@@ -20,7 +20,7 @@ from neuca_tools.desired.router_advertisements import lasting
 from neuca_tools.documents.neuca.link_settings import PRIMARY, is_of_place
 from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, NetworkState, Virtual, World
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation, joined
+from neuca_tools.plan.operation import Operation, joined, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
@@ -141,12 +141,9 @@ class Result:
     @property
     def missing(self) -> frozenset[LinkKey]:
         """The VLANs that could not be created; what needs them is left out."""
-        failed = [failure.operation for failure in self.failures]
-        return frozenset(
-            operation.on.key
-            for operation in failed
-            if isinstance(operation, CreateLink) and operation.spares_others
-        )
+        failed = (failure.operation for failure in self.failures)
+        created = of_kind(failed, CreateLink)
+        return frozenset(link.on.key for link in created if link.spares_others)
 
     @property
     def to_retry(self) -> tuple[str, ...]:
@@ -292,7 +289,7 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
 
 def _held(operations: Sequence[Operation]) -> frozenset[str]:
     """The NICs for which nothing can be done now."""
-    leaving = [operation for operation in operations if isinstance(operation, DeleteAddress)]
+    leaving = of_kind(operations, DeleteAddress)
     apart = [operation.fate for operation in operations if _takes_apart(operation, leaving)]
     return joined(frozenset().union(*apart), {operation.fate for operation in operations})
 

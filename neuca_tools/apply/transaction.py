@@ -27,7 +27,7 @@ from neuca_tools.apply.result import (
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.link_operations import SetDevice
-from neuca_tools.plan.operation import Operation, Phase
+from neuca_tools.plan.operation import Operation, Phase, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     DeleteAddress,
@@ -137,7 +137,7 @@ class Transaction:
         Returns the operations that are planned after that.
         """
         operations = [operation for operation in planned if operation.order <= Phase.MARK]
-        if not any(isinstance(operation, (Unmanage, Tell, Activate)) for operation in operations):
+        if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
@@ -246,12 +246,11 @@ class Transaction:
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""
-        if not any(isinstance(operation, Rename) for operation in self.result.done):
+        if not of_kind(self.result.done, Rename):
             return
         attempted = {identity(operation) for operation in self.result.done}
         attempted |= {identity(failure.operation) for failure in self.result.failures}
-        planned = self.purpose.operations(self.decision)
-        late = [operation for operation in planned if isinstance(operation, (WriteFile, Tell))]
+        late = of_kind(self.purpose.operations(self.decision), WriteFile, Tell)
         if any(
             isinstance(operation, WriteFile) and identity(operation) not in attempted
             for operation in late
@@ -274,7 +273,7 @@ class Transaction:
     # --- shared by the steps ---
 
     def _wait_for_renames(self, result: Result) -> None:
-        if any(isinstance(operation, Rename) for operation in result.done):
+        if of_kind(result.done, Rename):
             self.host.wait_for_renames()
 
     def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
@@ -297,17 +296,17 @@ class Transaction:
     def _earlier(self) -> Optional[Earlier]:
         """The last look and what was tried since; None if that concerned the whole host."""
         tried = (*self.result.tried, *self.undone.tried)
-        if any(isinstance(operation, WriteSysctl) and operation.on is None for operation in tried):
+        if not all(sysctl.on for sysctl in of_kind(tried, WriteSysctl)):
             return None
         links = (operation.link.ifindex for operation in tried if operation.link)
-        files = (operation.path for operation in tried if isinstance(operation, WriteFile))
+        files = (file.path for file in of_kind(tried, WriteFile))
         return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
         held = set(waiting(planned)) if self.host.unsaved() else set()
         if self.marked:
-            held |= {operation for operation in planned if isinstance(operation, (Unmanage, Tell))}
+            held.update(of_kind(planned, Unmanage, Tell))
         return [operation for operation in planned if operation not in held] if held else planned
 
     def _left(self) -> tuple[Operation, ...]:
@@ -330,8 +329,8 @@ class Transaction:
 
     def _activated(self) -> frozenset[str]:
         """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
-        done = (operation for operation in self.result.done if isinstance(operation, Activate))
-        return frozenset().union(*(operation.domains for operation in done))
+        activated = of_kind(self.result.done, Activate)
+        return frozenset(link.on.key.mac for link in activated)
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
@@ -341,19 +340,18 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        undone = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = tuple(failure for failure in undone if isinstance(failure.operation, SetDevice))
-        failures = tuple(
-            failure for failure in undone if not isinstance(failure.operation, SetDevice)
-        )
-        self.result += Result((), failures, declined)
+        declined = of_kind(left, SetDevice)
+        failed = [operation for operation in left if operation not in declined]
+        self.result += Result((), _not_kept(failed), _not_kept(declined))
         if self.result.declined:
             self._look_again()
 
 
+def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
+    return tuple(Failure(operation, NOT_KEPT) for operation in operations)
+
+
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
-    removals = (
-        operation for operation in planned if isinstance(operation, (DeleteAddress, DeleteRoute))
-    )
+    removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
     return tuple(operation for operation in removals if operation not in left)

@@ -19,7 +19,7 @@ from typing import Optional
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
-from neuca_tools.plan.operation import Operation, Phase, Target
+from neuca_tools.plan.operation import Operation, Phase, Target, of_kind
 from neuca_tools.plan.operations import AddAddress, SetState
 from neuca_tools.plan.route_operations import (
     AddRule,
@@ -203,18 +203,10 @@ def possible(operations: Collection[Operation], have: NetworkState) -> tuple[Ope
     Those are set at every pass, and their link may be down, or their source address absent, without
     this pass being about that link.
     """
-    if not any(isinstance(operation, ReplaceRoute) for operation in operations):
+    if not of_kind(operations, ReplaceRoute):
         return tuple(operations)
-    raised = {
-        operation.on.key
-        for operation in operations
-        if isinstance(operation, SetState) and operation.up
-    }
-    added = {
-        (operation.on.key, operation.address.ip)
-        for operation in operations
-        if isinstance(operation, AddAddress)
-    }
+    raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
+    added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
     for key, link in have.links.items():
         raised |= {key} if link.state == "up" else set()
         added |= {(key, address.ip) for address in link.addresses}
