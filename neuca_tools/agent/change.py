@@ -69,10 +69,6 @@ class Files(Purpose):
         """The files that differ."""
         return tuple(of_kind(decision.plan(()), WriteFile))
 
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
-        """What is still ours."""
-        return updates.forget_restored(decision.record, decision.resolution, decision.have)
-
 
 @dataclass(frozen=True)
 class Restore(Purpose):
@@ -110,11 +106,6 @@ class Tuning(Purpose):
         if self.link:
             planned = [step for step in planned if step.link and step.link.key == self.link]
         return tuple(operation for operation in planned if operation not in self.others)
-
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
-        """What was changed; which request is in force stays as it was."""
-        resolution, have, world = decision.resolution, decision.have, decision.world
-        return updates.forget_restored(decision.record, resolution, have, world)
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:

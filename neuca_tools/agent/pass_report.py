@@ -40,8 +40,7 @@ class Pass(Purpose):
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.forget_restored(decision.record, resolution, have, world)
-        record = updates.remember_nics(record, resolution)
+        record = updates.remember_nics(super().remember(decision, result, held), resolution)
         heard = {operation.manager for operation in of_kind(result.done, Tell)}
         record = leftovers.settled(record, have, world, decision.world.silent_managers, heard)
         record = leftovers.unserved(record, self._unanswered(decision))

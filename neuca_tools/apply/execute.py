@@ -117,21 +117,17 @@ class GuardedWriter:
         """
         world = self.links.look(())
         present = world.addresses.get(index, ())
-        lost = [
-            address_kept
-            for address_kept in present
-            if address_kept != address and address_kept.network == address.network
-        ]
+        lost = [other for other in present if other != address and other.network == address.network]
         spare = {ip_interface(other.ip) for other in lost} - {*present}
-        for address_kept in spare:
-            self.links.add_address(index, address_kept)
+        for other in spare:
+            self.links.add_address(index, other)
         try:
             self.links.delete_address(index, address)
         finally:
             for other in lost:
                 raw_requests.restore_address(index, world.messages[index, other], 0.0)
-            for address_kept in spare:
-                self.links.delete_address(index, address_kept)
+            for other in spare:
+                self.links.delete_address(index, other)
 
     def replace_route(self, route: Route) -> None:
         source = route.traits.source

@@ -40,7 +40,7 @@ from neuca_tools.plan.operations import (
 )
 from neuca_tools.plan.plan import plan
 from neuca_tools.plan.route_operations import DeleteRoute
-from neuca_tools.state import intentions
+from neuca_tools.state import intentions, updates
 
 if TYPE_CHECKING:
     from neuca_tools.apply.host import Host
@@ -69,11 +69,13 @@ class Purpose(Protocol):
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002
         """The record afterwards; that of the decision includes what was done.
 
         The operations in `held` wait until the state can be saved.
         """
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        return updates.forget_restored(decision.record, resolution, have, world)
 
 
 class Outcome(NamedTuple):
