@@ -52,13 +52,13 @@ class Sides:
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
         """Key, current and wanted link, lower devices first, once links are in their places.
 
-        Absent NICs are left out, and those that are as they are wanted.
+        Absent NICs are left out.
         """
         return tuple(self._paired())
 
     def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
-            if self.there(key) and not self._is_settled(key):
+            if self.there(key):
                 current, wanted = self.current(key), self.want.links[key]
                 if is_other(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
@@ -83,12 +83,6 @@ class Sides:
         if stays and current.master and current.master.kind == "bond":
             wanted = replace(wanted, mtu=None)
         return current, wanted
-
-    def _is_settled(self, key: LinkKey) -> bool:
-        """Whether it is a NIC by itself, which needs nothing: no other link takes it down."""
-        if key.rank or key.mac in self.bounced or key not in self.have.links:
-            return False
-        return _is_as_wanted(self.have.links[key], self.want.links[key])
 
     def there(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
@@ -198,23 +192,6 @@ class Sides:
     def is_taken_down(self, key: LinkKey) -> bool:
         """Whether a link that is up is requested to be down."""
         return self.current(key).state == "up" and self.wanted(key).state == "down"
-
-
-def _is_as_wanted(current: Link, wanted: Link) -> bool:
-    """Whether a NIC that is and was in no bond, bridge or VRF has all that is wanted of it."""
-    return (
-        wanted.state in (None, "user", current.state)
-        and wanted.mtu in (None, current.mtu)
-        and wanted.txqueuelen in (None, current.txqueuelen)
-        and (current.master, wanted.master, wanted.virtual) == (None, None, None)
-        and not wanted.profile
-        and "managed" not in current.managers.values()
-        and wanted.sysctls.items() <= current.sysctls.items()
-        and wanted.device.items() <= current.device.items()
-        and set(wanted.addresses) <= set(current.addresses)
-        and wanted.theirs.keys() <= current.theirs.keys()
-        and not unrouted(current, wanted)
-    )
 
 
 def unrouted(current: Link, wanted: Link) -> tuple[Address, ...]:

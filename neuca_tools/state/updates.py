@@ -185,33 +185,32 @@ def _link_originals(
 def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
-    """The original values that are not in force on the link, or whose setting is requested.
-
-    The same object if these are all of them.
-    """
+    """The original values that are not in force on the link, or whose setting is requested."""
     current, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
-    changes: dict[str, Any] = _in_force(original, current, request)
     templates, groups = dict(request.sysctls), dict(request.device)
-    sysctls = {
-        template: value
-        for template, value in original.sysctls.items()
-        if template in templates or current.sysctls.get(template) != value
-    }
-    ended = original.device.keys() - current.device.keys()  # with the place in a bridge or bond
-    device = {
-        name: value
-        for name, value in original.device.items()
-        if group_of(name) in groups
-        or not (
-            same(name, current.device.get(name), value) or (name in ended and is_of_place(name))
-        )
-    }
-    if sysctls != original.sysctls or device != original.device:
-        changes.update(sysctls=sysctls, device=device)
-    return original._replace(**changes) if changes else original
+    return original._replace(
+        **_in_force(original, current, request),
+        sysctls={
+            template: value
+            for template, value in original.sysctls.items()
+            if template in templates or current.sysctls.get(template) != value
+        },
+        device={
+            name: value
+            for name, value in original.device.items()
+            if group_of(name) in groups or not _is_restored(name, value, current)
+        },
+    )
 
 
-def _in_force(original: Original, current: Link, request: LinkRequest) -> dict[str, None]:
+def _is_restored(name: str, value: str, current: Link) -> bool:
+    """Whether the device has this value, or the place in a bond or bridge has ended with it."""
+    return same(name, current.device.get(name), value) or (
+        is_of_place(name) and name not in current.device
+    )
+
+
+def _in_force(original: Original, current: Link, request: LinkRequest) -> dict[str, Any]:
     """The attributes that have their original value, and are not requested.
 
     The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
