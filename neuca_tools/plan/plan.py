@@ -308,13 +308,16 @@ def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operati
 def _queue_and_device(
     sides: Sides, key: LinkKey, current: Link, wanted: Link
 ) -> Iterator[Operation]:
-    target = sides.target(key)
     if wanted.txqueuelen is not None and wanted.txqueuelen != current.txqueuelen:
-        yield SetTxQueueLen(target, current.txqueuelen, wanted.txqueuelen, _grow_phase(key))
+        yield SetTxQueueLen(
+            sides.target(key), current.txqueuelen, wanted.txqueuelen, _grow_phase(key)
+        )
     for group, old, new in to_do(current.device, wanted.device):
         row = SETTINGS[group]
         is_late = row.master or any(map(row.late, new.values()))
-        yield SetDevice(target, group, old, new, Phase.UP if is_late else _grow_phase(key))
+        yield SetDevice(
+            sides.target(key), group, old, new, Phase.UP if is_late else _grow_phase(key)
+        )
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
@@ -330,12 +333,12 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
         if not same(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
     for key, current, wanted in sides.both:
-        target = sides.target(key)
         for template, value in sorted(wanted.sysctls.items()):
             before = current.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
             if not same(template, before, value):
+                target = sides.target(key)
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 
