@@ -70,11 +70,7 @@ def pin_names(config: Config) -> bool:
         after = netlink.look(())
     if here and not names.are_given(world):
         _announce({**moved, **_not_ready(after)})
-    results = (
-        _report_busy(names.in_use, own_names(names.roles, names.requests, record), names.roles),
-        _report_wrong(names.wanted, world, after),
-    )
-    return all(results)
+    return _report_wrong(names, record, world, after)
 
 
 class _Names(NamedTuple):
@@ -307,27 +303,22 @@ def _announce(moved: Mapping[int, str]) -> None:
         log.error('udev has not processed "%s" within %g s', moved[index], ANNOUNCE)
 
 
-def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Log the NICs that are in use and so keep a wrong name; return whether there is none."""
-    wrong = [
-        (device.name, own[LinkKey(mac)])
-        for mac, device in sorted(roles.nics.items())
-        if device.index in in_use and own.get(LinkKey(mac), device.name) != device.name
-    ]
-    for name, wish in wrong:
-        log.error(
-            'rename "%s" to "%s": it is in use, and this kernel cannot rename a device that is up',
-            name,
-            wish,
-        )
-    return not wrong
-
-
-def _report_wrong(wanted: Mapping[int, str], before: World, after: World) -> bool:
+def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
-    names = {index: device.name for index, device in after.devices.items()}
-    wrong = [index for index, name in sorted(wanted.items()) if names.get(index) != name]
+    own = own_names(names.roles, names.requests, record)
+    busy = {
+        device.index: own.get(LinkKey(mac), device.name)
+        for mac, device in names.roles.nics.items()
+        if device.index in names.in_use
+    }
+    current = {index: device.name for index, device in after.devices.items()}
+    wanted = {**names.wanted, **busy}
+    wrong = [index for index in sorted(wanted) if current.get(index) != wanted[index]]
     for index in wrong:
-        mac, name = identity(before.devices[index]), names.get(index, "")
-        log.error('%s is "%s", and should be "%s"', mac, name, wanted[index])
+        name, mac = current.get(index, ""), identity(before.devices[index])
+        if index in busy:
+            reason = "it is in use, and this kernel cannot rename a device that is up"
+            log.error('rename "%s" to "%s": %s', name, wanted[index], reason)
+        else:
+            log.error('%s is "%s", and should be "%s"', mac, name, wanted[index])
     return not wrong

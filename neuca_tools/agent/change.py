@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -114,14 +115,21 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
+    with _locked_host(config, intake) as handles:
+        without, purpose, decision = _releasing(handles, mac)
+        result = run(without, purpose, decision).result
+        if not result.failures:
+            result += run(handles, Files()).result
+        return result
+
+
+@contextmanager
+def _locked_host(config: Config, intake: Intake) -> Iterator[Host]:
+    """The host, with the lock of passes held, and with room for the state. Raises NeucaError."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         with host(config, intake) as handles:
-            without, purpose, decision = _releasing(handles, mac)
-            result = run(without, purpose, decision).result
-            if not result.failures:
-                result += run(handles, Files()).result
-            return result
+            yield handles
 
 
 def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
@@ -187,10 +195,8 @@ def revert(config: Config, intake: Intake) -> Result:
 
     The next pass at start sets them again. Raises NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
-        demand_room(config.state)
-        with host(config, intake) as handles:
-            return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
+    with _locked_host(config, intake) as handles:
+        return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
 
 
 def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:
