@@ -22,11 +22,12 @@ from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 
-FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
-CALM = 3.0  # seconds between two changes, however many advertisements arrive
-SHORTEST = 7200  # seconds: no router shortens an address below them (RFC 4862, 5.5.3)
+# Between solicitations, doubled each time (RFC 7559, 2).
+FIRST_SOLICITATION_SECONDS, LONGEST_SOLICITATION_SECONDS = 4.0, 3600.0
+SECONDS_BETWEEN_CHANGES = 3.0  # however many advertisements arrive
+SHORTEST_VALID_SECONDS = 7200  # no router shortens an address below them (RFC 4862, 5.5.3)
 MOST_ROUTERS, MOST_PREFIXES = 8, 16
-METRIC = 1024  # the kernel's for a route of IPv6
+IPV6_ROUTE_METRIC = 1024  # the kernel's for a route of IPv6
 
 
 class _Router(NamedTuple):
@@ -58,7 +59,9 @@ class State:
             )
         for prefix in advertisement.prefixes:
             if prefix.network in self._prefixes or len(self._prefixes) < MOST_PREFIXES:
-                valid = max(prefix.valid, min(self._left(prefix.network, now), SHORTEST))
+                valid = max(
+                    prefix.valid, min(self._left(prefix.network, now), SHORTEST_VALID_SECONDS)
+                )
                 if not prefix.autonomous:
                     valid = prefix.valid
                 self._prefixes[prefix.network] = (prefix._replace(valid=valid), now)
@@ -104,7 +107,7 @@ class State:
 
     def _routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
         """The networks on the link, and the default route through the preferred router."""
-        index, metric = int(request["index"]), int(request["metric"]) or METRIC
+        index, metric = int(request["index"]), int(request["metric"]) or IPV6_ROUTE_METRIC
         traits = Traits(int(request["table"]))
         for network, (prefix, _) in self._prefixes.items():
             if prefix.on_link:
@@ -139,15 +142,15 @@ def run(path: Path, request: Mapping[str, Any]) -> NoReturn:
 
 def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
     """Hear routers, and `change` the link for what they say, and for what ends. Raises OSError."""
-    pause, ask, due, calm = FIRST, time.monotonic(), math.inf, 0.0
+    pause, ask, due, calm = FIRST_SOLICITATION_SECONDS, time.monotonic(), math.inf, 0.0
     while True:
         now = time.monotonic()
         if now >= ask:
             listener.solicit()
-            ask, pause = now + pause, min(2 * pause, LONGEST)
+            ask, pause = now + pause, min(2 * pause, LONGEST_SOLICITATION_SECONDS)
         if now >= due:
             _report(change)
-            calm = now + CALM
+            calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
         listener.wait(min(ask, due) - now)
         advertisement = listener.received()

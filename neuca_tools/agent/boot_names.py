@@ -44,13 +44,13 @@ from neuca_tools.state.records import load_record
 
 log = logging.getLogger("neuca")
 
-SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
-ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed
+UDEV_SETTLE_SECONDS = 20.0  # to wait for udev to load drivers and name NICs
+UDEV_ANNOUNCE_SECONDS = 10.0  # to wait for udev to process what was renamed
 # systemd 252 adds an alternative name some milliseconds after a rename, which can be the very name
 # that another NIC is to get.
-TRIES = 40
-BETWEEN_TRIES = 0.02  # seconds
-LOCAL_BUDGET = 2.0  # seconds for all sources that need no network
+RENAME_TRIES = 40
+SECONDS_BETWEEN_TRIES = 0.02
+LOCAL_SOURCES_SECONDS = 2.0  # for all sources that need no network
 
 
 def pin_names(config: Config) -> bool:
@@ -61,7 +61,7 @@ def pin_names(config: Config) -> bool:
     here = config.managers == "auto" and udev.here()
     with Netlink() as netlink, Watch() as watch:
         if here and not needs_no_wait(config, netlink.look(())):
-            udev.settle(SETTLE)
+            udev.settle(UDEV_SETTLE_SECONDS)
         if _set_aside(config):
             requests, record = _known(config)
         world = netlink.look(())
@@ -139,7 +139,7 @@ def ask_ahead(config: Config) -> Intake:
     local = without_network([parse_source(text) for text in config.sources])
     intake = last_good(config.state)
     if local:
-        intake = fetch(local, LOCAL_BUDGET, Session(), config.state, config.surroundings)
+        intake = fetch(local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings)
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
             first_boot.record_machine(config, intake)
@@ -162,7 +162,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.here():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
-        udev.settle(SETTLE)
+        udev.settle(UDEV_SETTLE_SECONDS)
     _write_marks(config, intake, record, named)
 
 
@@ -267,7 +267,7 @@ def _rename_with_retries(
     index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch
 ) -> None:
     """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(RENAME_TRIES)):
         for device in netlink.look(()).devices.values():
             if device.index in ours and name in device.altnames:
                 netlink.drop_altname(device.index, name)
@@ -276,7 +276,7 @@ def _rename_with_retries(
         except ApplyError as error:
             if error.errno != errno.EEXIST or not left:
                 raise
-            watch.wait(BETWEEN_TRIES)
+            watch.wait(SECONDS_BETWEEN_TRIES)
         else:
             return
 
@@ -295,12 +295,12 @@ def _announce(moved: Mapping[int, str]) -> None:
     if not moved:
         return
     try:
-        late = udev.announce(moved, ANNOUNCE)
+        late = udev.announce(moved, UDEV_ANNOUNCE_SECONDS)
     except ObserveError as error:
         log.error("%s", error.text)
         return
     for index in sorted(late):
-        log.error('udev has not processed "%s" within %g s', moved[index], ANNOUNCE)
+        log.error('udev has not processed "%s" within %g s', moved[index], UDEV_ANNOUNCE_SECONDS)
 
 
 def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:

@@ -36,10 +36,10 @@ _OF_A_DRIVE = (
     "openstack/*/user_data",
     "ec2/latest/user-data",
 )
-_MOST = 100  # files: nova has had some fifteen versions so far
+_MOST_FILES = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 LOCK = "drives.lock"  # also of the copies
-PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
+COPY_LOCK_SECONDS = 15.0  # to wait for the copy of another volume; the unit has 60
 KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
@@ -106,7 +106,7 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
 
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
-    with locked(run_directory / LOCK, PATIENCE):
+    with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
         kind, why = "", device_refusal(device)
         try:
             known = recorded(state, run_directory)
@@ -129,7 +129,7 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
 def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
-    with locked(run_directory / LOCK, PATIENCE):
+    with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
         why = network_refusal(recorded(state, run_directory))
         if not why:
             store(volume, run_directory)
@@ -175,7 +175,7 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
     """The path and the content of each file that matches. Raises SourceError."""
     paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
     root = os.path.realpath(volume) + os.sep
-    for path in paths[:_MOST]:
+    for path in paths[:_MOST_FILES]:
         name = str(path.relative_to(volume))
         if not os.path.realpath(path).startswith(root):  # through a symbolic link on the volume
             raise SourceError(f'"{name}" points outside the volume')
@@ -236,7 +236,7 @@ def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
     """The lines that the last call did not have. Raises ApplyError."""
     log = records.load_volumes(run_directory)
     if tuple(lines) != log.reported:
-        with locked(run_directory / LOCK, PATIENCE):
+        with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
             now = records.load_volumes(run_directory)
             records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
     return [line for line in lines if line not in log.reported]

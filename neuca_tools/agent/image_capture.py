@@ -37,10 +37,11 @@ MANIFEST, CHECKSUM = ".manifest", ".sha256"
 EMPTIED = ("run", "tmp")
 SELINUX = Path("/sys/fs/selinux/enforce")
 CHUNK = 1 << 20  # bytes
-CHANGED = 1  # exit status of tar: some files changed while they were read, the archive is complete
+# Exit status of tar: some files changed while they were read, the archive is complete.
+TAR_FILES_CHANGED = 1
 # $1 is seen at $2, and each pair of files that follows: the first in place of the second. An own
 # exit status, since tar has others for its own failures.
-ENTER = """mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90
+MOUNT_AND_RUN = """mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90
 shift 2
 while [ "$1" != tar ]; do mount --bind "$1" "$2" || exit 90; shift 2; done
 exec "$@\""""
@@ -199,7 +200,16 @@ class _Archive:
         Raises ApplyError, OSError.
         """
         with subprocess.Popen(
-            ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "sh", *words],
+            [
+                "unshare",
+                "--mount",
+                "--propagation=private",
+                "sh",
+                "-c",
+                MOUNT_AND_RUN,
+                "sh",
+                *words,
+            ],
             env=programs.ENVIRONMENT,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -211,11 +221,11 @@ class _Archive:
                 code = tar.wait()
             finally:
                 tar.kill()
-        if code not in (0, CHANGED):
+        if code not in (0, TAR_FILES_CHANGED):
             raise ApplyError(f'write "{destination}": tar ended with status {code}')
         if broken:
             raise ApplyError(f'read "{destination}": {broken}')
-        return code == CHANGED
+        return code == TAR_FILES_CHANGED
 
     def read(self, size: int) -> bytes:
         """For tarfile: what tar writes, which is written and summed up in passing."""

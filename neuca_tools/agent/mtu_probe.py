@@ -30,8 +30,8 @@ from neuca_tools.state.records import save_record
 log = logging.getLogger("neuca")
 
 # Bytes of overhead of an overlay network: none, VXLAN over IPv4 (RFC 7348), two such layers.
-TUNNELS = (0, 50, 100)
-SILENT = -1  # is recorded for a neighbour that did not respond at all
+TUNNEL_OVERHEADS = (0, 50, 100)
+NO_RESPONSE = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
@@ -66,7 +66,7 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
         config.state,
         intentions.record_intentions(record, [candidate.operation for candidate in ready]),
     )
-    mtu_by_mac = {candidate.target.key.mac: SILENT for candidate in waiting}
+    mtu_by_mac = {candidate.target.key.mac: NO_RESPONSE for candidate in waiting}
     mtu_by_mac.update({candidate.target.key.mac: probe(candidate, writer) for candidate in ready})
     for candidate in waiting:
         result = text(mtu_by_mac[candidate.target.key.mac])
@@ -102,7 +102,7 @@ def candidates(
     """
     if not peers or resolution.tuning.environment.kind == "bare metal":
         return []
-    tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
+    tried = {mac for mac, mtu in probed.items() if mtu != NO_RESPONSE or not start}
     candidates = [
         _candidate(have.links.get(key), mtu, peers)
         for key, mtu in sorted(_waiting(resolution).items())
@@ -143,7 +143,9 @@ def probe(candidate: Candidate, writer: Writer) -> int:
     """
     index, name = writer.index(candidate.target), candidate.target.name
     sizes = [
-        size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now
+        size
+        for size in (candidate.asked - layer for layer in TUNNEL_OVERHEADS)
+        if size > candidate.now
     ]
     try:
         writer.links.set_attributes(index, {"mtu": candidate.asked})
@@ -156,6 +158,6 @@ def probe(candidate: Candidate, writer: Writer) -> int:
 
 def text(mtu: int) -> str:
     """The outcome of a probe for people."""
-    if mtu == SILENT:
+    if mtu == NO_RESPONSE:
         return "no response"
     return f"an MTU of {mtu} is acknowledged" if mtu else "no larger MTU is acknowledged"

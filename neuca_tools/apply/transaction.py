@@ -46,17 +46,17 @@ if TYPE_CHECKING:
     from neuca_tools.apply.host import Host
     from neuca_tools.backends.linkwatch import Watch
 
-RELEASE_TIME = 0.5
+RELEASE_SECONDS = 0.5
 """Seconds that NetworkManager has to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3
 """How often to wait this long, or for a change, when it flushes a NIC to start DHCP on it."""
-PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
+VERIFY_DELAYS_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each look of a verification, because drivers, udev and systemd-sysctl act late."""
-PATIENCE_OF_ROLL_BACK = (0.0, 0.2, 1.0)
+ROLL_BACK_DELAYS_SECONDS = (0.0, 0.2, 1.0)
 """Seconds before each round of a roll-back."""
-LATE = (WriteSysctl, SetAttribute)
+SET_AGAIN_AT_THE_END = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, because udev may have overwritten them."""
-NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
+REASON_NOT_IN_EFFECT = "done, but not in effect: another program or the driver has undone it"
 
 
 class Purpose(Protocol):
@@ -90,9 +90,8 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to, `made` those of the record. `marked`: network managers
-    have been told to release our NICs. `recorded` are the operations that the record of the
-    decision includes.
+    `before` are the links to roll back to, `made_links` those of the record. The network managers
+    are told to release our NICs. The record of the decision includes the `recorded_operations`.
     """
 
     host: Host
@@ -101,9 +100,9 @@ class Transaction:
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
     before: NetworkState = field(default_factory=NetworkState)
-    made: Mapping[LinkKey, Link] = field(default_factory=dict)
-    marked: bool = False
-    recorded: tuple[Operation, ...] = ()
+    made_links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    managers_were_told: bool = False
+    recorded_operations: tuple[Operation, ...] = ()
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -144,11 +143,11 @@ class Transaction:
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._apply(operations)
-            watch.wait(RELEASE_TIME)
+            watch.wait(RELEASE_SECONDS)
             if self._activated():
                 for _ in range(ACTIVATION_LOOKS):
-                    watch.wait(RELEASE_TIME)
-        self.marked = True
+                    watch.wait(RELEASE_SECONDS)
+        self.managers_were_told = True
         self.decision = self._decide(self.decision.record)
         after = self.purpose.operations(self.decision)
         self.result += Result(_removals(planned, set(after)))
@@ -157,13 +156,11 @@ class Transaction:
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, self.made = (
-            self.host.load_journal(world.boot_id),
-            self.decision.record.made,
-        )
+        died, made = self.host.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(died.links if died else {})}
+        self.made_links = made
         self.before = have._replace(
-            links={key: as_it_was(link, self.made.get(key), world) for key, link in links.items()},
+            links={key: as_it_was(link, made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -187,11 +184,11 @@ class Transaction:
         if not self.result.done and not self.result.declined:
             return
         self._wait_for_renames(self.result)
-        for patience in PATIENCE:
+        for patience in VERIFY_DELAYS_SECONDS:
             if patience:
                 watch.wait(patience)
             left = self._left()
-            again = self._second_round(left, last=patience == PATIENCE[-1])
+            again = self._second_round(left, last=patience == VERIFY_DELAYS_SECONDS[-1])
             if again:
                 self._extend_journal(again)
                 self._apply(again)
@@ -209,7 +206,7 @@ class Transaction:
         record = self.decision.record._replace(made=want.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
-        for patience in PATIENCE_OF_ROLL_BACK:
+        for patience in ROLL_BACK_DELAYS_SECONDS:
             watch.wait(patience)
             steps = self._steps_back(want, scope)
             if not steps:
@@ -225,7 +222,7 @@ class Transaction:
             )
             self.undone += replace(tried, failures=())
         steps = self._steps_back(want, scope)
-        left = (Failure(step, reasons.get(identity(step), NOT_KEPT)) for step in steps)
+        left = (Failure(step, reasons.get(identity(step), REASON_NOT_IN_EFFECT)) for step in steps)
         self.undone = replace(self.undone, failures=tuple(left))
 
     def _steps_back(
@@ -265,12 +262,14 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.host.unsaved():
             held = waiting(self.purpose.operations(self.decision))
-        self.decision = self.decision._replace(record=self._with_done()._replace(made=self.made))
+        self.decision = self.decision._replace(
+            record=self._with_done()._replace(made=self.made_links)
+        )
         record = self.purpose.remember(self.decision, self.result, held)
         self.host.save_record(record)
         self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
-        self.recorded = ()  # it is free to forget what was done
+        self.recorded_operations = ()  # it is free to forget what was done
 
     # --- shared by the steps ---
 
@@ -286,12 +285,12 @@ class Transaction:
         declined = (failure[:3] for failure in self.result.declined)
         record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide(record, self._earlier())
-        self.recorded = self.result.done
+        self.recorded_operations = self.result.done
 
     def _with_done(self) -> Record:
         """The record of the decision with everything that was done."""
         done = self.result.done
-        if self.recorded == done:
+        if self.recorded_operations == done:
             return self.decision.record
         return intentions.record_intentions(self.decision.record, done)
 
@@ -307,7 +306,7 @@ class Transaction:
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
         held = set(waiting(planned)) if self.host.unsaved() else set()
-        if self.marked:
+        if self.managers_were_told:
             held.update(of_kind(planned, Unmanage, Tell))
         return [operation for operation in planned if operation not in held] if held else planned
 
@@ -325,7 +324,7 @@ class Transaction:
             again += [
                 operation
                 for operation in left
-                if isinstance(operation, LATE) or operation.domains & flushed
+                if isinstance(operation, SET_AGAIN_AT_THE_END) or operation.domains & flushed
             ]
         return list(dict.fromkeys(again))
 
@@ -350,7 +349,7 @@ class Transaction:
 
 
 def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
-    return tuple(Failure(operation, NOT_KEPT) for operation in operations)
+    return tuple(Failure(operation, REASON_NOT_IN_EFFECT) for operation in operations)
 
 
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:

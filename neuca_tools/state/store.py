@@ -24,8 +24,8 @@ LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
 LONGEST_REASON = 200  # characters
 CHECKSUM = "crc32"
 SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
-GONE = b"null\n"  # a file that is to be removed, and cannot be
-_NOTHING = (None, GONE, b"null")
+REMOVED_MARK = b"null\n"  # a file that is to be removed, and cannot be
+_NOTHING = (None, REMOVED_MARK, b"null")
 PROBE = "room.neuca-new"  # `demand_room` writes and removes it
 BLOCK = 65536  # bytes that `demand_room` requests
 # errno(3): what a file system says that takes nothing for now
@@ -159,10 +159,10 @@ def catch_up(place: Place) -> bool:
             content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
-        if content != GONE:
+        if content != REMOVED_MARK:
             parsed(spare, content)
         try:
-            _write(place.directory / name, None if content == GONE else content, mode)
+            _write(place.directory / name, None if content == REMOVED_MARK else content, mode)
         except ApplyError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -189,13 +189,13 @@ def _keep(where: Where, name: str, content: Optional[bytes], mode: int, sync: bo
     spare = where.spare / name
     if spare.exists():
         # It takes precedence, so it must never be older.
-        _write(spare, GONE if content is None else content, mode)
+        _write(spare, REMOVED_MARK if content is None else content, mode)
     try:
         _write(where.directory / name, content, mode, sync)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-        _write(spare, GONE if content is None else content, mode)
+        _write(spare, REMOVED_MARK if content is None else content, mode)
         tell_unsaved(where, error.text)
         return
     if spare.exists():
