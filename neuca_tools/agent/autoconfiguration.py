@@ -22,11 +22,12 @@ from neuca_tools.model import Route
 from neuca_tools.model.provenance import RTPROT_DHCP
 from neuca_tools.model.routing import Traits
 
-FIRST, LONGEST = 4.0, 3600.0  # seconds between solicitations, doubled each time (RFC 7559, 2)
-CALM = 3.0  # seconds between two changes, however many advertisements arrive
-SHORTEST = 7200  # seconds: no router shortens an address below them (RFC 4862, 5.5.3)
+# Between solicitations, doubled each time (RFC 7559, 2).
+FIRST_SOLICITATION_SECONDS, LONGEST_SOLICITATION_SECONDS = 4.0, 3600.0
+SECONDS_BETWEEN_CHANGES = 3.0  # however many advertisements arrive
+SHORTEST_VALID_SECONDS = 7200  # no router shortens an address below them (RFC 4862, 5.5.3)
 MOST_ROUTERS, MOST_PREFIXES = 8, 16
-METRIC = 1024  # the kernel's for a route of IPv6
+IPV6_ROUTE_METRIC = 1024  # the kernel's for a route of IPv6
 
 
 class _Router(NamedTuple):
@@ -47,16 +48,20 @@ class State:
             if isinstance(network, IPv6Network) and left > 0:
                 self._prefixes[network] = (Prefix(network, False, True, left, left), now)
 
-    def hear(self, found: Advertisement, now: float) -> None:
+    def hear(self, advertisement: Advertisement, now: float) -> None:
         """Remember what a router says. Others than the first ones are not heard."""
         self._expire(now)
-        self._mtu = found.mtu
-        self._routers.pop(found.router, None)
-        if found.lifetime and len(self._routers) < MOST_ROUTERS:
-            self._routers[found.router] = _Router(found.preference, now + found.lifetime)
-        for prefix in found.prefixes:
+        self._mtu = advertisement.mtu
+        self._routers.pop(advertisement.router, None)
+        if advertisement.lifetime and len(self._routers) < MOST_ROUTERS:
+            self._routers[advertisement.router] = _Router(
+                advertisement.preference, now + advertisement.lifetime
+            )
+        for prefix in advertisement.prefixes:
             if prefix.network in self._prefixes or len(self._prefixes) < MOST_PREFIXES:
-                valid = max(prefix.valid, min(self._left(prefix.network, now), SHORTEST))
+                valid = max(
+                    prefix.valid, min(self._left(prefix.network, now), SHORTEST_VALID_SECONDS)
+                )
                 if not prefix.autonomous:
                     valid = prefix.valid
                 self._prefixes[prefix.network] = (prefix._replace(valid=valid), now)
@@ -67,7 +72,9 @@ class State:
         return int(heard + prefix.valid - now) if prefix and prefix.autonomous else 0
 
     def _expire(self, now: float) -> None:
-        self._routers = {host: one for host, one in self._routers.items() if one.until > now}
+        self._routers = {
+            host: router for host, router in self._routers.items() if router.until > now
+        }
         self._prefixes = {
             network: (prefix, heard)
             for network, (prefix, heard) in self._prefixes.items()
@@ -76,8 +83,8 @@ class State:
 
     def next_end(self) -> float:
         """When the next router or prefix ends; infinity for never."""
-        ends = [one.until for one in self._routers.values()]
-        ends += [heard + one.valid for one, heard in self._prefixes.values()]
+        ends = [router.until for router in self._routers.values()]
+        ends += [heard + prefix.valid for prefix, heard in self._prefixes.values()]
         return min(ends, default=math.inf)
 
     def given(self, mac: str, request: Mapping[str, Any], now: float) -> Given:
@@ -100,13 +107,15 @@ class State:
 
     def _routes(self, request: Mapping[str, Any]) -> Iterator[Route]:
         """The networks on the link, and the default route through the preferred router."""
-        index, metric = int(request["index"]), int(request["metric"]) or METRIC
+        index, metric = int(request["index"]), int(request["metric"]) or IPV6_ROUTE_METRIC
         traits = Traits(int(request["table"]))
         for network, (prefix, _) in self._prefixes.items():
             if prefix.on_link:
                 yield Route(network, index, None, metric, RTPROT_DHCP, traits=traits)
-        best = max((one.preference for one in self._routers.values()), default=0)
-        via = next((host for host, one in self._routers.items() if one.preference == best), None)
+        best = max((router.preference for router in self._routers.values()), default=0)
+        via = next(
+            (host for host, router in self._routers.items() if router.preference == best), None
+        )
         if via is not None:
             yield Route(EVERYTHING6, index, via, metric, RTPROT_DHCP, traits=traits)
 
@@ -133,20 +142,20 @@ def run(path: Path, request: Mapping[str, Any]) -> NoReturn:
 
 def _listen(listener: Listener, state: State, change: Callable[[], None]) -> NoReturn:
     """Hear routers, and `change` the link for what they say, and for what ends. Raises OSError."""
-    pause, ask, due, calm = FIRST, time.monotonic(), math.inf, 0.0
+    pause, ask, due, calm = FIRST_SOLICITATION_SECONDS, time.monotonic(), math.inf, 0.0
     while True:
         now = time.monotonic()
         if now >= ask:
             listener.solicit()
-            ask, pause = now + pause, min(2 * pause, LONGEST)
+            ask, pause = now + pause, min(2 * pause, LONGEST_SOLICITATION_SECONDS)
         if now >= due:
             _report(change)
-            calm = now + CALM
+            calm = now + SECONDS_BETWEEN_CHANGES
             due = max(state.next_end(), calm)
         listener.wait(min(ask, due) - now)
-        found = listener.received()
-        if found is not None:
-            state.hear(found, time.monotonic())
+        advertisement = listener.received()
+        if advertisement is not None:
+            state.hear(advertisement, time.monotonic())
             ask, due = math.inf, min(due, max(calm, now))
 
 
@@ -164,7 +173,7 @@ def _set(state: State, path: Path, request: Mapping[str, Any]) -> None:
         with Netlink() as netlink:
             device = netlink.look(()).devices.get(int(request["index"]))
         if device is not None and path.exists():
-            found = state.given(device.mac, request, time.monotonic())
-            dhcplease.accept(found, request, path.with_suffix(dhcplease.LEASE))
+            given = state.given(device.mac, request, time.monotonic())
+            dhcplease.accept(given, request, path.with_suffix(dhcplease.LEASE))
     except ObserveError as error:
         raise ApplyError(error.text) from error

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Optional
 
 LONGEST_BACKOFF = 600.0  # seconds between attempts
-WHOLE = "*"  # a pass that failed as a whole; nothing is left out because of it
+WHOLE_PASS = "*"  # a pass that failed as a whole; nothing is left out because of it
 
 
 class _Failure(NamedTuple):
@@ -56,5 +56,5 @@ class Backoff:
         return {
             name: entry.ifindex
             for name, entry in self._failures.items()
-            if entry.due > now and name != WHOLE
+            if entry.due > now and name != WHOLE_PASS
         }

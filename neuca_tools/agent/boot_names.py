@@ -44,13 +44,13 @@ from neuca_tools.state.records import load_record
 
 log = logging.getLogger("neuca")
 
-SETTLE = 20.0  # seconds to wait for udev to load drivers and name NICs
-ANNOUNCE = 10.0  # seconds to wait for udev to process what was renamed
+UDEV_SETTLE_SECONDS = 20.0  # to wait for udev to load drivers and name NICs
+UDEV_ANNOUNCE_SECONDS = 10.0  # to wait for udev to process what was renamed
 # systemd 252 adds an alternative name some milliseconds after a rename, which can be the very name
 # that another NIC is to get.
-TRIES = 40
-BETWEEN_TRIES = 0.02  # seconds
-LOCAL_BUDGET = 2.0  # seconds for all sources that need no network
+RENAME_TRIES = 40
+SECONDS_BETWEEN_TRIES = 0.02
+LOCAL_SOURCES_SECONDS = 2.0  # for all sources that need no network
 
 
 def pin_names(config: Config) -> bool:
@@ -61,7 +61,7 @@ def pin_names(config: Config) -> bool:
     here = config.managers == "auto" and udev.here()
     with Netlink() as netlink, Watch() as watch:
         if here and not needs_no_wait(config, netlink.look(())):
-            udev.settle(SETTLE)
+            udev.settle(UDEV_SETTLE_SECONDS)
         if _set_aside(config):
             requests, record = _known(config)
         world = netlink.look(())
@@ -70,11 +70,7 @@ def pin_names(config: Config) -> bool:
         after = netlink.look(())
     if here and not names.are_given(world):
         _announce({**moved, **_not_ready(after)})
-    results = (
-        _report_busy(names.in_use, own_names(names.roles, names.requests, record), names.roles),
-        _report_wrong(names.wanted, world, after),
-    )
-    return all(results)
+    return _report_wrong(names, record, world, after)
 
 
 class _Names(NamedTuple):
@@ -143,7 +139,7 @@ def ask_ahead(config: Config) -> Intake:
     local = without_network([parse_source(text) for text in config.sources])
     intake = last_good(config.state)
     if local:
-        intake = fetch(local, LOCAL_BUDGET, Session(), config.state, config.surroundings)
+        intake = fetch(local, LOCAL_SOURCES_SECONDS, Session(), config.state, config.surroundings)
     if intake.other:
         with locked(config.run_directory / "lock", config.command_timeout):
             first_boot.record_machine(config, intake)
@@ -166,7 +162,7 @@ def mark_ahead(config: Config, intake: Intake) -> None:
         return  # an earlier pass knew all of them, and so wrote what managers have to read
     if config.managers == "auto" and udev.here():
         # Without a NIC that appears late, the document would seem to name every NIC, or too few.
-        udev.settle(SETTLE)
+        udev.settle(UDEV_SETTLE_SECONDS)
     _write_marks(config, intake, record, named)
 
 
@@ -187,6 +183,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
     # Most boots have all marks already; a pass takes 50 ms to import.
     from neuca_tools.apply.execute import apply
     from neuca_tools.apply.host import host, log_result
+    from neuca_tools.plan.operation import of_kind
     from neuca_tools.plan.operations import WriteFile
 
     with (
@@ -201,7 +198,7 @@ def _write_marks(config: Config, intake: Intake, record: Record, named: Collecti
         is_every = all(forms([mac]) & {*named} for mac in others)
         if others and is_every and "management" not in roles.by_mac.values():
             return
-        files = [one for one in decision.plan() if isinstance(one, WriteFile)]
+        files = of_kind(decision.plan(), WriteFile)
         log_result(apply(files, handles.writer(decision)))
 
 
@@ -270,7 +267,7 @@ def _rename_with_retries(
     index: int, name: str, ours: Collection[int], netlink: Netlink, watch: Watch
 ) -> None:
     """Rename a device, taking the name from alternative names of `ours`. Raises ApplyError."""
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(RENAME_TRIES)):
         for device in netlink.look(()).devices.values():
             if device.index in ours and name in device.altnames:
                 netlink.drop_altname(device.index, name)
@@ -279,7 +276,7 @@ def _rename_with_retries(
         except ApplyError as error:
             if error.errno != errno.EEXIST or not left:
                 raise
-            watch.wait(BETWEEN_TRIES)
+            watch.wait(SECONDS_BETWEEN_TRIES)
         else:
             return
 
@@ -298,35 +295,30 @@ def _announce(moved: Mapping[int, str]) -> None:
     if not moved:
         return
     try:
-        late = udev.announce(moved, ANNOUNCE)
+        late = udev.announce(moved, UDEV_ANNOUNCE_SECONDS)
     except ObserveError as error:
         log.error("%s", error.text)
         return
     for index in sorted(late):
-        log.error('udev has not processed "%s" within %g s', moved[index], ANNOUNCE)
+        log.error('udev has not processed "%s" within %g s', moved[index], UDEV_ANNOUNCE_SECONDS)
 
 
-def _report_busy(in_use: Collection[int], own: Mapping[LinkKey, str], roles: Roles) -> bool:
-    """Log the NICs that are in use and so keep a wrong name; return whether there is none."""
-    wrong = [
-        (device.name, own[LinkKey(mac)])
-        for mac, device in sorted(roles.nics.items())
-        if device.index in in_use and own.get(LinkKey(mac), device.name) != device.name
-    ]
-    for name, wish in wrong:
-        log.error(
-            'rename "%s" to "%s": it is in use, and this kernel cannot rename a device that is up',
-            name,
-            wish,
-        )
-    return not wrong
-
-
-def _report_wrong(wanted: Mapping[int, str], before: World, after: World) -> bool:
+def _report_wrong(names: _Names, record: Record, before: World, after: World) -> bool:
     """Log the NICs that do not have their name. Returns whether there is none."""
-    names = {index: device.name for index, device in after.devices.items()}
-    wrong = [index for index, name in sorted(wanted.items()) if names.get(index) != name]
+    own = own_names(names.roles, names.requests, record)
+    busy = {
+        device.index: own.get(LinkKey(mac), device.name)
+        for mac, device in names.roles.nics.items()
+        if device.index in names.in_use
+    }
+    current = {index: device.name for index, device in after.devices.items()}
+    wanted = {**names.wanted, **busy}
+    wrong = [index for index in sorted(wanted) if current.get(index) != wanted[index]]
     for index in wrong:
-        mac, name = identity(before.devices[index]), names.get(index, "")
-        log.error('%s is "%s", and should be "%s"', mac, name, wanted[index])
+        name, mac = current.get(index, ""), identity(before.devices[index])
+        if index in busy:
+            reason = "it is in use, and this kernel cannot rename a device that is up"
+            log.error('rename "%s" to "%s": %s', name, wanted[index], reason)
+        else:
+            log.error('%s is "%s", and should be "%s"', mac, name, wanted[index])
     return not wrong

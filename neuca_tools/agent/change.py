@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
@@ -24,7 +25,7 @@ from neuca_tools.files import locked
 from neuca_tools.model import Document, LinkKey, NetworkState, NicRecord, Owned, Record
 from neuca_tools.model.routing import POLICY_ROUTING
 from neuca_tools.plan.link_operations import SetDevice
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import SetMtu, SetTxQueueLen, StopClient, WriteFile, WriteSysctl
 from neuca_tools.state import records, updates
 from neuca_tools.state.active_document import Intake
@@ -45,7 +46,7 @@ class Release(Purpose):
         """What concerns the NICs, and settings of the host that only they asked for."""
         planned = decision.plan({*self.touched, "", POLICY_ROUTING})
         originals = decision.record.original_sysctls
-        return tuple(one for one in planned if self._is_included(one, originals))
+        return tuple(operation for operation in planned if self._is_included(operation, originals))
 
     def _is_included(self, operation: Operation, originals: Mapping[str, str]) -> bool:
         is_theirs = operation.domain in self.touched or POLICY_ROUTING in operation.handles
@@ -67,11 +68,7 @@ class Files(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The files that differ."""
-        return tuple(one for one in decision.plan(()) if isinstance(one, WriteFile))
-
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
-        """What is still ours."""
-        return updates.forget_restored(decision.record, decision.resolution, decision.have)
+        return tuple(of_kind(decision.plan(()), WriteFile))
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class Restore(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings that differ from their original values."""
-        return tuple(one for one in decision.plan() if isinstance(one, (*SETTINGS, WriteFile)))
+        return tuple(of_kind(decision.plan(), *SETTINGS, WriteFile))
 
     def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
         """No original value is kept, unless one could not be restored."""
@@ -106,16 +103,10 @@ class Tuning(Purpose):
 
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The settings to change, in the order of a pass."""
-        planned = (operation for operation in decision.plan() if isinstance(operation, SETTINGS))
-        settings = [operation for operation in planned if operation not in self.others]
-        if self.link is None:
-            return tuple(settings)
-        return tuple(one for one in settings if one.link and one.link.key == self.link)
-
-    def remember(self, decision: Decision, result: Result, held: object) -> Record:  # noqa: ARG002
-        """What was changed; which request is in force stays as it was."""
-        resolution, have, world = decision.resolution, decision.have, decision.world
-        return updates.forget_restored(decision.record, resolution, have, world)
+        planned: list[Operation] = of_kind(decision.plan(), *SETTINGS)
+        if self.link:
+            planned = [step for step in planned if step.link and step.link.key == self.link]
+        return tuple(operation for operation in planned if operation not in self.others)
 
 
 def release(config: Config, intake: Intake, mac: str) -> Result:
@@ -124,14 +115,21 @@ def release(config: Config, intake: Intake, mac: str) -> Result:
     The plan is that of a complete document without the NIC, which is ignored from then on. Other
     members of a bond that is removed get their own settings again. Raises NeucaError.
     """
+    with _locked_host(config, intake) as handles:
+        without, purpose, decision = _releasing(handles, mac)
+        result = run(without, purpose, decision).result
+        if not result.failures:
+            result += run(handles, Files()).result
+        return result
+
+
+@contextmanager
+def _locked_host(config: Config, intake: Intake) -> Iterator[Host]:
+    """The host, with the lock of passes held, and with room for the state. Raises NeucaError."""
     with locked(config.run_directory / "lock", config.command_timeout):
         demand_room(config.state)
         with host(config, intake) as handles:
-            without, purpose, decision = _releasing(handles, mac)
-            result = run(without, purpose, decision).result
-            if not result.failures:
-                result += run(handles, Files()).result
-            return result
+            yield handles
 
 
 def _releasing(handles: Host, mac: str) -> tuple[Host, Release, Decision]:
@@ -159,7 +157,7 @@ def what_release_does(config: Config, intake: Intake, mac: str) -> tuple[Operati
         _, purpose, decision = _releasing(handles, mac)
         operations = purpose.operations(decision)
         after = handles.decide(updates.forget_nics(decision.record, purpose.macs))
-    files = (one for one in Files().operations(after) if one not in operations)
+    files = (operation for operation in Files().operations(after) if operation not in operations)
     return (*operations, *files)
 
 
@@ -173,7 +171,7 @@ def what_revert_does(config: Config, intake: Intake) -> tuple[Operation, ...]:
 def _without(document: Document, macs: Collection[str]) -> Document:
     """The document without these NICs, and without faults: what it no longer has is removed."""
     links = tuple(link for link in document.links if link.key.mac not in macs)
-    rules = tuple(one for one in document.rules if one.link is None or one.link.mac not in macs)
+    rules = tuple(rule for rule in document.rules if rule.link is None or rule.link.mac not in macs)
     platform = document.platform
     if platform:
         others = tuple(link for link in platform.links if link.key.mac not in macs)
@@ -197,10 +195,8 @@ def revert(config: Config, intake: Intake) -> Result:
 
     The next pass at start sets them again. Raises NeucaError.
     """
-    with locked(config.run_directory / "lock", config.command_timeout):
-        demand_room(config.state)
-        with host(config, intake) as handles:
-            return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
+    with _locked_host(config, intake) as handles:
+        return run(handles, Restore(config.sysctl_directory / SYSCTL_FILE)).result
 
 
 def run(handles: Host, purpose: Purpose, decision: Optional[Decision] = None) -> Outcome:

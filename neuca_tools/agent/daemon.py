@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
-from neuca_tools.agent.backoff import WHOLE, Backoff
+from neuca_tools.agent.backoff import WHOLE_PASS, Backoff
 from neuca_tools.agent.worker import Job, Outcome, Worker
 from neuca_tools.backends import systemd, udev
 from neuca_tools.backends.linkwatch import LinkWatch
@@ -32,15 +32,15 @@ from neuca_tools.state.records import has_document
 
 log = logging.getLogger("neuca")
 
-QUIET = 0.01  # seconds without an event before their job: one NIC causes several in a row
-DEBOUNCE = 0.1  # seconds from the first of them to their job, however many follow
-REST = 0.5  # seconds between jobs for events: a flapping link must not keep the host busy
-TRIAL_INTERVAL = 5.0  # seconds at most between attempts while a trial holds the lock
-UDEV_PATIENCE = 3.0  # seconds that a job waits for udev to name a new NIC
-# Seconds between polls while no source responds, unless poll-interval is longer.
-LONGEST_SILENCE = 60.0
-# Of the faults of a configuration, by their severity.
-LEVELS = {"error": "warning", "warning": "warning", "note": "info"}  # methods of a Logger
+EVENT_GAP_SECONDS = 0.01  # without an event before their job: one NIC causes several in a row
+DEBOUNCE_SECONDS = 0.1  # from the first of them to their job, however many follow
+SECONDS_BETWEEN_PASSES = 0.5  # for events: a flapping link must not keep the host busy
+TRIAL_RETRY_SECONDS = 5.0  # at most between attempts while a trial holds the lock
+UDEV_NAMING_SECONDS = 3.0  # that a job waits for udev to name a new NIC
+# Between polls while no source responds, unless poll-interval is longer.
+SILENT_POLL_SECONDS = 60.0
+# Methods of a Logger, for the faults of a configuration.
+LOG_METHOD_BY_SEVERITY = {"error": "warning", "warning": "warning", "note": "info"}
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -48,8 +48,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Plans:
     """Times on the monotonic clock in seconds; None: not planned.
 
-    `poll`: ask the sources. `events`: make a pass for events; never before `rested`. `retry`: make
-    a pass after a failure. `watchdog`: notify systemd. `retire`: end the child that waits.
+    `poll`: ask the sources. `events`: make a pass for events; never before `earliest`.
+    `retry`: make a pass after a failure. `watchdog`: notify systemd. `retire`: end the child that
+    waits.
     """
 
     poll: float = 0.0
@@ -57,7 +58,7 @@ class Plans:
     retry: Optional[float] = None
     watchdog: Optional[float] = None
     retire: Optional[float] = None
-    rested: float = 0.0
+    earliest: float = 0.0
 
     def next(self) -> float:
         """The earliest of the planned times."""
@@ -69,7 +70,7 @@ class Plans:
 
     def _planned(self) -> dict[str, float]:
         times = {name: time for name, time in vars(self).items() if time is not None}
-        del times["rested"]
+        del times["earliest"]
         return times
 
 
@@ -80,15 +81,15 @@ class Daemon:
         self.config, self.path, self._configure_log = config, path, configure_log
         self._selector = selectors.DefaultSelector()
         self._worker: Optional[Worker] = None
-        self._alive = systemd.watchdog_interval()
+        self._watchdog_interval = systemd.watchdog_interval()
         now = time.monotonic()
-        self._plans = Plans(poll=now, watchdog=None if self._alive is None else now)
-        self._latest: Optional[float] = None  # when the job for the events so far is to start
+        self._plans = Plans(poll=now, watchdog=None if self._watchdog_interval is None else now)
+        self._event_pass_deadline: Optional[float] = None  # for the events so far
         self._job = Job(config)
-        self._backoff, self._silences = Backoff(), 0
-        self._held = False  # as in the outcome of the last pass
-        self._starting = True  # until a pass has corrected all drift
-        self._stopping = self._ready = False
+        self._backoff, self._unanswered_polls = Backoff(), 0
+        self._waits_for_management_nic = False  # as in the outcome of the last pass
+        self._is_starting = True  # until a pass has corrected all drift
+        self._is_stopping = self._is_ready = False
         self._links = LinkWatch()
         self._udev: Optional[udev.Monitor] = None
 
@@ -108,7 +109,7 @@ class Daemon:
             self._begin(replace(self._job, start=True, fetch=not known, run=True))
             if not known:
                 self._say_ready("waiting for the first document")
-            while not self._stopping:
+            while not self._is_stopping:
                 self._turn()
         finally:
             signal.set_wakeup_fd(wakeup)
@@ -126,7 +127,7 @@ class Daemon:
             key.data()
         now = time.monotonic()
         self._feed_watchdog(now)
-        if not self._busy() and not self._stopping:
+        if not self._busy() and not self._is_stopping:
             self._start_what_is_due(now)
         elif ends is not None and now >= ends and self._busy():
             log.error(
@@ -143,19 +144,19 @@ class Daemon:
         if "retire" in due:
             self._retire()
         if "events" in due:
-            self._plans.events = self._latest = None
-            self._plans.rested = now + REST
+            self._plans.events = self._event_pass_deadline = None
+            self._plans.earliest = now + SECONDS_BETWEEN_PASSES
         if "retry" in due:
             self._plans.retry = None
         if "poll" in due:
             self._plans.poll = now + self._patience()
-            self._plans.rested = now + REST
+            self._plans.earliest = now + SECONDS_BETWEEN_PASSES
         if due & {"events", "retry", "poll"}:
-            unasked = self._starting or self.config.drift == "enforce"
+            unasked = self._is_starting or self.config.drift == "enforce"
             run = bool(due & {"events", "retry"}) or (unasked and not self._backoff)
             gone = (*self._job.gone, *self._links.take_gone())
             self._job = replace(self._job, gone=gone)
-            job = replace(self._job, fetch="poll" in due, run=run, start=self._starting)
+            job = replace(self._job, fetch="poll" in due, run=run, start=self._is_starting)
             self._begin(replace(job, left_out=self._backoff.left_out(now)))
 
     # --- the worker ---
@@ -172,11 +173,11 @@ class Daemon:
         except OSError as error:  # EAGAIN, ENOMEM, EMFILE: the host is short of a resource
             log.error("start a pass: %s", error.strerror)
             self._retire()
-            self._plan_retry(Outcome(failed={WHOLE: 0}))
+            self._plan_retry(Outcome(failed={WHOLE_PASS: 0}))
 
     def _prepare(self) -> None:
         """Let a child load the modules of a pass while the events settle."""
-        if not self._busy() and not self._stopping:
+        if not self._busy() and not self._is_stopping:
             with suppress(OSError):  # which is reported when the pass starts
                 self._idle_worker(ahead=True)
 
@@ -225,17 +226,17 @@ class Daemon:
             self._plans.retire = worker.retires
         if outcome is None:
             log.error("the pass ended without a report")
-            directory, failed = self.config.run_directory, {WHOLE: 0}
+            directory, failed = self.config.run_directory, {WHOLE_PASS: 0}
             with applying(f'create "{directory}"'):  # only systemd can, where /run is read-only
                 make_directory(directory)
             outcome = Outcome(failed=failed, sha256=self._job.sha256, session=self._job.session)
         self._remember(outcome)
         self._plan_poll(outcome)
         self._plan_retry(outcome)
-        if WHOLE in outcome.failed and not outcome.ran:
+        if WHOLE_PASS in outcome.failed and not outcome.ran:
             # A job that asks the sources may end so again.
             self._plans.poll = self._backoff.due() or self._plans.poll
-        if worker.started or outcome.ran or not self._ready:
+        if worker.started or outcome.ran or not self._is_ready:
             self._say_ready(outcome.text)
         if outcome.text:
             systemd.notify(f"STATUS={outcome.text}")
@@ -251,11 +252,11 @@ class Daemon:
         self._links.attentive = outcome.attentive and not outcome.failed
         if self._links.attentive and self._links.stirred:
             # A link changed during the pass, maybe after the pass had observed it.
-            self._dirty(QUIET)
+            self._dirty(EVENT_GAP_SECONDS)
         if outcome.passed:
-            self._starting = False
+            self._is_starting = False
         if outcome.ran:
-            self._held = outcome.held
+            self._waits_for_management_nic = outcome.held
         if outcome.passed:
             self._links.watch_routes(outcome.routed)
 
@@ -266,7 +267,7 @@ class Daemon:
         """
         now, interval = time.monotonic(), self.config.poll_interval
         if outcome.on_trial:
-            self._plans.retry = now + min(interval, TRIAL_INTERVAL)
+            self._plans.retry = now + min(interval, TRIAL_RETRY_SECONDS)
         if not outcome.ran and not outcome.failed:
             return
         self._backoff.update(outcome.failed, outcome.left_out, now, interval)
@@ -277,9 +278,9 @@ class Daemon:
     def _plan_poll(self, outcome: Outcome) -> None:
         """Count the polls in a row that got no response; a response ends the longer intervals."""
         if outcome.unanswered:
-            self._silences += 1
+            self._unanswered_polls += 1
         elif outcome.unanswered is not None:
-            self._silences = 0
+            self._unanswered_polls = 0
             self._plans.poll = min(self._plans.poll, time.monotonic() + self.config.poll_interval)
 
     def _patience(self) -> float:
@@ -289,14 +290,15 @@ class Daemon:
         after an outage.
         """
         usual = self.config.poll_interval
-        if not self._silences:
+        if not self._unanswered_polls:
             return usual
-        longer = min(usual * float(2 ** min(self._silences - 1, 16)), max(usual, LONGEST_SILENCE))
+        doubled = usual * float(2 ** min(self._unanswered_polls - 1, 16))
+        longer = min(doubled, max(usual, SILENT_POLL_SECONDS))
         return longer * (0.75 + os.urandom(1)[0] / 510)
 
     def _say_ready(self, text: str) -> None:
-        if not self._ready:
-            self._ready = True
+        if not self._is_ready:
+            self._is_ready = True
             systemd.notify(f"READY=1\nSTATUS={text}")
 
     # --- events ---
@@ -318,15 +320,16 @@ class Daemon:
     def _link_events(self) -> None:
         has_document = bool(self._job.sha256)
         enforced = self.config.drift == "enforce" and not self._backoff
-        if not self._links.drain(addresses=not has_document or self._held or enforced):
+        addresses = not has_document or self._waits_for_management_nic or enforced
+        if not self._links.drain(addresses=addresses):
             return
         if self._udev:
             self._await_udev()
         else:
-            self._dirty(QUIET if has_document else DEBOUNCE)
+            self._dirty(EVENT_GAP_SECONDS if has_document else DEBOUNCE_SECONDS)
         if not has_document:
             # The management NIC may have its address now: ask for the first document soon.
-            soon = max(time.monotonic() + DEBOUNCE, self._plans.rested)
+            soon = max(time.monotonic() + DEBOUNCE_SECONDS, self._plans.earliest)
             self._plans.poll = min(self._plans.poll, soon)
 
     def _udev_events(self) -> None:
@@ -340,30 +343,30 @@ class Daemon:
             self._watch_udev()
         added = any(action == "add" for action, _ in events)
         if lost or added or self._plans.events is not None:
-            self._dirty(QUIET)
+            self._dirty(EVENT_GAP_SECONDS)
 
     def _dirty(self, quiet: float) -> None:
         """Plan a pass for when `quiet` seconds have passed without an event.
 
-        A burst of events gets its pass `DEBOUNCE` after the first one, even if it goes on.
+        The pass for a burst of events begins DEBOUNCE_SECONDS after the first of them.
         """
         now = time.monotonic()
-        if self._latest is None:
-            self._latest = now + DEBOUNCE
-        self._plans.events = max(min(now + quiet, self._latest), self._plans.rested)
+        if self._event_pass_deadline is None:
+            self._event_pass_deadline = now + DEBOUNCE_SECONDS
+        self._plans.events = max(min(now + quiet, self._event_pass_deadline), self._plans.earliest)
         self._prepare()
 
     def _await_udev(self) -> None:
         """Plan a pass in case udev does not report what it has done with a new NIC."""
         if self._plans.events is None:
-            self._plans.events = max(time.monotonic() + UDEV_PATIENCE, self._plans.rested)
+            self._plans.events = max(time.monotonic() + UDEV_NAMING_SECONDS, self._plans.earliest)
         self._prepare()
 
     def _signals(self, receive: socket.socket) -> None:
         numbers = set(receive.recv(4096))
         if numbers & {signal.SIGTERM, signal.SIGINT}:
             systemd.notify("STOPPING=1")
-            self._stopping = True
+            self._is_stopping = True
         elif signal.SIGHUP in numbers:
             self._reload()
 
@@ -376,18 +379,18 @@ class Daemon:
             return
         self._configure_log(self.config)
         for fault in self.config.faults:
-            getattr(log, LEVELS[fault.severity])("%s", fault.text)
+            getattr(log, LOG_METHOD_BY_SEVERITY[fault.severity])("%s", fault.text)
         self._job, self._backoff = replace(self._job, config=self.config), Backoff()
         self._plans.poll = self._plans.events = time.monotonic()
         log.info("configuration reloaded")
 
     def _feed_watchdog(self, now: float) -> None:
-        if self._alive is not None and "watchdog" in self._plans.due(now):
+        if self._watchdog_interval is not None and "watchdog" in self._plans.due(now):
             systemd.notify("WATCHDOG=1")
-            self._plans.watchdog = now + self._alive / 2
+            self._plans.watchdog = now + self._watchdog_interval / 2
 
     def _close(self, *ends: socket.socket) -> None:
-        """Let a pass finish, for at most `worker.GRACE` seconds, and close everything."""
+        """Let a pass finish, for at most `worker.PASS_GRACE_SECONDS`, and close everything."""
         if self._worker and self._busy() and self._worker.wait():
             self._end()
         self._retire()

@@ -19,10 +19,10 @@ from neuca_tools.backends.processes import PROCESS, end, mark_process, noted_pro
 from neuca_tools.errors import ApplyError, ObserveError
 from neuca_tools.files import applying, read_bytes, text_of, write_files
 
-FILE = "NEUCA_DHCP"  # the variable with the path of the request
-ACCEPTED = ("BOUND", "RENEW", "REBIND", "REBOOT")
-LOST = ("EXPIRE", "FAIL", "NAK", "RELEASE")
-ENDS = 8.0  # seconds that a client gets to release its lease
+REQUEST_VARIABLE = "NEUCA_DHCP"  # the variable with the path of the request
+LEASE_REASONS = ("BOUND", "RENEW", "REBIND", "REBOOT")
+LOSS_REASONS = ("EXPIRE", "FAIL", "NAK", "RELEASE")
+RELEASE_SECONDS = 8.0  # for a client to release its lease
 # Nothing is asked of the server that is not used: neither DNS servers nor a host name.
 COMMON = """nohook resolv.conf, hostname, timezone, ntp.conf, yp.conf
 nogateway
@@ -40,7 +40,7 @@ duid ll
 ia_na
 """
 MODE, NO_ADDRESS = ".mode", "1"  # IN6_ADDR_GEN_MODE_NONE (linux/if_link.h)
-READY = 10.0  # seconds that a link gets to have a link-local address
+LINK_LOCAL_SECONDS = 10.0  # for a link to have a link-local address
 
 
 def become(path: Path, is_plain: bool) -> None:
@@ -53,13 +53,13 @@ def become(path: Path, is_plain: bool) -> None:
     request = _request(path)
     write_files({path.with_suffix(".pid"): process_note(os.getpid())})
     if _protocol(request):
-        linkwatch.await_link_local(int(request["index"]), READY)
+        linkwatch.await_link_local(int(request["index"]), LINK_LOCAL_SECONDS)
     if _protocol(request) == dhcplease.ADVERTISEMENTS:
         autoconfiguration.run(path, request)
     words = _prepared(path, request)
     _keep_mode(path, request)
     with applying(f'run "{words[0]}"'):
-        os.execve(words[0], words, {"PATH": PATH, FILE: str(path)})
+        os.execve(words[0], words, {"PATH": PATH, REQUEST_VARIABLE: str(path)})
 
 
 def give_up(path: Path) -> None:
@@ -80,21 +80,22 @@ def give_up(path: Path) -> None:
 
 def hear(environment: Mapping[str, str]) -> None:
     """What the client reports: a lease, or that it has lost it. Raises ApplyError."""
-    path, reason = Path(environment[FILE]), environment.get("reason", "").removesuffix("6")
+    path = Path(environment[REQUEST_VARIABLE])
+    reason = environment.get("reason", "").removesuffix("6")
     place = path.with_suffix(dhcplease.LEASE)
     if not path.exists():
         return
     request = _request(path)
     _restore_mode(path, request)
     try:
-        if reason in ACCEPTED:
+        if reason in LEASE_REASONS:
             if _protocol(request):
                 given = dhcp_reports.given6(environment)
             else:
                 given = dhcp_reports.given4(environment, request)
             if given is not None:
                 dhcplease.accept(given, request, place)
-        elif reason in LOST and not _is_other(environment, place):
+        elif reason in LOSS_REASONS and not _is_other(environment, place):
             dhcplease.drop(place)
     except ObserveError as error:
         raise ApplyError(error.text) from error
@@ -108,12 +109,12 @@ def _is_other(environment: Mapping[str, str], place: Path) -> bool:
 
 def _request(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
+        request = json.loads(read_bytes(path, MAX_REQUEST_BYTES) or b"")
     except (OSError, ValueError) as error:
         raise ApplyError(f'read "{path}": {error}') from error
-    if not isinstance(found, dict):
+    if not isinstance(request, dict):
         raise ApplyError(f'read "{path}": it has no request')
-    return found
+    return request
 
 
 def _mode(request: Mapping[str, Any]) -> str:
@@ -149,7 +150,7 @@ def _prepared(path: Path, request: Mapping[str, Any]) -> list[str]:
     write_files({conf: _configuration(request).encode()})
     words = [str(request["program"]), "-6" if _protocol(request) else "-4", "-B", "-q"]
     words += ["--noconfigure", "-f", str(conf), "-c", str(request["helper"])]
-    return [*words, "-e", f"{FILE}={path}", str(request["interface"])]
+    return [*words, "-e", f"{REQUEST_VARIABLE}={path}", str(request["interface"])]
 
 
 def _configuration(request: Mapping[str, Any]) -> str:
@@ -164,4 +165,4 @@ def _signal(gone: Path, number: int, note: str = ".pid") -> None:
     """Send the client a signal that ends it."""
     pid = noted_process(gone.with_suffix(note))
     if pid:
-        end(pid, number, ENDS)
+        end(pid, number, RELEASE_SECONDS)

@@ -36,10 +36,10 @@ _OF_A_DRIVE = (
     "openstack/*/user_data",
     "ec2/latest/user-data",
 )
-_MOST = 100  # files: nova has had some fifteen versions so far
+_MOST_FILES = 100  # files: nova has had some fifteen versions so far
 _MOUNTED = "volume"  # the mount point; only the process that mounts sees the volume there
 LOCK = "drives.lock"  # also of the copies
-PATIENCE = 15.0  # seconds to wait for the copy of another volume; the unit has 60
+COPY_LOCK_SECONDS = 15.0  # to wait for the copy of another volume; the unit has 60
 KINDS: Mapping[str, str] = dict(zip(SOURCES, (CONFIG_DRIVE, SEED)))
 
 
@@ -78,10 +78,10 @@ def read_volume(place: Path) -> Volume:
     """Read the volume mounted at `place`. Raises SourceError, also without a document."""
     is_drive = any(stat.S_ISDIR(path.stat().st_mode) for path in _matching(place, ("openstack",)))
     kind, patterns = (CONFIG_DRIVE, _OF_A_DRIVE) if is_drive else (SEED, _OF_A_SEED)
-    found = dict(_documents(place, patterns))
-    if not found:
+    documents = dict(_documents(place, patterns))
+    if not documents:
         raise SourceError("it contains neither a config drive nor a NoCloud seed")
-    return Volume(kind, found)
+    return Volume(kind, documents)
 
 
 def store(volume: Volume, run_directory: Path) -> None:
@@ -106,7 +106,7 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
 
     device = read_device(node)
     place = run_directory / DRIVES / _MOUNTED
-    with locked(run_directory / LOCK, PATIENCE):
+    with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
         kind, why = "", device_refusal(device)
         try:
             known = recorded(state, run_directory)
@@ -129,7 +129,7 @@ def copy_volume(node: Path, state: Where, run_directory: Path) -> tuple[str, str
 def copy_directory(place: Path, state: Where, run_directory: Path) -> tuple[str, str]:
     """Copy from a directory where root has mounted the volume. Raises as `copy_volume` does."""
     volume = read_volume(place)
-    with locked(run_directory / LOCK, PATIENCE):
+    with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
         why = network_refusal(recorded(state, run_directory))
         if not why:
             store(volume, run_directory)
@@ -175,7 +175,7 @@ def _documents(volume: Path, patterns: Sequence[str]) -> Iterator[tuple[str, byt
     """The path and the content of each file that matches. Raises SourceError."""
     paths = [path for pattern in patterns for path in _matching(volume, pattern.split("/"))]
     root = os.path.realpath(volume) + os.sep
-    for path in paths[:_MOST]:
+    for path in paths[:_MOST_FILES]:
         name = str(path.relative_to(volume))
         if not os.path.realpath(path).startswith(root):  # through a symbolic link on the volume
             raise SourceError(f'"{name}" points outside the volume')
@@ -197,15 +197,15 @@ def _matching(place: Path, pattern: Sequence[str], name: str = "") -> Iterator[P
         return
     try:
         if pattern[0] == "*":  # a version that the source would read
-            found = sorted(path for path in place.iterdir() if newest([path.name]))
+            paths = sorted(path for path in place.iterdir() if newest([path.name]))
         else:
             (place / pattern[0]).stat()
-            found = [place / pattern[0]]
+            paths = [place / pattern[0]]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise SourceError(f'"{name or "/"}" cannot be read: {error.strerror}') from error
-    for path in found:
+    for path in paths:
         yield from _matching(path, pattern[1:], f"{name}/{path.name}".lstrip("/"))
 
 
@@ -236,7 +236,7 @@ def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
     """The lines that the last call did not have. Raises ApplyError."""
     log = records.load_volumes(run_directory)
     if tuple(lines) != log.reported:
-        with locked(run_directory / LOCK, PATIENCE):
+        with locked(run_directory / LOCK, COPY_LOCK_SECONDS):
             now = records.load_volumes(run_directory)
             records.save_volumes(run_directory, replace(now, reported=tuple(lines)))
     return [line for line in lines if line not in log.reported]
@@ -245,7 +245,7 @@ def unreported(lines: Sequence[str], run_directory: Path) -> list[str]:
 def keep_reason(name: str, why: str, run_directory: Path) -> None:
     """Record why a volume is not used; an empty reason removes the record."""
     log = records.load_volumes(run_directory)
-    reasons = {one: reason for one, reason in log.refused.items() if one != name}
+    reasons = {device: reason for device, reason in log.refused.items() if device != name}
     if why:
         reasons[name] = why
     records.save_volumes(run_directory, replace(log, refused=reasons))

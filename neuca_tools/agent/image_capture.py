@@ -37,10 +37,11 @@ MANIFEST, CHECKSUM = ".manifest", ".sha256"
 EMPTIED = ("run", "tmp")
 SELINUX = Path("/sys/fs/selinux/enforce")
 CHUNK = 1 << 20  # bytes
-CHANGED = 1  # exit status of tar: some files changed while they were read, the archive is complete
+# Exit status of tar: some files changed while they were read, the archive is complete.
+TAR_FILES_CHANGED = 1
 # $1 is seen at $2, and each pair of files that follows: the first in place of the second. An own
 # exit status, since tar has others for its own failures.
-ENTER = """mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90
+MOUNT_AND_RUN = """mount --bind "$1" "$2" && mount -o remount,bind,ro "$2" || exit 90
 shift 2
 while [ "$1" != tar ]; do mount --bind "$1" "$2" || exit 90; shift 2; done
 exec "$@\""""
@@ -78,8 +79,8 @@ def check(destination: Path) -> None:
         raise UsageError(f'capture into "{destination}": its directory does not exist')
 
 
-def capture(config: Config, root: Path, found: Findings, destination: Path) -> Captured:
-    """Write the file system at `root`, without what was `found`, and its checksums.
+def capture(config: Config, root: Path, findings: Findings, destination: Path) -> Captured:
+    """Write the file system at `root`, without what is in `findings`, and its checksums.
 
     The archive gets its name last, when all else is written. Raises ApplyError, ObserveError.
     """
@@ -95,9 +96,9 @@ def capture(config: Config, root: Path, found: Findings, destination: Path) -> C
             top = Path(place, "root")
             top.mkdir()
             words = [str(root), str(top)]
-            for file, original in _stage(Path(place), replacements(root, found)):
+            for file, original in _stage(Path(place), replacements(root, findings)):
                 words += [str(file), str(top / original.relative_to(root))]
-            absent = [*excluded(config, found), *results, new, Path(place)]
+            absent = [*excluded(config, findings), *results, new, Path(place)]
             words += [*arguments(root, destination, absent), f"--directory={top}", "."]
             changed = archive.fill(words, destination)
         lines = [_line(digest, name) for name, digest in archive.digest_by_name.items()]
@@ -130,15 +131,17 @@ def _created(new: Path) -> Iterator[IO[bytes]]:
 # --- What the copy has in another form ------------------------------------------------------------
 
 
-def excluded(config: Config, found: Findings) -> list[Path]:
+def excluded(config: Config, findings: Findings) -> list[Path]:
     """The files that the copy does not have: also those that the agent may write meanwhile."""
-    traces = [one.path for one in found.traces if isinstance(one, Trace) and not one.emptied]
+    traces = [
+        trace.path for trace in findings.traces if isinstance(trace, Trace) and not trace.emptied
+    ]
     return [*traces, *image_clean.own_files(config)]
 
 
-def replacements(root: Path, found: Findings) -> dict[Path, bytes]:
+def replacements(root: Path, findings: Findings) -> dict[Path, bytes]:
     """The files with another content in the copy. Raises ApplyError."""
-    return dict(pair for item in found.traces for pair in _replaced(root, item))
+    return dict(pair for item in findings.traces for pair in _replaced(root, item))
 
 
 def _replaced(root: Path, item: Union[Trace, Leaving]) -> Iterator[tuple[Path, bytes]]:
@@ -197,7 +200,16 @@ class _Archive:
         Raises ApplyError, OSError.
         """
         with subprocess.Popen(
-            ["unshare", "--mount", "--propagation=private", "sh", "-c", ENTER, "sh", *words],
+            [
+                "unshare",
+                "--mount",
+                "--propagation=private",
+                "sh",
+                "-c",
+                MOUNT_AND_RUN,
+                "sh",
+                *words,
+            ],
             env=programs.ENVIRONMENT,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -209,11 +221,11 @@ class _Archive:
                 code = tar.wait()
             finally:
                 tar.kill()
-        if code not in (0, CHANGED):
+        if code not in (0, TAR_FILES_CHANGED):
             raise ApplyError(f'write "{destination}": tar ended with status {code}')
         if broken:
             raise ApplyError(f'read "{destination}": {broken}')
-        return code == CHANGED
+        return code == TAR_FILES_CHANGED
 
     def read(self, size: int) -> bytes:
         """For tarfile: what tar writes, which is written and summed up in passing."""

@@ -34,11 +34,11 @@ from neuca_tools.status import report
 
 # In the run directory: of a pass, of the daemon, of a run for the guest.
 LOCKS = ("lock", "neucad.lock", "guest.lock")
-KEPT = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
+STATE_FILES = (records.RECORD, records.JOURNAL, records.DOCUMENT, records.MACHINE, records.TRIAL)
 IN_RUN = (*records.RUN_FILES, report.FILE, store.WHY, trial.RESULT)
 _FORMER_TABLE = "names"  # of earlier versions, in the state directory
-STOP_WITHIN = 20.0  # seconds, as in the unit; the daemon waits up to 10 of them for a pass
-LISTED = "generated-files"  # packaging/debian/prerm leaves it for a purge
+STOP_SECONDS = 20.0  # as in the unit; the daemon waits up to 10 of them for a pass
+GENERATED_FILES_LIST = "generated-files"  # packaging/debian/prerm leaves it for a purge
 AGENT_OUTPUT, GUEST_OUTPUT = "neucad.out", "neuca-guest.out"  # of the init scripts
 
 # The identity of the host. All of these are generated again at the next boot or when next needed,
@@ -121,7 +121,7 @@ def own_files(config: Config) -> list[Path]:
     files = [*listed, *_marks(config), *_state_files(config), *_run_files(config)]
     outputs = [config.log_directory / name for name in (AGENT_OUTPUT, GUEST_OUTPUT)]
     begun = [path.with_name(path.name + NEW) for path in files]
-    installed = config.state_directory / LISTED
+    installed = config.state_directory / GENERATED_FILES_LIST
     return [*first_boot.rules(config), *_logs(config), *outputs, *files, *begun, installed]
 
 
@@ -151,7 +151,8 @@ def _marks(config: Config) -> list[Path]:
 def _state_files(config: Config) -> list[Path]:
     state = config.state_directory
     files = _matching(state, REPORTS)
-    names = (*KEPT, store.WHY, "neucad.lock", _FORMER_TABLE, ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    archive = (ARCHIVE, OLD_ARCHIVE, ARCHIVE_LOCK)
+    names = (*STATE_FILES, *archive, store.WHY, "neucad.lock", _FORMER_TABLE)
     files += [state / name for name in names]
     files += _matching(state, outcome.RECORDS)
     for place in (state / first_boot.PLACE, state / records.SCRIPTS):
@@ -161,7 +162,7 @@ def _state_files(config: Config) -> list[Path]:
 
 def _run_files(config: Config) -> list[Path]:
     names = (*IN_RUN, *outcome.files())
-    spare = [config.state.spare / name for name in KEPT]
+    spare = [config.state.spare / name for name in STATE_FILES]
     clients = _matching(config.run_directory / CLIENTS, "*")
     return [*spare, *clients, *(config.run_directory / name for name in names)]
 
@@ -178,12 +179,12 @@ def identity(root: Path) -> list[Trace]:
     initiator = root / iscsi.INITIATOR.relative_to("/")
     if iscsi.is_ours(initiator):  # two hosts of one name would break each other's sessions
         paths.append(initiator)
-    found = [Trace(path) for path in paths]
+    traces = [Trace(path) for path in paths]
     machine_id = root / MACHINE_ID
     content = observed(machine_id)
     if content is None or content.strip() in NO_IDENTITY:
-        return found
-    return [Trace(machine_id, emptied=True), *found]
+        return traces
+    return [Trace(machine_id, emptied=True), *traces]
 
 
 def host_keys(root: Path) -> list[Trace]:
@@ -229,9 +230,9 @@ def _stop(process: int) -> None:
         return
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        if not select.select([descriptor], [], [], STOP_WITHIN)[0]:
+        if not select.select([descriptor], [], [], STOP_SECONDS)[0]:
             raise NeucaError(
-                f"stop neucad, process {process}: it still runs after {STOP_WITHIN:g} s"
+                f"stop neucad, process {process}: it still runs after {STOP_SECONDS:g} s"
             )
     finally:
         os.close(descriptor)

@@ -36,31 +36,35 @@ def document_in_force(
     NeucaError.
     """
     before = _active_digest(config), seen(config)
-    found = read()
+    latest = read()
     seconds = config.command_timeout if patience is None else patience
     with locked(config.run_directory / "lock", seconds):
         if (_active_digest(config), seen(config)) != before:
-            found = read()
-        yield decide(config, found, own=own, anew=anew)
+            latest = read()
+        yield decide(config, latest, own=own, anew=anew)
 
 
-def decide(config: Config, found: Intake, *, own: bool, anew: bool) -> Intake:
+def decide(config: Config, latest: Intake, *, own: bool, anew: bool) -> Intake:
     """The document to be in force, now that this one was found; to be called under the lock.
 
     `own`: it is that of the daemon's own sources. If these had it before, the active document
     stays, unless it is applied `anew`.
     """
     before = seen(config)
-    intake = found._replace(seen=(own and found.sha256) or before)
-    if found.stored is None or found.other or (found.sha256 and (anew or found.sha256 != before)):
+    intake = latest._replace(seen=(own and latest.sha256) or before)
+    if (
+        latest.stored is None
+        or latest.other
+        or (latest.sha256 and (anew or latest.sha256 != before))
+    ):
         return intake
     active = last_good(config.state)
-    if active.stored is None or active.stored.sha256 == found.stored.sha256:
+    if active.stored is None or active.stored.sha256 == latest.stored.sha256:
         return intake
-    reason = found.reason
-    if found.sha256:
+    reason = latest.reason
+    if latest.sha256:
         reason = (
-            f"{found.stored.source} has another document, which is not applied until it changes"
+            f"{latest.stored.source} has another document, which is not applied until it changes"
             " or neucad starts: neuca apply applies it"
         )
     return intake._replace(document=active.document, stored=active.stored, reason=reason)

@@ -30,8 +30,8 @@ from neuca_tools.state.records import save_record
 log = logging.getLogger("neuca")
 
 # Bytes of overhead of an overlay network: none, VXLAN over IPv4 (RFC 7348), two such layers.
-TUNNELS = (0, 50, 100)
-SILENT = -1  # is recorded for a neighbour that did not respond at all
+TUNNEL_OVERHEADS = (0, 50, 100)
+NO_RESPONSE = -1  # is recorded for a neighbour that did not respond at all
 
 
 class Candidate(NamedTuple):
@@ -57,28 +57,35 @@ def explore(handles: HostHandles, decision: Decision, *, start: bool) -> bool:
     waiting = candidates(decision.resolution, decision.have, peers(config), record.probed, start)
     if not waiting:
         return False
-    ready = [one for one in waiting if acknowledged(one.target.name, one.neighbour, one.now)]
+    ready = [
+        candidate
+        for candidate in waiting
+        if acknowledged(candidate.target.name, candidate.neighbour, candidate.now)
+    ]
     save_record(
-        config.state, intentions.record_intentions(record, [one.operation for one in ready])
+        config.state,
+        intentions.record_intentions(record, [candidate.operation for candidate in ready]),
     )
-    found = {one.target.key.mac: SILENT for one in waiting}
-    found.update({one.target.key.mac: probe(one, writer) for one in ready})
-    for one in waiting:
-        result = text(found[one.target.key.mac])
-        log.info("probed the path of %s to %s: %s", one.target.name, one.neighbour, result)
-    save_record(config.state, record._replace(probed={**record.probed, **found}))
-    return any(mtu > 0 for mtu in found.values())
+    mtu_by_mac = {candidate.target.key.mac: NO_RESPONSE for candidate in waiting}
+    mtu_by_mac.update({candidate.target.key.mac: probe(candidate, writer) for candidate in ready})
+    for candidate in waiting:
+        result = text(mtu_by_mac[candidate.target.key.mac])
+        log.info(
+            "probed the path of %s to %s: %s", candidate.target.name, candidate.neighbour, result
+        )
+    save_record(config.state, record._replace(probed={**record.probed, **mtu_by_mac}))
+    return any(mtu > 0 for mtu in mtu_by_mac.values())
 
 
 def peers(config: Config) -> tuple[Host, ...]:
     """The addresses in `[selftest] peers` (`ADDRESS`, `NAME@ADDRESS`); none without probes."""
     if not config.mtu_probe:
         return ()
-    found = []
+    peers = []
     for entry in listed(config.selftest.get("peers", "")):
         with suppress(ValueError):
-            found.append(ip_address(entry.rpartition("@")[2].strip()))
-    return tuple(found)
+            peers.append(ip_address(entry.rpartition("@")[2].strip()))
+    return tuple(peers)
 
 
 def candidates(
@@ -95,13 +102,13 @@ def candidates(
     """
     if not peers or resolution.tuning.environment.kind == "bare metal":
         return []
-    tried = {mac for mac, mtu in probed.items() if mtu != SILENT or not start}
-    found = [
+    tried = {mac for mac, mtu in probed.items() if mtu != NO_RESPONSE or not start}
+    candidates = [
         _candidate(have.links.get(key), mtu, peers)
         for key, mtu in sorted(_waiting(resolution).items())
         if key.mac not in tried
     ]
-    return [candidate for candidate in found if candidate]
+    return [candidate for candidate in candidates if candidate]
 
 
 def _candidate(link: Optional[Link], mtu: int, peers: Collection[Host]) -> Optional[Candidate]:
@@ -125,8 +132,8 @@ def _waiting(resolution: Resolution) -> dict[LinkKey, int]:
 
 def _is_neighbour(peer: Host, link: Link) -> bool:
     """Whether a peer is on one of the link's networks, and is not this host."""
-    networks = [one for one in link.addresses if one.version == peer.version]
-    return any(peer in one.network and peer != one.ip for one in networks)
+    networks = [address for address in link.addresses if address.version == peer.version]
+    return any(peer in address.network and peer != address.ip for address in networks)
 
 
 def probe(candidate: Candidate, writer: Writer) -> int:
@@ -136,7 +143,9 @@ def probe(candidate: Candidate, writer: Writer) -> int:
     """
     index, name = writer.index(candidate.target), candidate.target.name
     sizes = [
-        size for size in (candidate.asked - layer for layer in TUNNELS) if size > candidate.now
+        size
+        for size in (candidate.asked - layer for layer in TUNNEL_OVERHEADS)
+        if size > candidate.now
     ]
     try:
         writer.links.set_attributes(index, {"mtu": candidate.asked})
@@ -149,6 +158,6 @@ def probe(candidate: Candidate, writer: Writer) -> int:
 
 def text(mtu: int) -> str:
     """The outcome of a probe for people."""
-    if mtu == SILENT:
+    if mtu == NO_RESPONSE:
         return "no response"
     return f"an MTU of {mtu} is acknowledged" if mtu else "no larger MTU is acknowledged"

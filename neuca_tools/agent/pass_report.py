@@ -16,7 +16,7 @@ from neuca_tools.apply.transaction import Outcome, Purpose
 from neuca_tools.config import Config
 from neuca_tools.model import Problem, ProblemCode, Record, messages
 from neuca_tools.model.routing import ROUTES_OF
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import StartClient, Tell
 from neuca_tools.state import changes, leftovers, updates
 from neuca_tools.status.judge import Report
@@ -40,9 +40,8 @@ class Pass(Purpose):
     def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
         """What is ours, which request is active for each NIC, and what managers left behind."""
         resolution, have, world = decision.resolution, decision.have, decision.world
-        record = updates.forget_restored(decision.record, resolution, have, world)
-        record = updates.remember_nics(record, resolution)
-        heard = {done.manager for done in result.done if isinstance(done, Tell)}
+        record = updates.remember_nics(super().remember(decision, result, held), resolution)
+        heard = {operation.manager for operation in of_kind(result.done, Tell)}
         record = leftovers.settled(record, have, world, decision.world.silent_managers, heard)
         record = leftovers.unserved(record, self._unanswered(decision))
         if any(isinstance(failure.operation, Tell) for failure in result.failures):
@@ -57,8 +56,8 @@ class Pass(Purpose):
         """The NICs of this pass on which NetworkManager is to do DHCP, if it gave no answer."""
         if "networkmanager" not in decision.world.silent_managers:
             return set()
-        found = {key.mac for key, link in decision.want.links.items() if link.profile}
-        return found if self.scope is None else found & {*self.scope}
+        macs = {key.mac for key, link in decision.want.links.items() if link.profile}
+        return macs if self.scope is None else macs & {*self.scope}
 
 
 def _log(outcome: Outcome, gone: Sequence[str]) -> None:
@@ -141,8 +140,8 @@ def tried_parts(outcome: Outcome) -> frozenset[str]:
 
 def restarted(outcome: Outcome, before: Decision) -> list[str]:
     """The DHCP clients that had ended, which they may do again."""
-    started = (one.label for one in outcome.result.done if isinstance(one, StartClient))
-    return [label for label in started if before.have.clients.get(label) == ""]
+    started = of_kind(outcome.result.done, StartClient)
+    return [client.label for client in started if before.have.clients.get(client.label) == ""]
 
 
 def _is_of(problem: Problem, parts: Collection[str]) -> bool:

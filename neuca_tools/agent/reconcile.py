@@ -31,7 +31,7 @@ from neuca_tools.state.active_document import Intake, keep
 from neuca_tools.state.store import NO_ROOM, catch_up, tell_unsaved
 from neuca_tools.status.judge import Report, Status
 
-PROBED = "the path was probed"
+PATH_WAS_PROBED = "the path was probed"
 NOTHING: Mapping[str, int] = {}
 
 
@@ -69,7 +69,7 @@ def _passes(handles: Host, start: bool, left_out: Mapping[str, int]) -> tuple[Re
     config, intake = handles.config, handles.intake
     report, decision = _one_pass(handles, start, (), left_out)
     if not report.problems and mtu_probe.explore(handles, decision, start=start):
-        report, decision = _one_pass(handles, start, (*report.changed, PROBED), left_out)
+        report, decision = _one_pass(handles, start, (*report.changed, PATH_WAS_PROBED), left_out)
     return report, status_of(config, intake, decision, report)
 
 

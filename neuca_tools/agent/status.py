@@ -85,8 +85,8 @@ def expected(config: Config, intake: Intake, decision: Decision) -> Status:
 def _document(config: Config, intake: Intake) -> DocumentStatus:
     stored = intake.stored or StoredDocument("", "", "", "")
     faults: list[tuple[str, str]]
-    faults = [(one.severity, one.text) for one in (intake.document or Document()).faults]
-    faults += [(one.severity, one.text) for one in config.faults]
+    faults = [(fault.severity, fault.text) for fault in (intake.document or Document()).faults]
+    faults += [(fault.severity, fault.text) for fault in config.faults]
     errors = [text for severity, text in faults if severity == "error"]
     return DocumentStatus(
         source=stored.source,

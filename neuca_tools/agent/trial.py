@@ -85,8 +85,8 @@ def _trial(handles: Host, earlier: Mapping[str, Any], seconds: float, tell: Tell
 
 def _is_confirmed(deadline: float) -> bool:
     """Wait for a signal until the deadline (CLOCK_MONOTONIC, seconds)."""
-    found = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
-    return found is not None and found.si_signo == signal.SIGUSR1
+    received = signal.sigtimedwait(_SIGNALS, max(0.0, deadline - time.monotonic()))
+    return received is not None and received.si_signo == signal.SIGUSR1
 
 
 def confirm(config: Config) -> None:

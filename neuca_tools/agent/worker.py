@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Optional
 
 from neuca_tools.agent import drives, trial_file
-from neuca_tools.agent.backoff import WHOLE
+from neuca_tools.agent.backoff import WHOLE_PASS
 from neuca_tools.agent.in_force import document_in_force
 from neuca_tools.backends import processes, udev
 from neuca_tools.config import Config
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from neuca_tools.status.judge import Report, Status
 
 LARGEST_REPORT = 1 << 20  # bytes
-LIFETIME = 30.0  # seconds after which a child is not given another job
-COLDPLUG = 5.0  # seconds that a first pass waits for udev
-GRACE = 10.0  # seconds for a pass to finish when the daemon is told to stop
-END = b"}\n"  # of a report
+CHILD_LIFETIME_SECONDS = 30.0  # after which a child is not given another job
+COLDPLUG_SECONDS = 5.0  # that a first pass waits for udev
+PASS_GRACE_SECONDS = 10.0  # for a pass to finish when the daemon is told to stop
+REPORT_END = b"}\n"  # of a report
 DHCP = "dhcp"  # the directory of DHCP clients (`backends.dhcpclients`)
-IN_PASS = b"pass\n"  # is sent by a child before it changes anything
+PASS_BEGUN = b"pass\n"  # is sent by a child before it changes anything
 
 
 # No NamedTuple: _replace() leaves tuples in the interpreter's free lists, so the daemon would grow.
@@ -104,7 +104,7 @@ class Worker:
 
     def __init__(self, config: Config, ahead: bool = False) -> None:
         self.config = config
-        self.retires = time.monotonic() + LIFETIME
+        self.retires = time.monotonic() + CHILD_LIFETIME_SECONDS
         self.deadline: Optional[float] = None  # of its current job; None: it waits for one
         self.started = False  # whether its job is that of a start
         self.passed = False  # whether it has made a pass
@@ -135,7 +135,7 @@ class Worker:
         except ConnectionResetError:  # it died before it read its job
             part = b""
         self._said += part
-        return not part or self._said.endswith(END) or len(self._said) > LARGEST_REPORT
+        return not part or self._said.endswith(REPORT_END) or len(self._said) > LARGEST_REPORT
 
     @property
     def is_silent(self) -> bool:
@@ -146,13 +146,13 @@ class Worker:
         return self.passed and not self._said
 
     def wait(self) -> bool:
-        """Wait at most GRACE seconds for a pass to finish, but not for a job that only fetches.
+        """Wait at most PASS_GRACE_SECONDS for a pass, but not for a job that only fetches.
 
         Returns False for such a job under way, which nobody misses.
         """
         ended = self._read_until(time.monotonic())
-        if not ended and self._said.startswith(IN_PASS):
-            self._read_until(time.monotonic() + GRACE)
+        if not ended and self._said.startswith(PASS_BEGUN):
+            self._read_until(time.monotonic() + PASS_GRACE_SECONDS)
             return True
         return ended
 
@@ -166,9 +166,9 @@ class Worker:
     def outcome(self) -> Optional[Outcome]:
         """The report of the ended job, None if there is none; the child then waits for a job."""
         self.deadline = None
-        self.passed = self.passed or self._said.startswith(IN_PASS)
+        self.passed = self.passed or self._said.startswith(PASS_BEGUN)
         with suppress(ValueError, TypeError):
-            data = json.loads(self._said.removeprefix(IN_PASS))
+            data = json.loads(self._said.removeprefix(PASS_BEGUN))
             data["session"] = Session.from_json(data["session"])
             return Outcome(**data)
         return None
@@ -198,7 +198,7 @@ def _child(config: Config, jobs: socket.socket, ahead: bool) -> NoReturn:
         for line in jobs.makefile("rb"):
             data = json.loads(line)
             data["session"] = Session.from_json(data["session"])
-            outcome = work(Job(config, **data), lambda: jobs.sendall(IN_PASS))
+            outcome = work(Job(config, **data), lambda: jobs.sendall(PASS_BEGUN))
             jobs.sendall(_line({**outcome._asdict(), "session": outcome.session.to_json()}))
         status = 0
     except NeucaError as error:
@@ -257,7 +257,7 @@ def _await_coldplug(config: Config) -> None:
     Until it has, it may rename a NIC or set its sysctls. It usually has, long before this.
     """
     if config.managers == "auto" and udev.is_busy() and udev.here():
-        udev.settle(COLDPLUG)
+        udev.settle(COLDPLUG_SECONDS)
 
 
 def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
@@ -277,12 +277,12 @@ def _pass(job: Job, intake: Intake, asked: float) -> Outcome:
         report, status = run_pass(job.config, intake, job.start, job.left_out, waits=waits)
     except NeucaError as error:
         log.error("%s", error.text)
-        return outcome._replace(failed={WHOLE: 0}, text=error.text)
+        return outcome._replace(failed={WHOLE_PASS: 0}, text=error.text)
     failed, parts = dict(report.failed), (status.data, *status.data["interfaces"])
     told = {problem["code"] for part in parts for problem in part["problems"]}
     codes = {problem.code for problem in report.problems}
     if status.unheard or (codes - {"pending"} and not (failed or job.left_out)):
-        failed[WHOLE] = 0
+        failed[WHOLE_PASS] = 0
     if job.start or report.changed or failed:
         _log_end(report, status, asked)
     return outcome._replace(

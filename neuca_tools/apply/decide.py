@@ -51,21 +51,20 @@ class Interest(NamedTuple):
 
     `hosts`: addresses whose route is requested. `sysctls`: paths of settings of the whole host.
     `templates`: for each link the settings of its own, with `{interface}` in their keys. `groups`:
-    for each link the groups of device settings. `queued`: links that are requested to have a
-    txqueuelen. `advertised`: whether it matters which devices take router advertisements.
+    for each link the groups of device settings. `advertised`: whether it matters which devices take
+    router advertisements.
     """
 
     hosts: tuple[Host, ...] = METADATA_HOSTS
     sysctls: frozenset[str] = frozenset()
     templates: Mapping[LinkKey, frozenset[str]] = {}
     groups: Mapping[LinkKey, frozenset[str]] = {}
-    queued: frozenset[LinkKey] = frozenset()
     advertised: bool = False
     choice: Choice = Choice()
 
     @staticmethod
     def _applying(table: Mapping[LinkKey, frozenset[str]], key: LinkKey) -> frozenset[str]:
-        asked = (table[one] for one in (*_names_of(key), ANY_LINK) if one in table)
+        asked = (table[name] for name in (*_names_of(key), ANY_LINK) if name in table)
         return frozenset().union(*asked)
 
     def sysctls_of(self, world: World) -> set[str]:
@@ -81,20 +80,15 @@ class Interest(NamedTuple):
             paths.update(template.replace(OWN, name) for template in templates)
         return paths
 
-    def groups_of(self, world: World) -> dict[int, set[str]]:
+    def groups_of(self, world: World) -> dict[int, frozenset[str]]:
         """The groups of device settings to read, by the index of the device."""
-        found = {}
-        for index, device in world.devices.items():
-            is_queue = device.qdisc in ("mq", "pfifo")
-            if not (is_queue or self.groups):
-                continue
-            key = key_of(world.devices[index], world)
-            groups = set(self._applying(self.groups, key))
-            if is_queue and not self.queued.isdisjoint(_names_of(key)):
-                groups.add("qdisc")
-            if groups:
-                found[index] = groups
-        return found
+        if not self.groups:
+            return {}
+        groups = {
+            index: self._applying(self.groups, key_of(device, world))
+            for index, device in world.devices.items()
+        }
+        return {index: names for index, names in groups.items() if names}
 
 
 class Earlier(NamedTuple):
@@ -113,9 +107,9 @@ class Earlier(NamedTuple):
         Those that the operations were about or that show any change, with what is above and below.
         """
         before = self.world.devices
-        found = {index for index, device in world.devices.items() if before.get(index) != device}
-        found |= self.links & world.devices.keys()
-        return (above(world, found) | below(world, found)) & world.devices.keys()
+        indexes = {index for index, device in world.devices.items() if before.get(index) != device}
+        indexes |= self.links & world.devices.keys()
+        return (above(world, indexes) | below(world, indexes)) & world.devices.keys()
 
 
 class Observation(NamedTuple):
@@ -152,10 +146,10 @@ def interest(
         hosts=(*hosts, *METADATA_HOSTS),
         sysctls=frozenset((*host_sysctls, *record.original_sysctls, *forwarded)),
         templates={
-            key: frozenset(one for one in paths if OWN in one) for key, paths in templates.items()
+            key: frozenset(path for path in paths if OWN in path)
+            for key, paths in templates.items()
         },
         groups={key: frozenset(names) for key, names in groups.items() if names},
-        queued=frozenset(one.key for one in requests if one.txqueuelen is not None),
         advertised=router == "true",
         choice=choice or Choice(),
     )
@@ -173,6 +167,8 @@ def _settings_of(
         templates[key].update(OF_EACH_LINK)
         templates[key.nic].update(OF_EACH_LINK)
         groups[key].update(group for group, _ in request.device)
+        if request.txqueuelen is not None:
+            groups[key].add("qdisc")  # some have a limit of that length
         if request.dns == "per-link":
             groups[key].update(through("resolved", SETTINGS))
     for key, original in record.originals.items():

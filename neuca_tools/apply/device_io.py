@@ -22,16 +22,17 @@ from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 
 def read(world: World, asked: Mapping[int, Collection[str]]) -> dict[int, DeviceSettings]:
     """The requested groups of settings of these devices, by index. Raises ObserveError."""
-    if not asked:
-        return {}
     try:
         qdiscs = qdisc.read([index for index, groups in asked.items() if "qdisc" in groups])
-        found = {
+        settings_by_index = {
             index: _read_device(world, index, groups, qdiscs.get(index))
             for index, groups in asked.items()
         }
         names = _names(asked)
-        return {index: joined([found[index], *names.get(index, ())]) for index in found}
+        return {
+            index: joined([settings_by_index[index], *names.get(index, ())])
+            for index in settings_by_index
+        }
     except OSError as error:
         raise ObserveError(
             f"ask the kernel for the settings of network devices: {error.strerror or error}"
@@ -45,22 +46,22 @@ def _names(asked: Mapping[int, Collection[str]]) -> dict[int, list[DeviceSetting
     if not indexes:
         return {}
     with Bus() as bus:
-        found = Resolved(bus).read(indexes, through("resolved", SETTINGS))
-    return {index: [found[index]] for index in indexes}
+        dns_by_index = Resolved(bus).read(indexes, through("resolved", SETTINGS))
+    return {index: [dns_by_index[index]] for index in indexes}
 
 
 def _read_device(
     world: World, index: int, groups: Collection[str], root: Optional[str]
 ) -> DeviceSettings:
     """One device's settings; `root` is its root qdisc. Raises OSError."""
-    found = [
+    parts = [
         _ethtool(index, through("ethtool", groups)),
         Queues(index, world.devices[index].name).read(through("files", groups)),
         kinds.read(world, index, through("attribute", groups)),
     ]
     if root is not None:
-        found.append(DeviceSettings({"qdisc": root}))
-    return joined(found)
+        parts.append(DeviceSettings({"qdisc": root}))
+    return joined(parts)
 
 
 def _ethtool(index: int, groups: Collection[str]) -> DeviceSettings:

@@ -27,7 +27,7 @@ from neuca_tools.errors import ApplyError, GuardError, ManagerError, NeucaError,
 from neuca_tools.files import write_files
 from neuca_tools.model import Address, Host, LinkKey, Route
 from neuca_tools.plan.link_operations import DECLINES, CreateLink, SetDevice
-from neuca_tools.plan.operation import Operation, Target, Writer, joined
+from neuca_tools.plan.operation import Operation, Target, Writer, joined, of_kind
 from neuca_tools.plan.operations import SetAttribute, Unmanage, WriteFile
 from neuca_tools.state.store import NO_ROOM
 
@@ -117,17 +117,17 @@ class GuardedWriter:
         """
         world = self.links.look(())
         present = world.addresses.get(index, ())
-        lost = [one for one in present if one != address and one.network == address.network]
+        lost = [other for other in present if other != address and other.network == address.network]
         spare = {ip_interface(other.ip) for other in lost} - {*present}
-        for one in spare:
-            self.links.add_address(index, one)
+        for other in spare:
+            self.links.add_address(index, other)
         try:
             self.links.delete_address(index, address)
         finally:
             for other in lost:
                 raw_requests.restore_address(index, world.messages[index, other], 0.0)
-            for one in spare:
-                self.links.delete_address(index, one)
+            for other in spare:
+                self.links.delete_address(index, other)
 
     def replace_route(self, route: Route) -> None:
         source = route.traits.source
@@ -160,9 +160,11 @@ class GuardedWriter:
 
     def write_files(self, files: Mapping[str, Optional[bytes]]) -> None:
         """Write files. NetworkManager ignores profiles that others can read."""
-        found = {Path(path): content for path, content in files.items()}
-        secret = {path: found.pop(path) for path in [*found] if path.suffix == ".nmconnection"}
-        write_files(found)
+        contents = {Path(path): content for path, content in files.items()}
+        secret = {
+            path: contents.pop(path) for path in [*contents] if path.suffix == ".nmconnection"
+        }
+        write_files(contents)
         write_files(secret, 0o600)
 
     def start_client(self, label: str, request: str) -> None:
@@ -193,7 +195,7 @@ class _Progress:
 
     def succeed(self, operations: Collection[Operation]) -> None:
         self.done += operations
-        self._shared.update([one.fate for one in operations if len(one.fate) > 1])
+        self._shared.update([operation.fate for operation in operations if len(operation.fate) > 1])
 
     def ready(self, batch: list[Operation]) -> list[Operation]:
         """The operations of a batch that may be tried.
@@ -214,23 +216,24 @@ class _Progress:
         """The operations of a batch that need no link which could not be created."""
         planned = list(batch)
         possible = without(planned, self.missing)
-        left = (one for one in planned if isinstance(one, CreateLink) and one not in possible)
-        self.missing |= {one.on.key for one in left}
+        created = of_kind(planned, CreateLink)
+        self.missing |= {link.on.key for link in created if link not in possible}
         return possible
 
     def fail(self, operations: Iterable[Operation], error: NeucaError) -> None:
         number = getattr(error, "errno", 0)
         cause = os.strerror(number) if number in NO_ROOM else error.text
-        found = [
-            Failure(one, cause if isinstance(one, WriteFile) else error.text, number)
-            for one in operations
+        failures = [
+            Failure(operation, cause if isinstance(operation, WriteFile) else error.text, number)
+            for operation in operations
         ]
-        self.declined += filter(_is_declined, found)
-        failed = Result(failures=tuple(one for one in found if not _is_declined(one)))
+        self.declined += filter(_is_declined, failures)
+        failed = Result(
+            failures=tuple(failure for failure in failures if not _is_declined(failure))
+        )
         self.failures += failed.failures
         if self._goes_on:
-            created = (one.operation for one in found if isinstance(one.operation, CreateLink))
-            self.missing |= {operation.on.key for operation in created}
+            self.missing |= {link.on.key for link in of_kind(operations, CreateLink)}
         else:
             self.missing |= failed.missing
             fates = map(attrgetter("fate"), failed.serious)
@@ -249,7 +252,7 @@ def apply(operations: Iterable[Operation], writer: Writer, *, goes_on: bool = Fa
     by themselves.
     """
     progress = _Progress(goes_on)
-    for batch in _grouped(operations, lambda one: one.batch):
+    for batch in _grouped(operations, lambda operation: operation.batch):
         _carry_out(batch, progress, writer)
     return progress.result()
 
@@ -259,7 +262,7 @@ def _carry_out(batch: list[Operation], progress: _Progress, writer: Writer) -> N
     error = _try(ready, writer)
     if error is None:
         progress.succeed(ready)
-    elif len(parts := _grouped(ready, lambda one: one.part)) > 1:
+    elif len(parts := _grouped(ready, lambda operation: operation.part)) > 1:
         for part in parts:
             _carry_out(part, progress, writer)
     else:
@@ -274,7 +277,10 @@ def _grouped(
     operations: Iterable[Operation], group: Callable[[Operation], object]
 ) -> list[list[Operation]]:
     """The operations, consecutive ones of a group together; those without a group by themselves."""
-    return [[*found] for _, found in groupby(operations, lambda one: group(one) or id(one))]
+    return [
+        [*alike]
+        for _, alike in groupby(operations, lambda operation: group(operation) or id(operation))
+    ]
 
 
 def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
@@ -290,13 +296,14 @@ def _try(batch: Sequence[Operation], writer: Writer) -> Optional[NeucaError]:
 
 
 def _run_together(batch: Sequence[Operation], writer: Writer) -> None:
-    files = {one.path: one.content for one in batch if isinstance(one, WriteFile)}
-    unmanaged = [one for one in batch if isinstance(one, Unmanage)]
-    attributes = [one for one in batch if isinstance(one, SetAttribute)]
+    files, unmanaged = of_kind(batch, WriteFile), of_kind(batch, Unmanage)
+    attributes = of_kind(batch, SetAttribute)
     if files:
-        writer.write_files(files)
+        writer.write_files({file.path: file.content for file in files})
     elif unmanaged:
-        writer.managers.unmanage(unmanaged[0].manager, [one.on.name for one in unmanaged])
+        writer.managers.unmanage(
+            unmanaged[0].manager, [operation.on.name for operation in unmanaged]
+        )
     elif attributes:
-        values = {one.setting: one.after for one in attributes}
+        values = {operation.setting: operation.after for operation in attributes}
         writer.links.set_attributes(writer.index(attributes[0].on), values)

@@ -34,9 +34,9 @@ from neuca_tools.tuning.choice import Choice
 
 log = logging.getLogger("neuca")
 
-RENAMED = 10.0  # seconds that udev gets to process a rename
+RENAME_SECONDS = 10.0  # for udev to process a rename
 # Seconds that the kernel gets to check an address for duplicates; it takes up to 2 (addrconf.c).
-DETECTION = 3.0
+DUPLICATE_DETECTION_SECONDS = 3.0
 
 
 class Host:
@@ -54,7 +54,7 @@ class Host:
         choice: Optional[Choice] = None,
     ) -> None:
         self.config, self.intake, self._netlink, self._bus = config, intake, netlink, bus
-        self.patience = DETECTION
+        self.patience = DUPLICATE_DETECTION_SECONDS
         self._saved: Optional[Record] = None  # the record in its file, if that is known
         self.choice = choice or records.load_choice(config.run_directory) or config.choice
 
@@ -82,8 +82,8 @@ class Host:
         if document is not None:
             # What a faulty link section of the configuration requests is not known in full either.
             document = document._replace(faults=(*document.faults, *config.link_faults))
-        found = metadata_hosts(config.sources, config.surroundings)
-        hosts = tuple(address for address in found if not address.is_loopback)
+        addresses = metadata_hosts(config.sources, config.surroundings)
+        hosts = tuple(host for host in addresses if not host.is_loopback)
         wanted = interest(document, config.links, record, hosts, self.choice)
         seen = look(wanted, self._netlink, self._managers(), config, earlier)
         settings = Settings(
@@ -145,7 +145,7 @@ class Host:
     def wait_for_renames(self) -> None:
         """Wait until udev has processed the renames."""
         if self._is_ours:
-            udev.settle(RENAMED)
+            udev.settle(RENAME_SECONDS)
 
     @cached_property
     def _is_ours(self) -> bool:

@@ -50,14 +50,10 @@ def look(
     """
     world = replace(netlink.look(interest.hosts), age=hostid.age())
     known = _known(world, interest, earlier)
-    groups = interest.groups_of(world)
     words = managers.ask([device.name for device in world.devices.values()])
     world = replace(
         world,
-        settings={
-            **known.settings,
-            **_settings(world, {one: groups[one] for one in groups if one not in known.settings}),
-        },
+        settings=_settings(world, interest.groups_of(world), known.settings),
         fixed_sysctls=sysctl.are_fixed(),
         advertised=hostfacts.advertised(world) if interest.advertised else frozenset(),
         files=read_files(places(config), known.files),
@@ -71,7 +67,7 @@ def look(
         interest.choice, config.profile_directory, config.sysctl_directory, interest.sysctls
     )
     read = _sysctls(interest.sysctls_of(world) - known.sysctls.keys())
-    sysctls = {**tuning.facts.found, **known.sysctls, **read}
+    sysctls = {**tuning.facts.sysctls, **known.sysctls, **read}
     sysctls.update(_sysctls(_advertised(world, sysctls)))
     unadvertised = hostfacts.unadvertised(world, sysctls, config.sysctl_directory)
     return Observation(replace(world, sysctls=sysctls, unadvertised=unadvertised), tuning)
@@ -88,14 +84,17 @@ def _advertised(world: World, sysctls: Mapping[str, str]) -> set[str]:
     }
 
 
-def _settings(world: World, groups: Mapping[int, Collection[str]]) -> Mapping[int, DeviceSettings]:
+def _settings(
+    world: World, groups: Mapping[int, Collection[str]], known: Mapping[int, DeviceSettings]
+) -> Mapping[int, DeviceSettings]:
     """The requested groups of device settings, by index. Raises ObserveError."""
-    if not groups:
-        return {}
+    unread = {index: names for index, names in groups.items() if index not in known}
+    if not unread:
+        return known
     # Most hosts need neither this module nor the backends of all settings.
     from neuca_tools.apply import device_io
 
-    return device_io.read(world, groups)
+    return {**known, **device_io.read(world, unread)}
 
 
 def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> World:
@@ -108,7 +107,9 @@ def _known(world: World, interest: Interest, earlier: Optional[Earlier]) -> Worl
     return World(
         settings={index: before.settings[index] for index in same if index in before.settings},
         sysctls={path: before.sysctls[path] for path in paths},
-        files={path: one for path, one in before.files.items() if path not in earlier.files},
+        files={
+            path: content for path, content in before.files.items() if path not in earlier.files
+        },
     )
 
 

@@ -38,7 +38,7 @@ class Managers:
 
     def ask(self, interfaces: Collection[str]) -> dict[str, dict[str, str]]:
         """Each running manager's state of each interface: "managed", "unmanaged" or another."""
-        found: dict[str, dict[str, str]] = {}
+        words_by_manager: dict[str, dict[str, str]] = {}
         self.reasons = {}
         if not self._enabled:
             return {}
@@ -48,9 +48,9 @@ class Managers:
             if reason:
                 self.reasons[name] = reason
             if reason or "absent" not in words.values():
-                found[name] = words
-        self.profiles, self.none = self._networkmanager.profiles, not found
-        return found
+                words_by_manager[name] = words
+        self.profiles, self.none = self._networkmanager.profiles, not words_by_manager
+        return words_by_manager
 
     def unmanage(self, manager: str, names: Collection[str]) -> None:
         """Have NetworkManager release links; networkd has no call for it. Raises ManagerError."""

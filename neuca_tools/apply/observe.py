@@ -53,7 +53,9 @@ def found(resolution: Resolution, world: World, record: Record) -> NetworkState:
     }
     links = {
         key: _link(
-            _Found(key, device, masters.get(device.master), _virtual(key, device, keys, world)),
+            _PlacedDevice(
+                key, device, masters.get(device.master), _virtual(key, device, keys, world)
+            ),
             resolution,
             world,
             record,
@@ -120,8 +122,10 @@ def _picked(values: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
 
 def _routed(world: World) -> set[int]:
     """The devices that routes of ours lead through."""
-    ours = [one for one in (*world.routes, *world.tables) if one.protocol == ROUTE_PROTOCOL]
-    return {index for one in ours for index in (one.index, *(other for other, _ in one.others))}
+    ours = [route for route in (*world.routes, *world.tables) if route.protocol == ROUTE_PROTOCOL]
+    return {
+        index for route in ours for index in (route.index, *(other for other, _ in route.others))
+    }
 
 
 def _relevant(resolution: Resolution, record: Record) -> set[LinkKey]:
@@ -150,14 +154,14 @@ def _virtual(
     if not key.made:
         return None
     members = sorted(
-        keys[one.index]
-        for one in world.devices.values()
-        if one.master == device.index and one.index in keys
+        keys[member.index]
+        for member in world.devices.values()
+        if member.master == device.index and member.index in keys
     )
     return Virtual(tuple(members), keys.get(device.lower), device.options)
 
 
-class _Found(NamedTuple):
+class _PlacedDevice(NamedTuple):
     """A device with the key of its link, its master, and what it is made of."""
 
     key: LinkKey
@@ -166,9 +170,9 @@ class _Found(NamedTuple):
     virtual: Optional[Virtual]
 
 
-def _link(found: _Found, resolution: Resolution, world: World, record: Record) -> Link:
+def _link(placed: _PlacedDevice, resolution: Resolution, world: World, record: Record) -> Link:
     """The device as a link, with the settings that are or were requested."""
-    key, device = found.key, found.device
+    key, device = placed.key, placed.device
     wanted = resolution.want.links.get(key) or Link(key, key.kind, "unlisted")
     original, made = record.originals.get(key, UNCHANGED), record.made.get(key, wanted)
     settings = world.settings.get(device.index, NO_SETTINGS).values
@@ -190,9 +194,9 @@ def _link(found: _Found, resolution: Resolution, world: World, record: Record) -
             if (key, address) not in record.owned.addresses
             and is_lasting(device.index, address, world)
         },
-        virtual=found.virtual,
-        master=found.master,
-        bare=tuple(one for one in present if (device.index, one) in world.bare),
+        virtual=placed.virtual,
+        master=placed.master,
+        bare=tuple(address for address in present if (device.index, address) in world.bare),
         sysctls=_sysctls(device.name, (*wanted.sysctls, *original.sysctls, *made.sysctls), world),
         device=_picked(settings, {**wanted.device, **original.device, **made.device}),
         managers={
@@ -224,10 +228,12 @@ def _sysctls(name: str, templates: Iterable[str], world: World) -> dict[str, str
     Without IPv6, as below an MTU of 1280, it will have the `accept_ra` of a new link.
     """
     paths = {template: template.replace(OWN, name) for template in templates}
-    found = {one: world.sysctls[path] for one, path in paths.items() if path in world.sysctls}
+    values = {
+        template: world.sysctls[path] for template, path in paths.items() if path in world.sysctls
+    }
     if ACCEPT_RA in paths and world.accept_ra is not None:
-        found.setdefault(ACCEPT_RA, world.accept_ra)
-    return found
+        values.setdefault(ACCEPT_RA, world.accept_ra)
+    return values
 
 
 def _hops(
@@ -289,17 +295,21 @@ def _rules(
     world: World, resolution: Resolution, keys: Mapping[int, LinkKey], record: Record
 ) -> dict[Rule, LinkKey]:
     """Our rules, each with the link that it is for, as far as that is known."""
-    ours = [one.rule for one in world.rules if one.protocol == ROUTE_PROTOCOL and one.plain]
+    ours = [
+        route_rule.rule
+        for route_rule in world.rules
+        if route_rule.protocol == ROUTE_PROTOCOL and route_rule.plain
+    ]
     if not ours:
         return {}
     links = {record.tables[text]: text for text in record.tables}
     known = {str(key): key for key in keys.values()}
     owners = _owners(world, keys)
-    found = {}
+    link_by_rule = {}
     for rule in ours:
         guess = known.get(links.get(rule.table, "")) or owners.get(rule.source, NOWHERE)
-        found[rule] = resolution.want.rules.get(rule, guess)
-    return found
+        link_by_rule[rule] = resolution.want.rules.get(rule, guess)
+    return link_by_rule
 
 
 def _owners(world: World, keys: Mapping[int, LinkKey]) -> dict[str, LinkKey]:

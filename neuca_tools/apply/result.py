@@ -17,9 +17,10 @@ from typing import NamedTuple, Optional
 
 from neuca_tools.desired.device_settings import restorable
 from neuca_tools.desired.router_advertisements import lasting
-from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, Virtual, World
+from neuca_tools.documents.neuca.link_settings import PRIMARY, is_of_place
+from neuca_tools.model import ACCEPT_RA, OWN, Link, LinkKey, NetworkState, Virtual, World
 from neuca_tools.plan.link_operations import CreateLink, DeleteLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation, joined
+from neuca_tools.plan.operation import Operation, joined, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     AddAddress,
@@ -106,17 +107,17 @@ class Result:
 
         Sysctls, device settings and calls to NetworkManager fail alone.
         """
-        lost = frozenset().union(*(one.fate for one in (*self.serious, *self.skipped)))
-        return joined(lost, {one.fate for one in self.done} if lost else ())
+        lost = frozenset().union(*(operation.fate for operation in (*self.serious, *self.skipped)))
+        return joined(lost, {operation.fate for operation in self.done} if lost else ())
 
     @property
     def reasons(self) -> tuple[Failure, ...]:
         """The failures to report: one for all files that could not be written for one reason."""
-        unsaved = Counter(one.reason for one in self.failures if one.is_unsaved)
+        unsaved = Counter(failure.reason for failure in self.failures if failure.is_unsaved)
         return tuple(
-            one._replace(files=unsaved.pop(one.reason)) if one.is_unsaved else one
-            for one in self.failures
-            if not one.is_unsaved or one.reason in unsaved
+            failure._replace(files=unsaved.pop(failure.reason)) if failure.is_unsaved else failure
+            for failure in self.failures
+            if not failure.is_unsaved or failure.reason in unsaved
         )
 
     @property
@@ -140,10 +141,9 @@ class Result:
     @property
     def missing(self) -> frozenset[LinkKey]:
         """The VLANs that could not be created; what needs them is left out."""
-        failed = [failure.operation for failure in self.failures]
-        return frozenset(
-            one.on.key for one in failed if isinstance(one, CreateLink) and one.spares_others
-        )
+        failed = (failure.operation for failure in self.failures)
+        created = of_kind(failed, CreateLink)
+        return frozenset(link.on.key for link in created if link.spares_others)
 
     @property
     def to_retry(self) -> tuple[str, ...]:
@@ -219,10 +219,49 @@ def as_it_was(link: Link, made: Optional[Link], world: World) -> Link:
         link = replace(link, virtual=_as_requested(link, made))
     if link.sysctls.get(ACCEPT_RA, "0") != "0" and changed != link.sysctls:
         link = replace(link, sysctls=changed)
-    addresses = lasting(link, world)
-    if addresses == link.addresses and not link.device and not link.profile:
+    addresses, place = lasting(link, world), _place(link, world)
+    if addresses == link.addresses and not (link.device or place or link.profile):
         return link
-    return replace(link, device=restorable(link.device), addresses=addresses, profile="")
+    device = restorable({**place, **link.device})
+    return replace(link, device=device, addresses=addresses, profile="")
+
+
+def _place(link: Link, world: World) -> dict[str, str]:
+    """The settings of the link's place in a bridge or bond, which end with it."""
+    device = world.devices.get(link.index)
+    if link.master is None or device is None:
+        return {}
+    place, master = dict(device.port), world.devices.get(device.master)
+    if master and master.primary == device.index:
+        place[PRIMARY] = "yes"
+    return place
+
+
+def restorable_now(want: NetworkState, have: NetworkState) -> NetworkState:
+    """What a roll-back can restore now: each link once it is in its bond or bridge.
+
+    The settings of its place begin with that, and a bond sets the MTU of its members.
+    """
+
+    def restored(link: Link) -> Link:
+        if link.master is None:
+            return link
+        has_place = link.key in have.links and have.links[link.key].master == link.master
+        has_mtu = has_place and _mtu(have, link.master) == _mtu(want, link.master)
+        if link.master.kind == "bond" and not has_mtu:
+            link = replace(link, mtu=None)
+        if has_place:
+            return link
+        return replace(
+            link,
+            device={name: link.device[name] for name in link.device if not is_of_place(name)},
+        )
+
+    return want._replace(links={key: restored(link) for key, link in want.links.items()})
+
+
+def _mtu(state: NetworkState, key: LinkKey) -> Optional[int]:
+    return state.links[key].mtu if key in state.links else None
 
 
 def _as_requested(link: Link, made: Link) -> Optional[Virtual]:
@@ -241,17 +280,18 @@ def waiting(operations: Sequence[Operation]) -> tuple[Operation, ...]:
     """
     held = _held(operations)
     return tuple(
-        one
-        for one in operations
-        if one.fate & held or isinstance(one, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
+        operation
+        for operation in operations
+        if operation.fate & held
+        or isinstance(operation, (DeleteAddress, DeleteRoute, DeleteRule, DeleteLink))
     )
 
 
 def _held(operations: Sequence[Operation]) -> frozenset[str]:
     """The NICs for which nothing can be done now."""
-    leaving = [one for one in operations if isinstance(one, DeleteAddress)]
-    apart = [one.fate for one in operations if _takes_apart(one, leaving)]
-    return joined(frozenset().union(*apart), {one.fate for one in operations})
+    leaving = of_kind(operations, DeleteAddress)
+    apart = [operation.fate for operation in operations if _takes_apart(operation, leaving)]
+    return joined(frozenset().union(*apart), {operation.fate for operation in operations})
 
 
 def _takes_apart(operation: Operation, leaving: Sequence[DeleteAddress]) -> bool:

@@ -20,13 +20,14 @@ from neuca_tools.apply.result import (
     Result,
     as_it_was,
     identity,
+    restorable_now,
     unfinished,
     waiting,
 )
 from neuca_tools.errors import ApplyError
 from neuca_tools.model import Link, LinkKey, NetworkState, Record
 from neuca_tools.plan.link_operations import SetDevice
-from neuca_tools.plan.operation import Operation, Phase
+from neuca_tools.plan.operation import Operation, Phase, of_kind
 from neuca_tools.plan.operations import (
     Activate,
     DeleteAddress,
@@ -39,23 +40,23 @@ from neuca_tools.plan.operations import (
 )
 from neuca_tools.plan.plan import plan
 from neuca_tools.plan.route_operations import DeleteRoute
-from neuca_tools.state import intentions
+from neuca_tools.state import intentions, updates
 
 if TYPE_CHECKING:
     from neuca_tools.apply.host import Host
     from neuca_tools.backends.linkwatch import Watch
 
-RELEASE_TIME = 0.5
+RELEASE_SECONDS = 0.5
 """Seconds that NetworkManager has to flush the addresses and routes that it had set."""
 ACTIVATION_LOOKS = 3
 """How often to wait this long, or for a change, when it flushes a NIC to start DHCP on it."""
-PATIENCE = (0.0, 0.2, 0.5, 1.0, 2.0)
+VERIFY_DELAYS_SECONDS = (0.0, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each look of a verification, because drivers, udev and systemd-sysctl act late."""
-PATIENCE_OF_ROLL_BACK = (0.0, 0.2, 1.0)
+ROLL_BACK_DELAYS_SECONDS = (0.0, 0.2, 1.0)
 """Seconds before each round of a roll-back."""
-LATE = (WriteSysctl, SetAttribute)
+SET_AGAIN_AT_THE_END = (WriteSysctl, SetAttribute)
 """Settings that are set once more at the end, because udev may have overwritten them."""
-NOT_KEPT = "done, but not in effect: another program or the driver has undone it"
+REASON_NOT_IN_EFFECT = "done, but not in effect: another program or the driver has undone it"
 
 
 class Purpose(Protocol):
@@ -68,11 +69,13 @@ class Purpose(Protocol):
     def operations(self, decision: Decision) -> tuple[Operation, ...]:
         """The operations to carry out, in the order of the plan."""
 
-    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:
+    def remember(self, decision: Decision, result: Result, held: Sequence[Operation]) -> Record:  # noqa: ARG002
         """The record afterwards; that of the decision includes what was done.
 
         The operations in `held` wait until the state can be saved.
         """
+        resolution, have, world = decision.resolution, decision.have, decision.world
+        return updates.forget_restored(decision.record, resolution, have, world)
 
 
 class Outcome(NamedTuple):
@@ -87,9 +90,8 @@ class Outcome(NamedTuple):
 class Transaction:
     """One transaction in progress; `run` carries it out.
 
-    `before` are the links to roll back to, `made` those of the record. `marked`: network managers
-    have been told to release our NICs. `recorded` are the operations that the record of the
-    decision includes.
+    `before` are the links to roll back to, `made_links` those of the record. The network managers
+    are told to release our NICs. The record of the decision includes the `recorded_operations`.
     """
 
     host: Host
@@ -98,9 +100,9 @@ class Transaction:
     result: Result = field(default_factory=Result)
     undone: Result = field(default_factory=Result)
     before: NetworkState = field(default_factory=NetworkState)
-    made: Mapping[LinkKey, Link] = field(default_factory=dict)
-    marked: bool = False
-    recorded: tuple[Operation, ...] = ()
+    made_links: Mapping[LinkKey, Link] = field(default_factory=dict)
+    managers_were_told: bool = False
+    recorded_operations: tuple[Operation, ...] = ()
 
     def run(self) -> Outcome:
         """Carry out the decision. Raises NeucaError; the next start then finds the journal."""
@@ -135,17 +137,17 @@ class Transaction:
 
         Returns the operations that are planned after that.
         """
-        operations = [one for one in planned if one.order <= Phase.MARK]
-        if not any(isinstance(one, (Unmanage, Tell, Activate)) for one in operations):
+        operations = [operation for operation in planned if operation.order <= Phase.MARK]
+        if not of_kind(operations, Unmanage, Tell, Activate):
             return planned
         self.host.save_record(self.decision.record)
         with self.host.watch() as watch:
             self._apply(operations)
-            watch.wait(RELEASE_TIME)
+            watch.wait(RELEASE_SECONDS)
             if self._activated():
                 for _ in range(ACTIVATION_LOOKS):
-                    watch.wait(RELEASE_TIME)
-        self.marked = True
+                    watch.wait(RELEASE_SECONDS)
+        self.managers_were_told = True
         self.decision = self._decide(self.decision.record)
         after = self.purpose.operations(self.decision)
         self.result += Result(_removals(planned, set(after)))
@@ -154,13 +156,11 @@ class Transaction:
     def _journal(self, operations: Sequence[Operation]) -> None:
         """Before the first change, save the current links and what will be ours."""
         world, have = self.decision.world, self.decision.have
-        died, self.made = (
-            self.host.load_journal(world.boot_id),
-            self.decision.record.made,
-        )
+        died, made = self.host.load_journal(world.boot_id), self.decision.record.made
         links = {**have.links, **(died.links if died else {})}
+        self.made_links = made
         self.before = have._replace(
-            links={key: as_it_was(link, self.made.get(key), world) for key, link in links.items()},
+            links={key: as_it_was(link, made.get(key), world) for key, link in links.items()},
             files={},
             sysctls={},
             hops=tuple(hop for hop in have.hops if hop.ours),
@@ -184,11 +184,11 @@ class Transaction:
         if not self.result.done and not self.result.declined:
             return
         self._wait_for_renames(self.result)
-        for patience in PATIENCE:
+        for patience in VERIFY_DELAYS_SECONDS:
             if patience:
                 watch.wait(patience)
             left = self._left()
-            again = self._second_round(left, last=patience == PATIENCE[-1])
+            again = self._second_round(left, last=patience == VERIFY_DELAYS_SECONDS[-1])
             if again:
                 self._extend_journal(again)
                 self._apply(again)
@@ -206,7 +206,7 @@ class Transaction:
         record = self.decision.record._replace(made=want.links)  # these are what a look reads
         self.decision = self.decision._replace(record=record)
         self.undone, reasons = Result(), {}
-        for patience in PATIENCE_OF_ROLL_BACK:
+        for patience in ROLL_BACK_DELAYS_SECONDS:
             watch.wait(patience)
             steps = self._steps_back(want, scope)
             if not steps:
@@ -217,10 +217,12 @@ class Transaction:
                 self.host.save_record(record)
             tried = apply(steps, self.host.writer(self.decision), goes_on=True)
             self._wait_for_renames(tried)
-            reasons.update({identity(one.operation): one.reason for one in tried.failures})
+            reasons.update(
+                {identity(failure.operation): failure.reason for failure in tried.failures}
+            )
             self.undone += replace(tried, failures=())
         steps = self._steps_back(want, scope)
-        left = (Failure(step, reasons.get(identity(step), NOT_KEPT)) for step in steps)
+        left = (Failure(step, reasons.get(identity(step), REASON_NOT_IN_EFFECT)) for step in steps)
         self.undone = replace(self.undone, failures=tuple(left))
 
     def _steps_back(
@@ -232,8 +234,9 @@ class Transaction:
         everything = now.record.owned._replace(routes=True)
         live = now.world.rename_while_up
         have = now.have._replace(hops=tuple(hop for hop in now.have.hops if hop.ours))
-        steps = plan(have, want, everything, scope=scope, rename_while_up=live)
-        declined = {identity(one.operation) for one in self.undone.declined}
+        now_wanted = restorable_now(want, have)
+        steps = plan(have, now_wanted, everything, scope=scope, rename_while_up=live)
+        declined = {identity(failure.operation) for failure in self.undone.declined}
         return tuple(
             step
             for step in steps
@@ -242,13 +245,15 @@ class Transaction:
 
     def _write_late_files(self) -> None:
         """Write the files with names that were in use until this transaction renamed links."""
-        if not any(isinstance(operation, Rename) for operation in self.result.done):
+        if not of_kind(self.result.done, Rename):
             return
         attempted = {identity(operation) for operation in self.result.done}
         attempted |= {identity(failure.operation) for failure in self.result.failures}
-        planned = self.purpose.operations(self.decision)
-        late = [one for one in planned if isinstance(one, (WriteFile, Tell))]
-        if any(isinstance(one, WriteFile) and identity(one) not in attempted for one in late):
+        late = of_kind(self.purpose.operations(self.decision), WriteFile, Tell)
+        if any(
+            isinstance(operation, WriteFile) and identity(operation) not in attempted
+            for operation in late
+        ):
             self._apply(late)
 
     def _remember(self) -> None:
@@ -257,17 +262,19 @@ class Transaction:
         held: Sequence[Operation] = ()
         if self.host.unsaved():
             held = waiting(self.purpose.operations(self.decision))
-        self.decision = self.decision._replace(record=self._with_done()._replace(made=self.made))
+        self.decision = self.decision._replace(
+            record=self._with_done()._replace(made=self.made_links)
+        )
         record = self.purpose.remember(self.decision, self.result, held)
         self.host.save_record(record)
         self.host.remove_journal()
         self.decision = self.decision._replace(record=record)
-        self.recorded = ()  # it is free to forget what was done
+        self.recorded_operations = ()  # it is free to forget what was done
 
     # --- shared by the steps ---
 
     def _wait_for_renames(self, result: Result) -> None:
-        if any(isinstance(operation, Rename) for operation in result.done):
+        if of_kind(result.done, Rename):
             self.host.wait_for_renames()
 
     def _decide(self, record: Record, earlier: Optional[Earlier] = None) -> Decision:
@@ -278,30 +285,30 @@ class Transaction:
         declined = (failure[:3] for failure in self.result.declined)
         record = intentions.record_declined(self._with_done(), declined)
         self.decision = self._decide(record, self._earlier())
-        self.recorded = self.result.done
+        self.recorded_operations = self.result.done
 
     def _with_done(self) -> Record:
         """The record of the decision with everything that was done."""
         done = self.result.done
-        if self.recorded == done:
+        if self.recorded_operations == done:
             return self.decision.record
         return intentions.record_intentions(self.decision.record, done)
 
     def _earlier(self) -> Optional[Earlier]:
         """The last look and what was tried since; None if that concerned the whole host."""
         tried = (*self.result.tried, *self.undone.tried)
-        if any(isinstance(one, WriteSysctl) and one.on is None for one in tried):
+        if not all(sysctl.on for sysctl in of_kind(tried, WriteSysctl)):
             return None
-        links = (one.link.ifindex for one in tried if one.link)
-        files = (one.path for one in tried if isinstance(one, WriteFile))
+        links = (operation.link.ifindex for operation in tried if operation.link)
+        files = (file.path for file in of_kind(tried, WriteFile))
         return Earlier(self.decision.world, frozenset(links), frozenset(files))
 
     def _due(self, planned: Sequence[Operation]) -> Sequence[Operation]:
         """The planned operations, without those that wait for the disk or that `_mark` has done."""
         held = set(waiting(planned)) if self.host.unsaved() else set()
-        if self.marked:
-            held |= {one for one in planned if isinstance(one, (Unmanage, Tell))}
-        return [one for one in planned if one not in held] if held else planned
+        if self.managers_were_told:
+            held.update(of_kind(planned, Unmanage, Tell))
+        return [operation for operation in planned if operation not in held] if held else planned
 
     def _left(self) -> tuple[Operation, ...]:
         self._look_again()
@@ -314,13 +321,17 @@ class Transaction:
         again = [operation for operation in left if identity(operation) not in done]
         if last:
             flushed = self._activated()
-            again += [one for one in left if isinstance(one, LATE) or one.domains & flushed]
+            again += [
+                operation
+                for operation in left
+                if isinstance(operation, SET_AGAIN_AT_THE_END) or operation.domains & flushed
+            ]
         return list(dict.fromkeys(again))
 
     def _activated(self) -> frozenset[str]:
         """The NICs on which NetworkManager was made to do DHCP: it may flush them late."""
-        done = (one for one in self.result.done if isinstance(one, Activate))
-        return frozenset().union(*(one.domains for one in done))
+        activated = of_kind(self.result.done, Activate)
+        return frozenset(link.on.key.mac for link in activated)
 
     def _extend_journal(self, operations: Sequence[Operation]) -> None:
         """Save what a second round will change. A roll-back still restores the first state."""
@@ -330,15 +341,18 @@ class Transaction:
 
     def _fail(self, left: Sequence[Operation]) -> None:
         """Record operations without effect as failed, those on device settings as declined."""
-        undone = [Failure(operation, NOT_KEPT) for operation in left]
-        declined = tuple(one for one in undone if isinstance(one.operation, SetDevice))
-        failures = tuple(one for one in undone if not isinstance(one.operation, SetDevice))
-        self.result += Result((), failures, declined)
+        declined = of_kind(left, SetDevice)
+        failed = [operation for operation in left if operation not in declined]
+        self.result += Result((), _not_kept(failed), _not_kept(declined))
         if self.result.declined:
             self._look_again()
 
 
+def _not_kept(operations: Sequence[Operation]) -> tuple[Failure, ...]:
+    return tuple(Failure(operation, REASON_NOT_IN_EFFECT) for operation in operations)
+
+
 def _removals(planned: Sequence[Operation], left: Collection[Operation]) -> tuple[Operation, ...]:
     """The planned removals of addresses and routes that a manager has done by now."""
-    removals = (one for one in planned if isinstance(one, (DeleteAddress, DeleteRoute)))
-    return tuple(one for one in removals if one not in left)
+    removals: list[Operation] = of_kind(planned, DeleteAddress, DeleteRoute)
+    return tuple(operation for operation in removals if operation not in left)

@@ -29,15 +29,6 @@ from neuca_tools.tuning.profile import LARGEST, Profile, parse
 
 SHIPPED = Path(__file__).resolve().parents[1] / "profiles"
 MODULES = Path("/lib/modules")
-COMMAND_LINE = "/proc/cmdline"
-TUNED_ACTIVE = "etc/tuned/active_profile"
-TUNED_PLACES = (  # tuned.conf(5); of one name the first counts
-    "etc/tuned/profiles",
-    "etc/tuned",
-    "usr/lib/tuned/profiles",
-    "usr/lib/tuned",
-)
-MAX_TUNED_PROFILES = 32
 MAX_FACT_BYTES = 64 * 1024  # /proc/cpuinfo repeats itself for each processor
 # Exists only in the initial network namespace (net/core/sysctl_net_core.c).
 OF_FIRST_NAMESPACE = "net/core/netdev_max_backlog"
@@ -179,30 +170,8 @@ def _new_values(world: World) -> dict[str, str]:
 
 
 def existing(sysctl_directory: Path) -> sysctld.Settings:
-    """What else sets sysctls: the kernel command line, then tuned, then sysctl.d(5).
-
-    tuned applies the files of sysctl.d again after its own settings (reapply_sysctl).
-    """
-    root = sysctl_directory.parent.parent
-    files = sysctld.parse(_sysctl_files(sysctl_directory))
-    started = sysctld.of_command_line(COMMAND_LINE, _sign(COMMAND_LINE) or "")
-    return sysctld.joined([started, *_tuned(root), files])
-
-
-def _tuned(root: Path) -> list[sysctld.Settings]:
-    """The settings of the active profiles of tuned, each after those that it includes."""
-    settings_by_profile: dict[str, sysctld.Settings] = {}
-    waiting = (_sign(str(root / TUNED_ACTIVE)) or "").split()
-    while waiting and len(settings_by_profile) < MAX_TUNED_PROFILES:
-        name = waiting.pop()
-        if name in settings_by_profile or not NAME.fullmatch(name):
-            continue
-        paths = (str(root / place / name / "tuned.conf") for place in TUNED_PLACES)
-        path = next(filter(_sign, paths), "")
-        profile = sysctld.of_tuned(path, _sign(path) or "")
-        settings_by_profile[name] = profile.settings
-        waiting += profile.include
-    return list(reversed(settings_by_profile.values()))
+    """What else sets sysctls: the files of sysctl.d(5)."""
+    return sysctld.parse(_sysctl_files(sysctl_directory))
 
 
 def _sysctl_files(directory: Path) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from neuca_tools.backends import wire
 from neuca_tools.documents.neuca.link_kinds import KERNEL_DEFAULTS, WORDS
-from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.model import Device, World
 from neuca_tools.model.device_settings import DeviceSettings, joined, lacking
 from neuca_tools.model.topology import MAC_LENGTH
@@ -74,7 +74,6 @@ PORT: Mapping[str, _Attribute] = {
     "path-cost": _Attribute("cost", 3),
     "port-priority": _Attribute("priority", 2),
 }
-PRIMARY = "bond-primary"
 # Why a device lacks a setting.
 _NO_PORT, NO_MEMBER = "it is in no bridge", "it is in no bond"
 _GUID = "it is an InfiniBand port, which has a GUID and no MAC address"

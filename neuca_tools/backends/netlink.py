@@ -24,7 +24,7 @@ from neuca_tools.backends import (
     sysctl,
 )
 from neuca_tools.backends.raw_requests import IFA_F_NODAD, IFA_F_NOPREFIXROUTE
-from neuca_tools.documents.neuca.link_settings import IPOIB_MODE
+from neuca_tools.documents.neuca.link_settings import IPOIB_MODE, PRIMARY
 from neuca_tools.errors import ApplyError
 from neuca_tools.files import applying
 from neuca_tools.model import ACCEPT_RA, OWN, Address, Host, Route, World
@@ -100,7 +100,7 @@ class Netlink(AbstractContextManager["Netlink"]):
 
     def set_attribute(self, index: int, group: str, value: str) -> None:
         """Set what `kinds.read` reads: the MAC, or the place in a bridge or bond."""
-        if group == kinds.PRIMARY:
+        if group == PRIMARY:
             self._set_primary(index, value == "yes")
         elif group == IPOIB_MODE:
             self._set_link(index, kind="ipoib", **kinds.arguments("ipoib", {"mode": value}))

@@ -33,7 +33,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             dhcp_helper.become(Path(given[1]), is_plain=given[0] == "start")
         elif given[:1] == ["stop"] and len(given) == 2:
             dhcp_helper.give_up(Path(given[1]))
-        elif not given and dhcp_helper.FILE in os.environ:
+        elif not given and dhcp_helper.REQUEST_VARIABLE in os.environ:
             dhcp_helper.hear(os.environ)
         else:
             print("dhcp-helper: it is run by neucad and by DHCP clients", file=sys.stderr)

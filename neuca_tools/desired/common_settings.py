@@ -19,7 +19,7 @@ from neuca_tools.desired.policy_routing import Gateways, bare
 from neuca_tools.desired.roles import Scene
 from neuca_tools.desired.router_advertisements import ipv6_clients, quieted, reset, restored
 from neuca_tools.desired.safety import Fence, mac_reason
-from neuca_tools.documents.neuca.link_settings import place_of
+from neuca_tools.documents.neuca.link_settings import PRIMARY, place_of
 from neuca_tools.model import (
     ACCEPT_RA,
     DISABLE_IPV6,
@@ -206,7 +206,7 @@ class CommonSettings:
         return f'another link requests "{other}"'
 
 
-MAC, PRIMARY = "mac", "bond-primary"
+MAC = "mac"
 
 
 # --- Settings that depend on other links ----------------------------------------------------------

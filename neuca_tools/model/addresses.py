@@ -120,9 +120,9 @@ def device_networks(
     peers: Collection[tuple[int, Network]],
 ) -> dict[int, DeviceNetworks]:
     """The networks by the index of the device, as in the fields of `World`."""
-    found: dict[int, DeviceNetworks] = {}
+    networks_by_index: dict[int, DeviceNetworks] = {}
     for index, of_device in addresses.items():
-        networks = found[index] = DeviceNetworks(set(), set(), set())
+        networks = networks_by_index[index] = DeviceNetworks(set(), set(), set())
         for address in of_device:
             if (index, address) not in autoconf:
                 networks.own.add(address.network)
@@ -130,5 +130,5 @@ def device_networks(
                 is_leased = (index, address) in leased
                 (networks.leased if is_leased else networks.manual).add(address.network)
     for index, network in peers:
-        found.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
-    return found
+        networks_by_index.setdefault(index, DeviceNetworks(set(), set(), set())).own.add(network)
+    return networks_by_index

@@ -98,13 +98,13 @@ _RATE = re.compile(r"([0-9]{1,11}(?:\.[0-9]{1,9})?)(bit|kbit|mbit|gbit)")
 
 def rate_value(text: str) -> int:
     """Parse a rate: bit/s, rounded down to whole bytes. Raises ValueError."""
-    found = _RATE.fullmatch(text.lower())
-    if found is None:
+    match = _RATE.fullmatch(text.lower())
+    if match is None:
         raise ValueError(text)
     # Few requests have a rate; it saves 1 ms.
     from decimal import Decimal
 
-    return int(Decimal(found[1]) * _UNITS[found[2]]) // 8 * 8
+    return int(Decimal(match[1]) * _UNITS[match[2]]) // 8 * 8
 
 
 def rate_text(rate: int) -> str:

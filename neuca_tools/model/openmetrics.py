@@ -20,15 +20,19 @@ Sample = tuple[str, Mapping[str, str], Optional[float]]
 
 def metrics(prefix: str, titles: Mapping[str, str], samples: Iterable[Sample], digits: int) -> str:
     """The whole file, by the order of `titles`. What is not known has no line."""
-    found: dict[str, dict[str, str]] = {}
+    samples_by_name: dict[str, dict[str, str]] = {}
     for name, labels, value in samples:
         if value is not None:
             series = _series(prefix + name, labels)
-            found.setdefault(name, {}).setdefault(series, f"{series} {value:.{digits}g}")
+            samples_by_name.setdefault(name, {}).setdefault(series, f"{series} {value:.{digits}g}")
     lines = []
-    for name in filter(found.__contains__, titles):
+    for name in filter(samples_by_name.__contains__, titles):
         full = prefix + name
-        lines += [f"# HELP {full} {titles[name]}", f"# TYPE {full} gauge", *found[name].values()]
+        lines += [
+            f"# HELP {full} {titles[name]}",
+            f"# TYPE {full} gauge",
+            *samples_by_name[name].values(),
+        ]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 

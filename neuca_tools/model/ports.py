@@ -49,5 +49,5 @@ def short(identity: str) -> str:
 
 def forms(identities: Iterable[str]) -> frozenset[str]:
     """The identities of these NICs, and the short forms of those that are GUIDs."""
-    found = {*identities}
-    return frozenset(found | {*filter(None, map(short, found))})
+    macs = {*identities}
+    return frozenset(macs | {*filter(None, map(short, macs))})

@@ -26,12 +26,14 @@ def plain(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else _escape(ord(one)) for one in text)
+    return "".join(
+        character if character.isprintable() else _escape(ord(character)) for character in text
+    )
 
 
 def lines(parts: Iterable[str]) -> str:
     """Several lines as one text, each `plain`, without a final line end."""
-    return "\n".join(plain(one) for one in parts)
+    return "\n".join(plain(part) for part in parts)
 
 
 def plain_lines(text: str) -> str:
@@ -50,7 +52,7 @@ def markup(text: str) -> str:
 def document(value: object) -> str:
     """Indented JSON in which unprintable characters other than line ends are escaped."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
-    return UNSAFE.sub(lambda found: _json(found[0]), text)
+    return UNSAFE.sub(lambda match: _json(match[0]), text)
 
 
 def _escape(code: int) -> str:

@@ -208,7 +208,7 @@ class NicRouting(NamedTuple):
 
     def gateway(self, version: int) -> Optional[Host]:
         """The gateway of this family (4, 6)."""
-        return next((one for one in self.gateways if one.version == version), None)
+        return next((gateway for gateway in self.gateways if gateway.version == version), None)
 
 
 UNROUTED = NicRouting()

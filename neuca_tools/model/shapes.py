@@ -98,13 +98,13 @@ class Shapes:
             each = readers * len(items) if kinds[-1] is Ellipsis else readers
             if len(items) != len(each):
                 raise ShapeError(f"has {len(items)} items, and should have {len(each)}")
-            place, found = 0, [*items]
+            place, converted = 0, [*items]
             try:
                 for place, item in enumerate(items):
-                    found[place] = each[place](item)
+                    converted[place] = each[place](item)
             except ShapeError as error:
                 raise _below(f"[{place}]", error) from None
-            return tuple(found)
+            return tuple(converted)
 
         return read
 
@@ -112,13 +112,13 @@ class Shapes:
         read_key, read_value = self.reader(key_kind), self.reader(kind)
 
         def read(value: object) -> dict[Any, Any]:
-            key, found = "", {}
+            key, converted = "", {}
             try:
                 for key, content in _checked(dict, value).items():
-                    found[read_key(key)] = read_value(content)
+                    converted[read_key(key)] = read_value(content)
             except ShapeError as error:
                 raise _below(f".{key}" if key else "", error) from None
-            return found
+            return converted
 
         return read
 
@@ -131,20 +131,20 @@ class Shapes:
         required = [name for name, parameter in parameters if parameter.default is parameter.empty]
 
         def read(value: object) -> object:
-            content, name, found = _checked(dict, value), "", {}
+            content, name, converted = _checked(dict, value), "", {}
             try:
                 for name, item in content.items():
                     if name in readers:
-                        found[name] = item if type(item) is plain[name] else readers[name](item)
+                        converted[name] = item if type(item) is plain[name] else readers[name](item)
             except ShapeError as error:
                 raise _below(f".{name}", error) from None
-            if self._strict and len(found) < len(content):
+            if self._strict and len(converted) < len(content):
                 unknown = min(content.keys() - readers.keys())
                 raise ShapeError(f'has "{unknown}", which {kind.__name__} lacks')
             missing = [name for name in required if name not in content]
             if missing:
                 raise ShapeError(f'has no "{missing[0]}"')
-            return kind(**found)
+            return kind(**converted)
 
         return read
 

@@ -84,7 +84,10 @@ def device_refusal(device: BlockDevice) -> str:
     """
     reasons = [
         *(why for name, why in REFUSED_NAMES if any(map(name.fullmatch, device.path))),
-        *(f"it is a remote disk ({REMOTE_CLASSES[one]})" for one in sorted(device.remote_classes)),
+        *(
+            f"it is a remote disk ({REMOTE_CLASSES[name]})"
+            for name in sorted(device.remote_classes)
+        ),
         *(REFUSED_BUSES[bus] for bus in sorted(device.buses & REFUSED_BUSES.keys())),
     ]
     if reasons:

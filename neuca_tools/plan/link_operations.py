@@ -134,11 +134,11 @@ class SetMaster(LinkOperation):
 
     @property
     def needed(self) -> frozenset[LinkKey]:
-        return super().needed | {one.key for one in (self.before, self.master) if one}
+        return super().needed | {target.key for target in (self.before, self.master) if target}
 
     @property
     def fate(self) -> frozenset[str]:
-        return super().fate | {one.key.mac for one in (self.before, self.master) if one}
+        return super().fate | {target.key.mac for target in (self.before, self.master) if target}
 
     @property
     def domains(self) -> frozenset[str]:

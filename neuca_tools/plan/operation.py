@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, NamedTuple, Optional, Protocol, Union
+from typing import ClassVar, NamedTuple, Optional, Protocol, TypeVar, Union
 
 from neuca_tools.model import Address, LinkKey, Route
 from neuca_tools.model.routing import Rule
@@ -216,6 +216,14 @@ class Operation:
             "to": after,
             "text": self.text,
         }
+
+
+OfKind = TypeVar("OfKind", bound=Operation)
+
+
+def of_kind(operations: Iterable[Operation], *kinds: type[OfKind]) -> list[OfKind]:
+    """The operations of these kinds, in their order."""
+    return [operation for operation in operations if isinstance(operation, kinds)]
 
 
 @dataclass(frozen=True)

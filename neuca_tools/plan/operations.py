@@ -48,10 +48,18 @@ class SetAttribute(LinkOperation):
         writer.links.set_attributes(writer.index(self.on), {self.setting: self.after})
 
 
+@dataclass(frozen=True)
 class SetMtu(SetAttribute):
+    """`bond` is what has set the MTU of the link as its member; a change of it includes this."""
+
     kind = "set-mtu"
     setting = "mtu"
     title = "MTU"
+    bond: Optional[LinkKey] = None
+
+    @property
+    def handles(self) -> frozenset[str]:
+        return super().handles | ({self.bond.mac} if self.bond else frozenset())
 
 
 class SetTxQueueLen(SetAttribute):

@@ -61,11 +61,11 @@ def plan(
     widened = _widened(scope, have, want)
     sides = renamed(have, want, owned, widened, rename_while_up)
     stale = list(route_steps.stale_routes(sides))
-    late = [one for one in stale if one.order > Phase.SHRINK]
+    late = [operation for operation in stale if operation.order > Phase.SHRINK]
     operations = (
         *_files(sides),
         *_marks(sides),
-        *(one for one in stale if one.order <= Phase.SHRINK),
+        *(operation for operation in stale if operation.order <= Phase.SHRINK),
         *_shrink(sides),
         *_renames(sides),
         *_unmarked_links(sides),
@@ -134,30 +134,30 @@ def _files(sides: Sides) -> Iterator[Operation]:
 
 def _marks(sides: Sides) -> Iterator[Operation]:
     to_reload = _managers_to_reload(sides.have, sides.want)
-    for key, found, wanted in sides.both:
+    for key, current, wanted in sides.both:
         for manager, word in sorted(wanted.managers.items()):
-            if word != "unmanaged" or found.managers.get(manager) != "managed":
+            if word != "unmanaged" or current.managers.get(manager) != "managed":
                 continue
-            if is_our_uuid(found.profile):
+            if is_our_uuid(current.profile):
                 to_reload.add(manager)  # it releases the NIC when it reads that the profile is gone
             else:
-                yield Unmanage(Target(key, found.name or "", found.index), manager)
+                yield Unmanage(Target(key, current.name or "", current.index), manager)
     yield from map(Tell, sorted(to_reload))
-    for key, found, wanted in sides.both:
-        if _is_inactive(found, wanted):
-            target = Target(key, found.name or "", found.index)
+    for key, current, wanted in sides.both:
+        if _is_inactive(current, wanted):
+            target = Target(key, current.name or "", current.index)
             yield Activate(target, "networkmanager", wanted.profile)
 
 
-def _is_inactive(found: Link, wanted: Link) -> bool:
+def _is_inactive(current: Link, wanted: Link) -> bool:
     """Whether NetworkManager has to be made to use the profile.
 
     It uses it by itself on a NIC that it manages and on which it uses no other profile.
     """
-    state = found.managers.get("networkmanager")
+    state = current.managers.get("networkmanager")
     if not wanted.profile or state not in ("managed", "unmanaged"):
         return False
-    return state == "unmanaged" or found.profile not in ("", wanted.profile)
+    return state == "unmanaged" or current.profile not in ("", wanted.profile)
 
 
 def _clients(sides: Sides) -> Iterator[Operation]:
@@ -186,9 +186,9 @@ def _managers_to_reload(have: NetworkState, want: NetworkState) -> set[str]:
 def _renames(sides: Sides) -> Iterator[Operation]:
     down: set[LinkKey] = set()
     for step in sides.steps:
-        found = sides.have.links[step.key]
-        target = Target(step.key, step.old, found.index)
-        if step.key.mac in sides.bounced and found.state == "up" and step.key not in down:
+        current = sides.have.links[step.key]
+        target = Target(step.key, step.old, current.index)
+        if step.key.mac in sides.bounced and current.state == "up" and step.key not in down:
             down.add(step.key)
             yield SetState(target, False, Phase.RENAME)
         yield Rename(target, step.new)
@@ -206,9 +206,9 @@ def _shrink(sides: Sides) -> Iterator[Operation]:
         phase = Phase.RENAME if link.name in new else Phase.SHRINK
         lower = link.virtual.lower if link.virtual else ()
         yield DeleteLink(Target(key, sides.names.get(key, ""), link.index), lower, phase)
-    for key, found, wanted in reversed(sides.both):
-        if wanted.mtu and found.mtu and wanted.mtu < found.mtu:
-            yield SetMtu(sides.target(key), found.mtu, wanted.mtu, Phase.SHRINK)
+    for _, current, wanted in reversed(sides.both):
+        if wanted.mtu and current.mtu and wanted.mtu < current.mtu:
+            yield _set_mtu(sides, current, wanted, Phase.SHRINK)
     for key, _, _ in reversed(sides.both):
         if sides.is_taken_down(key) and key.mac not in sides.bounced:
             yield SetState(sides.target(key), False, Phase.SHRINK)
@@ -224,11 +224,11 @@ def _removed_members(sides: Sides) -> Iterator[Operation]:
 
 def _added_members(sides: Sides, master: LinkKey) -> Iterator[Operation]:
     """Add members; a member of a bond has to be down for that (bond_enslave)."""
-    for key, found, _ in sides.both:
+    for key, current, _ in sides.both:
         if sides.joins(key) == master:
-            if master.kind == "bond" and found.state == "up":
+            if master.kind == "bond" and current.state == "up":
                 yield SetState(sides.target(key), False, Phase.VLAN)
-            mtu = found.mtu if master.kind == "bond" and not key.rank else None
+            mtu = current.mtu if master.kind == "bond" and not key.rank else None
             yield SetMaster(sides.target(key), None, sides.target(master), mtu=mtu)
 
 
@@ -240,16 +240,16 @@ def _stale_addresses(sides: Sides) -> Iterator[Operation]:
     are all of IPv4 if none remains: the kernel deletes the IPv4 routes of the link with the last.
     """
     for key in sorted(sides.have.links.keys() - sides.gone):
-        have, want = sides.found(key), sides.wanted(key)
+        have, want = sides.current(key), sides.wanted(key)
         for address in unrouted(have, want):
             if address.version == 4:
                 yield DeleteAddress(sides.target(key), address, Phase.ADDRESS)
-        found, wanted = have.addresses, want.addresses
-        if found == wanted:
+        present, wanted = have.addresses, want.addresses
+        if present == wanted:
             continue
         kept = set(wanted)
         ips = {address.ip for address in kept if address.version == 6}
-        for address in found:
+        for address in present:
             if address in kept or (key, address) not in sides.owned.addresses:
                 continue
             is_early = address.ip in ips or (address.version == 4 and key in sides.without_ipv4)
@@ -265,16 +265,16 @@ def _unmarked_links(sides: Sides) -> Iterator[Operation]:
 
 def _grow(sides: Sides) -> Iterator[Operation]:
     """Create links, raise the MTU, set queue length and device settings; lower devices first."""
-    for key, found, wanted in sides.both:
+    for key, current, wanted in sides.both:
         if not sides.is_present(key):
             yield _create(sides, key, wanted)
         if key.kind in MEMBERS:
             yield from _added_members(sides, key)
-        settings = list(_queue_and_device(sides, key, found, wanted))
+        settings = list(_queue_and_device(sides, key, current, wanted))
         # The kernel changes the MTU with the mode of IPoIB.
         modes = [step for step in settings if getattr(step, "group", "") == IPOIB_MODE]
         yield from modes
-        yield from _raised_mtu(sides, key, found, wanted, any_mtu=bool(modes))
+        yield from _raised_mtu(sides, key, current, wanted, any_mtu=bool(modes))
         yield from (step for step in settings if step not in modes)
 
 
@@ -283,7 +283,7 @@ def _grow_phase(key: LinkKey) -> Phase:
 
 
 def _raised_mtu(
-    sides: Sides, key: LinkKey, found: Link, wanted: Link, *, any_mtu: bool
+    sides: Sides, key: LinkKey, current: Link, wanted: Link, *, any_mtu: bool
 ) -> Iterator[Operation]:
     """A new link is created with its MTU, if the kernel takes one then.
 
@@ -294,19 +294,30 @@ def _raised_mtu(
     if not sides.is_present(key):
         is_raised = key.kind in MTU_LATER
     else:
-        is_raised = any_mtu or found.mtu is None or wanted.mtu > found.mtu
+        is_raised = any_mtu or current.mtu is None or wanted.mtu > current.mtu
     if is_raised:
-        yield SetMtu(sides.target(key), found.mtu, wanted.mtu, _grow_phase(key))
+        yield _set_mtu(sides, current, wanted, _grow_phase(key))
 
 
-def _queue_and_device(sides: Sides, key: LinkKey, found: Link, wanted: Link) -> Iterator[Operation]:
-    target = sides.target(key)
-    if wanted.txqueuelen is not None and wanted.txqueuelen != found.txqueuelen:
-        yield SetTxQueueLen(target, found.txqueuelen, wanted.txqueuelen, _grow_phase(key))
-    for group, old, new in to_do(found.device, wanted.device):
+def _set_mtu(sides: Sides, current: Link, wanted: Link, phase: Phase) -> Operation:
+    is_member = wanted.master is not None and wanted.master.kind == "bond"
+    bond = wanted.master if is_member else None
+    return SetMtu(sides.target(wanted.key), current.mtu, wanted.mtu or 0, phase, bond)
+
+
+def _queue_and_device(
+    sides: Sides, key: LinkKey, current: Link, wanted: Link
+) -> Iterator[Operation]:
+    if wanted.txqueuelen is not None and wanted.txqueuelen != current.txqueuelen:
+        yield SetTxQueueLen(
+            sides.target(key), current.txqueuelen, wanted.txqueuelen, _grow_phase(key)
+        )
+    for group, old, new in to_do(current.device, wanted.device):
         row = SETTINGS[group]
         is_late = row.master or any(map(row.late, new.values()))
-        yield SetDevice(target, group, old, new, Phase.UP if is_late else _grow_phase(key))
+        yield SetDevice(
+            sides.target(key), group, old, new, Phase.UP if is_late else _grow_phase(key)
+        )
 
 
 def _create(sides: Sides, key: LinkKey, wanted: Link) -> Operation:
@@ -321,19 +332,19 @@ def _sysctls(sides: Sides) -> Iterator[Operation]:
     for path, value in sorted(sides.want.sysctls.items()):
         if not same(path, sides.have.sysctls.get(path), value):
             yield WriteSysctl(path, sides.have.sysctls.get(path), value)
-    for key, found, wanted in sides.both:
-        target = sides.target(key)
+    for key, current, wanted in sides.both:
         for template, value in sorted(wanted.sysctls.items()):
-            before = found.sysctls.get(template)
+            before = current.sysctls.get(template)
             if not sides.is_present(key):
                 before = sides.have.sysctls.get(template.replace(OWN, "default"))
             if not same(template, before, value):
+                target = sides.target(key)
                 yield WriteSysctl(template.replace(OWN, target.name), before, value, target)
 
 
 def _raise_up(sides: Sides) -> Iterator[Operation]:
-    for key, found, wanted in sides.both:
-        is_up = found.state == "up"
+    for key, current, wanted in sides.both:
+        is_up = current.state == "up"
         if wanted.state == "down":
             # The kernel sets every VLAN up with its NIC, and every IPoIB child with its port.
             if sides.carrier(key) != key and sides.comes_up(sides.carrier(key)):
@@ -343,11 +354,11 @@ def _raise_up(sides: Sides) -> Iterator[Operation]:
 
 
 def _addresses(sides: Sides) -> Iterator[Operation]:
-    for key, found, wanted in sides.both:
+    for key, current, wanted in sides.both:
         lost = sides.goes_down(key)
-        kept = {address for address in found.addresses if not (lost and address.version == 6)}
-        kept -= wanted.theirs.keys() - found.theirs.keys()
-        kept.difference_update(unrouted(found, wanted))
+        kept = {address for address in current.addresses if not (lost and address.version == 6)}
+        kept -= wanted.theirs.keys() - current.theirs.keys()
+        kept.difference_update(unrouted(current, wanted))
         requested, theirs = set(wanted.addresses), _lost_addresses(sides, key, wanted)
         for address in dict.fromkeys((*wanted.addresses, *theirs)):
             if address in kept:
@@ -374,9 +385,9 @@ def _lost_addresses(sides: Sides, key: LinkKey, wanted: Link) -> Collection[Addr
 
     A member of a bond or bridge has none.
     """
-    found = sides.have.links.get(key)
-    if found is None or (wanted.master and wanted.master.kind != "vrf"):
+    current = sides.have.links.get(key)
+    if current is None or (wanted.master and wanted.master.kind != "vrf"):
         return ()
     if key in sides.gone:
-        return found.theirs
-    return [one for one in found.theirs if one.version == 6 and sides.goes_down(key)]
+        return current.theirs
+    return [address for address in current.theirs if address.version == 6 and sides.goes_down(key)]

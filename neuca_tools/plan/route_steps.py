@@ -19,7 +19,7 @@ from typing import Optional
 from neuca_tools.model import Hop, Host, LinkKey, NetworkState, Route
 from neuca_tools.model.provenance import RTPROT_RA
 from neuca_tools.model.routing import MAIN_TABLE, NOWHERE, OF_KERNEL
-from neuca_tools.plan.operation import Operation, Phase, Target
+from neuca_tools.plan.operation import Operation, Phase, Target, of_kind
 from neuca_tools.plan.operations import AddAddress, SetState
 from neuca_tools.plan.route_operations import (
     AddRule,
@@ -140,9 +140,9 @@ def _sets_itself(sides: Sides, hop: Hop, route: Route) -> bool:
         return True
     if route.protocol not in OF_KERNEL or route.to.is_link_local or route.to.is_multicast:
         return route.protocol in OF_KERNEL
-    found, wanted = sides.found(hop.link), sides.wanted(hop.link)
-    added = {address.network for address in {*wanted.addresses} - {*found.addresses}}
-    return found.state != "up" or sides.is_interrupted(hop.link) or hop.to in added
+    current, wanted = sides.current(hop.link), sides.wanted(hop.link)
+    added = {address.network for address in {*wanted.addresses} - {*current.addresses}}
+    return current.state != "up" or sides.is_interrupted(hop.link) or hop.to in added
 
 
 def _restored(
@@ -203,14 +203,14 @@ def possible(operations: Collection[Operation], have: NetworkState) -> tuple[Ope
     Those are set at every pass, and their link may be down, or their source address absent, without
     this pass being about that link.
     """
-    if not any(isinstance(one, ReplaceRoute) for one in operations):
+    if not of_kind(operations, ReplaceRoute):
         return tuple(operations)
-    raised = {one.on.key for one in operations if isinstance(one, SetState) and one.up}
-    added = {(one.on.key, one.address.ip) for one in operations if isinstance(one, AddAddress)}
+    raised = {state.on.key for state in of_kind(operations, SetState) if state.up}
+    added = {(new.on.key, new.address.ip) for new in of_kind(operations, AddAddress)}
     for key, link in have.links.items():
         raised |= {key} if link.state == "up" else set()
         added |= {(key, address.ip) for address in link.addresses}
-    return tuple(one for one in operations if _is_possible(one, raised, added))
+    return tuple(operation for operation in operations if _is_possible(operation, raised, added))
 
 
 def _is_possible(

@@ -37,7 +37,7 @@ class Sides:
         """Whether the link is there, and this plan does not delete it."""
         return key in self.have.links and key not in self.gone
 
-    def found(self, key: LinkKey) -> Link:
+    def current(self, key: LinkKey) -> Link:
         """The link as it is; one without any settings if it does not exist."""
         return self.have.links[key] if self.is_present(key) else _no_link(key)
 
@@ -46,47 +46,43 @@ class Sides:
         return self.want.links.get(key) or _no_link(key)
 
     def target(self, key: LinkKey) -> Target:
-        return Target(key, self.names.get(key, ""), self.found(key).index)
+        return Target(key, self.names.get(key, ""), self.current(key).index)
 
     @cached_property
     def both(self) -> Sequence[tuple[LinkKey, Link, Link]]:
-        """Key, `found` and wanted link, lower devices first, once links are in their places.
+        """Key, current and wanted link, lower devices first, once links are in their places.
 
-        Absent NICs are left out, and those that are as they are wanted.
+        Absent NICs are left out.
         """
         return tuple(self._paired())
 
     def _paired(self) -> Iterator[tuple[LinkKey, Link, Link]]:
         for key in sorted(self.want.links, key=lambda key: key.order):
-            if self.there(key) and not self._is_settled(key):
-                found, wanted = self.found(key), self.want.links[key]
-                if is_other(found, wanted):
+            if self.there(key):
+                current, wanted = self.current(key), self.want.links[key]
+                if is_other(current, wanted):
                     # A link that cannot be recreated keeps the MTU that it was created with.
                     wanted = replace(wanted, mtu=None)
-                yield (key, *self._in_place(key, found, wanted))
+                yield (key, *self._in_place(key, current, wanted))
 
-    def _in_place(self, key: LinkKey, found: Link, wanted: Link) -> tuple[Link, Link]:
-        """Both links, where the found one is put into another master, or taken out of one.
+    def _in_place(self, key: LinkKey, current: Link, wanted: Link) -> tuple[Link, Link]:
+        """Both links, where the current one is put into another master, or taken out of one.
 
-        It gets new settings of its place. A bond sets the MTU of its members; the kernel restores
-        an earlier one, which is not known, when they leave.
+        It gets new settings of its place. A bond sets the MTU of its members, so an original one is
+        not restored in it; the kernel restores an earlier one, which is not known, when they leave.
         """
         left, joined = self.leaves(key), self.joins(key)
         if left and left.kind == "bond":
-            found = replace(found, mtu=None)
+            current = replace(current, mtu=None)
         if joined:
-            device = {name: one for name, one in found.device.items() if not is_of_place(name)}
-            found = replace(found, device=device)
-        master = joined or (None if left else found.master)
-        if master and master.kind == "bond":
+            device = {
+                name: value for name, value in current.device.items() if not is_of_place(name)
+            }
+            current = replace(current, device=device)
+        stays = not (left or joined or wanted.master)
+        if stays and current.master and current.master.kind == "bond":
             wanted = replace(wanted, mtu=None)
-        return found, wanted
-
-    def _is_settled(self, key: LinkKey) -> bool:
-        """Whether it is a NIC by itself, which needs nothing: no other link takes it down."""
-        if key.rank or key.mac in self.bounced or key not in self.have.links:
-            return False
-        return _is_as_wanted(self.have.links[key], self.want.links[key])
+        return current, wanted
 
     def there(self, key: LinkKey) -> bool:
         """Whether the link is present, or can be created."""
@@ -131,7 +127,7 @@ class Sides:
         """The bond, bridge or VRF that the link is put into, if any."""
         if key not in self._members:
             return None
-        before, after = self.found(key).master, self.wanted(key).master
+        before, after = self.current(key).master, self.wanted(key).master
         if before == after and before not in self.gone:
             return None
         return after
@@ -144,7 +140,7 @@ class Sides:
         """Whether the plan sets the NIC up."""
         if self.wanted(nic).state != "up":
             return False
-        return self.found(nic).state != "up" or self.bounces(nic) or self._moves(nic, "vrf")
+        return self.current(nic).state != "up" or self.bounces(nic) or self._moves(nic, "vrf")
 
     def carrier(self, key: LinkKey) -> LinkKey:
         """The link that the kernel takes up and down together with this one, or else itself.
@@ -153,7 +149,7 @@ class Sides:
         """
         if key.kind != "ipoib":
             return key.nic
-        virtual = self.wanted(key).virtual or self.found(key).virtual or Virtual()
+        virtual = self.wanted(key).virtual or self.current(key).virtual or Virtual()
         return virtual.parent or key
 
     @cached_property
@@ -164,9 +160,13 @@ class Sides:
         return frozenset(filter(self._loses_ipv4, links & self.have.links.keys()))
 
     def _loses_ipv4(self, key: LinkKey) -> bool:
-        found = [one for one in self.found(key).addresses if one.version == 4]
-        stays = any(one.version == 4 for one in self.wanted(key).addresses)
-        return bool(found) and not stays and {(key, one) for one in found} <= self.owned.addresses
+        addresses = [address for address in self.current(key).addresses if address.version == 4]
+        stays = any(address.version == 4 for address in self.wanted(key).addresses)
+        return (
+            bool(addresses)
+            and not stays
+            and {(key, address) for address in addresses} <= self.owned.addresses
+        )
 
     def goes_down(self, key: LinkKey) -> bool:
         """Whether the plan takes the link down, even for a moment.
@@ -174,8 +174,8 @@ class Sides:
         It then loses its routes and IPv6 addresses.
         """
         carrier = self.carrier(key)
-        for one in {key, carrier}:
-            if self.bounces(one) or self.is_taken_down(one) or self._moves(one, "vrf"):
+        for link in {key, carrier}:
+            if self.bounces(link) or self.is_taken_down(link) or self._moves(link, "vrf"):
                 return True
         follows = carrier != key and self.comes_up(carrier)
         return follows and self.wanted(key).state == "down"
@@ -191,30 +191,17 @@ class Sides:
 
     def is_taken_down(self, key: LinkKey) -> bool:
         """Whether a link that is up is requested to be down."""
-        return self.found(key).state == "up" and self.wanted(key).state == "down"
+        return self.current(key).state == "up" and self.wanted(key).state == "down"
 
 
-def _is_as_wanted(found: Link, wanted: Link) -> bool:
-    """Whether a NIC that is and was in no bond, bridge or VRF has all that is wanted of it."""
-    return (
-        wanted.state in (None, "user", found.state)
-        and wanted.mtu in (None, found.mtu)
-        and wanted.txqueuelen in (None, found.txqueuelen)
-        and (found.master, wanted.master, wanted.virtual) == (None, None, None)
-        and not wanted.profile
-        and "managed" not in found.managers.values()
-        and wanted.sysctls.items() <= found.sysctls.items()
-        and wanted.device.items() <= found.device.items()
-        and set(wanted.addresses) <= set(found.addresses)
-        and wanted.theirs.keys() <= found.theirs.keys()
-        and not unrouted(found, wanted)
-    )
-
-
-def unrouted(found: Link, wanted: Link) -> tuple[Address, ...]:
+def unrouted(current: Link, wanted: Link) -> tuple[Address, ...]:
     """The requested addresses that are present without the route to their network."""
-    bare = {one for one in found.bare if one.network.prefixlen < one.max_prefixlen}
-    return tuple(one for one in wanted.addresses if one in bare and one not in wanted.bare)
+    bare = {
+        address for address in current.bare if address.network.prefixlen < address.max_prefixlen
+    }
+    return tuple(
+        address for address in wanted.addresses if address in bare and address not in wanted.bare
+    )
 
 
 def _no_link(key: LinkKey) -> Link:
@@ -227,28 +214,28 @@ def _gone(have: NetworkState, want: NetworkState, owned: Owned) -> frozenset[Lin
         return frozenset()
     gone: set[LinkKey] = set()
     for key in sorted(have.links, key=lambda key: key.order):
-        found, wanted = have.links[key], want.links.get(key)
-        ours = key in owned.vlans and (wanted is None or is_other(found, wanted))
+        current, wanted = have.links[key], want.links.get(key)
+        ours = key in owned.vlans and (wanted is None or is_other(current, wanted))
         below = {key.nic} - {key}
-        if found.virtual and found.virtual.parent:
-            below.add(found.virtual.parent)
+        if current.virtual and current.virtual.parent:
+            below.add(current.virtual.parent)
         if ours or below & gone:
             gone.add(key)
     return frozenset(gone)
 
 
-def is_other(found: Link, wanted: Link) -> bool:
+def is_other(current: Link, wanted: Link) -> bool:
     """Whether the link has to be recreated: only its members can be changed.
 
     An option that is not requested has the kernel's default.
     """
-    if found.virtual is None or wanted.virtual is None:
+    if current.virtual is None or wanted.virtual is None:
         return False
-    if found.virtual.parent != wanted.virtual.parent:
+    if current.virtual.parent != wanted.virtual.parent:
         return True
-    defaults = KERNEL_DEFAULTS.get(found.kind, {})
+    defaults = KERNEL_DEFAULTS.get(current.kind, {})
     # What this kernel does not show is as it is by default.
-    options = {**defaults, **dict(found.virtual.options)}
+    options = {**defaults, **dict(current.virtual.options)}
     wishes = {**defaults, **dict(wanted.virtual.options)}
     return not wishes.items() <= options.items()
 
@@ -286,7 +273,7 @@ _NUMBER = re.compile(r"-?(?:0x(?P<hex>[0-9a-f]+)|(?P<octal>0[0-7]*)|[1-9][0-9]*)
 _HUNDREDTHS = re.compile("/neigh/[^/]+/(?:retrans_time|anycast_delay|proxy_delay|locktime)$")
 
 
-def same(path: str, found: Optional[str], wanted: str) -> bool:
+def same(path: str, current: Optional[str], wanted: str) -> bool:
     """Whether two values of a sysctl are equal for the kernel.
 
     It counts times in ticks, of which there are 100 or more in a second.
@@ -296,10 +283,10 @@ def same(path: str, found: Optional[str], wanted: str) -> bool:
     >>> same("net/ipv6/neigh/eth1/retrans_time_ms", "1004", "1003")
     True
     """
-    if found is None or found == wanted:
-        return found is not None
-    pairs = list(zip(found.split(), wanted.split()))
-    if not len(pairs) == len(found.split()) == len(wanted.split()):
+    if current is None or current == wanted:
+        return current is not None
+    pairs = list(zip(current.split(), wanted.split()))
+    if not len(pairs) == len(current.split()) == len(wanted.split()):
         return False
     rounding = _rounding(path)
     return all(_is_near(_value(have), _value(want), rounding) for have, want in pairs)
@@ -321,7 +308,7 @@ def _value(word: str) -> Union[int, str]:
     return int(word, 8 if match["octal"] else 10)
 
 
-def _is_near(found: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:
-    if isinstance(found, int) and isinstance(wanted, int):
-        return found - wanted in rounding
-    return found == wanted
+def _is_near(current: Union[int, str], wanted: Union[int, str], rounding: range) -> bool:
+    if isinstance(current, int) and isinstance(wanted, int):
+        return current - wanted in rounding
+    return current == wanted

@@ -30,13 +30,13 @@ from neuca_tools.model.topology import base, is_nic, key_of
 def incarnations(resolution: Resolution, world: World) -> dict[str, Incarnation]:
     """The incarnation of each NIC and virtual link, by MAC or by "KIND NAME"."""
     macs = resolution.roles.macs
-    found = {mac: Incarnation(world.boot_id, index) for index, mac in macs.items()}
+    incarnation_by_mac = {mac: Incarnation(world.boot_id, index) for index, mac in macs.items()}
     for index, device in sorted(world.devices.items()):
         mac = macs.get(device.lower) if device.kind == "vlan" else None
         if mac and device.vlan_id and LinkKey(mac, device.vlan_id) in resolution.requests:
-            vlans = (*found[mac].vlans, (device.vlan_id, index))
-            found[mac] = found[mac]._replace(vlans=vlans)
-    return found
+            vlans = (*incarnation_by_mac[mac].vlans, (device.vlan_id, index))
+            incarnation_by_mac[mac] = incarnation_by_mac[mac]._replace(vlans=vlans)
+    return incarnation_by_mac
 
 
 def appearances(world: World) -> dict[str, Incarnation]:
@@ -222,10 +222,12 @@ def without_links(record: Record, macs: Collection[str]) -> Record:
     addresses = (pair for pair in record.owned.addresses if is_kept(pair[0]))
     return record._replace(
         owned=Owned(frozenset(addresses), frozenset(filter(is_kept, record.owned.vlans))),
-        originals={key: one for key, one in record.originals.items() if is_kept(key)},
-        declined={key: one for key, one in record.declined.items() if is_kept(key)},
+        originals={key: original for key, original in record.originals.items() if is_kept(key)},
+        declined={key: settings for key, settings in record.declined.items() if is_kept(key)},
         made={key: link for key, link in record.made.items() if is_kept(key)},
-        written={one: value for one, value in record.written.items() if is_kept(one.link)},
+        written={
+            written: value for written, value in record.written.items() if is_kept(written.link)
+        },
     )
 
 

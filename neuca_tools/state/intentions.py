@@ -26,7 +26,7 @@ from neuca_tools.model import (
 )
 from neuca_tools.model.device_settings import Declined, Refusal
 from neuca_tools.plan.link_operations import CreateLink, SetDevice, SetMaster
-from neuca_tools.plan.operation import Operation
+from neuca_tools.plan.operation import Operation, of_kind
 from neuca_tools.plan.operations import AddAddress, SetAttribute, SetMtu, WriteSysctl
 
 TXQUEUELEN = 1000  # DEFAULT_TX_QUEUE_LEN of the kernel
@@ -57,10 +57,9 @@ def record_intentions(record: Record, operations: Iterable[Operation]) -> Record
                 nics[key.mac] = nics.get(key.mac, UNRECORDED)._replace(incarnation=None)
         elif not (isinstance(operation, SetMtu) and key in owned.vlans):
             # The default MTU of a link of ours is that of its lower devices: see `desired.mtu`.
-            before = originals.get(key, UNCHANGED)
-            after = _first_change(before, operation)
-            if after is not before:
-                originals[key] = after
+            original = _with_first_change(originals.get(key, UNCHANGED), operation)
+            if original != UNCHANGED:
+                originals[key] = original
     return record._replace(
         owned=owned,
         originals=originals,
@@ -75,10 +74,10 @@ def _declined(
     record: Record, operations: Sequence[Operation]
 ) -> Iterator[tuple[LinkKey, Mapping[str, Declined]]]:
     """What was declined, but for the settings of a place that a link leaves or gets."""
-    moved = {one.on.key for one in operations if isinstance(one, SetMaster)}
+    moved = {member.on.key for member in of_kind(operations, SetMaster)}
     for key, settings in record.declined.items():
         if key in moved:
-            settings = {name: one for name, one in settings.items() if not is_of_place(name)}
+            settings = {name: value for name, value in settings.items() if not is_of_place(name)}
         yield key, settings
 
 
@@ -88,8 +87,12 @@ def _unadvertised(operations: Sequence[Operation]) -> Iterator[Operation]:
     That is so on links whose advertisements are turned off. An advertised value must not come back,
     and the kernel even refuses some of them. The MTU of IPv6 follows the device.
     """
-    writes = [one for one in operations if isinstance(one, WriteSysctl) and one.on is not None]
-    quieted = {one.on for one in writes if _template(one) == ACCEPT_RA and one.after == "0"}
+    writes = of_kind(operations, WriteSysctl)
+    quieted = {
+        write.on
+        for write in writes
+        if write.on and _template(write) == ACCEPT_RA and write.after == "0"
+    }
     for operation in operations:
         if isinstance(operation, WriteSysctl) and operation.on in quieted:
             template = _template(operation)
@@ -126,35 +129,35 @@ def _written(operation: Operation) -> Iterator[tuple[Written, str]]:
         yield Written(operation.path), operation.after
 
 
-def _first_change(original: Original, operation: Operation) -> Original:
-    """The original values of a link, with the one that this operation is the first to change.
+def _with_first_change(original: Original, operation: Operation) -> Original:
+    """The original values of a link, with those that this operation is the first to change."""
+    before = _values_before(operation)
+    return Original(
+        before.mtu if original.mtu is None else original.mtu,
+        before.txqueuelen if original.txqueuelen is None else original.txqueuelen,
+        {**before.sysctls, **original.sysctls},
+        {**before.device, **original.device},
+    )
 
-    The same object if it is not the first.
-    """
-    if isinstance(operation, SetMaster) and original.mtu is None:
-        return original._replace(mtu=operation.mtu) if operation.mtu else original
+
+def _values_before(operation: Operation) -> Original:
+    """The values that the operation changes, as far as they are known."""
+    if isinstance(operation, SetMaster):
+        return Original(mtu=operation.mtu)
     if isinstance(operation, SetAttribute):
         value = operation.before
         if value is None and operation.on.key.rank and operation.setting == "txqueuelen":
             value = TXQUEUELEN
-        if value is None or getattr(original, operation.setting) is not None:
-            return original
-        changes: dict[str, Any] = {operation.setting: value}
-        return original._replace(**changes)
+        attributes: dict[str, Any] = {operation.setting: value}
+        return Original(**attributes)
     if isinstance(operation, SetDevice):
-        before = restorable({**operation.replaced, **operation.before})
         if operation.group == "mac":
             # A bond may have changed the present one. The permanent one is the key.
-            before = {"mac": operation.on.key.mac}
-        if before.keys() <= original.device.keys():
-            return original
-        return original._replace(device={**before, **original.device})
-    if not isinstance(operation, WriteSysctl) or operation.on is None or operation.before is None:
-        return original
-    template = _template(operation)
-    if template in original.sysctls:
-        return original
-    return original._replace(sysctls={template: operation.before, **original.sysctls})
+            return Original(device={"mac": operation.on.key.mac})
+        return Original(device=restorable({**operation.replaced, **operation.before}))
+    if isinstance(operation, WriteSysctl) and operation.before is not None:
+        return Original(sysctls={_template(operation): operation.before})
+    return UNCHANGED
 
 
 def record_declined(record: Record, declined: Iterable[tuple[Operation, str, int]]) -> Record:

@@ -17,6 +17,7 @@ from neuca_tools.model import (
     UNRECORDED,
     Address,
     Device,
+    Link,
     LinkKey,
     NetworkState,
     Owned,
@@ -96,18 +97,15 @@ def _with(record: Record, macs: Collection[str], **changes: Any) -> Record:  # n
 
 def left(record: Record, have: NetworkState, world: World) -> Iterator[str]:
     """A sentence for each address and route that is still present."""
-    for key, link in have.links.items():
-        holder = TITLES.get(_leaving(key, record))
-        if holder:
-            found = [
-                f"the address {one}" for one in link.addresses if (link.index, one) in world.leased
-            ]
-            hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
-            found += [
-                f"the route to {hop.to}{f' via {hop.via}' if hop.via else ''}" for hop in hops
-            ]
-            for what in found:
-                yield f"{holder} had added {what} to {link.name} before a document named it"
+    for key, link, manager in _leaving_links(record, have):
+        addresses = (address for _, address in _leased_on(key, link, world))
+        hops = (hop for hop in have.hops if hop.left_over and hop.link == key)
+        routes = (f"{hop.to} via {hop.via}" if hop.via else f"{hop.to}" for hop in hops)
+        for text in (
+            *(f"address {address}" for address in addresses),
+            *(f"route to {to}" for to in routes),
+        ):
+            yield f"{manager} had added the {text} to {link.name} before a document named it"
 
 
 def settled(
@@ -149,26 +147,30 @@ def _held(record: Record, have: NetworkState, world: World) -> set[str]:
 def kept(record: Record, have: NetworkState, world: World, roles: Roles) -> Iterator[str]:
     """A sentence for each NIC whose automatic settings have to stay."""
     lines = lifelines(world, roles.guard.management)
-    for key, link in have.links.items():
-        holder = TITLES.get(_leaving(key, record))
+    for _, link, manager in _leaving_links(record, have):
         for family in (4, 6):
-            if holder and (link.index, family) in lines:
+            if (link.index, family) in lines:
                 yield (
-                    f"what {holder} had added to {link.name} before a document named it is kept:"
+                    f"what {manager} had added to {link.name} before a document named it is kept:"
                     f" it has the only IPv{family} default route of this host"
                 )
 
 
 def _leased(record: Record, have: NetworkState, world: World) -> set[tuple[LinkKey, Address]]:
     """The addresses with a lifetime on the links that a manager is leaving."""
-    found = set()
+    links = _leaving_links(record, have)
+    return {pair for key, link, _ in links for pair in _leased_on(key, link, world)}
+
+
+def _leased_on(key: LinkKey, link: Link, world: World) -> Iterator[tuple[LinkKey, Address]]:
+    for address in link.addresses:
+        if (link.index, address) in world.leased:
+            yield key, address
+
+
+def _leaving_links(record: Record, have: NetworkState) -> Iterator[tuple[LinkKey, Link, str]]:
+    """The NICs that a manager is leaving, with its name for people."""
     for key, link in have.links.items():
-        if _leaving(key, record):
-            found |= {(key, one) for one in link.addresses if (link.index, one) in world.leased}
-    return found
-
-
-def _leaving(key: LinkKey, record: Record) -> str:
-    if key.vlan_id is not None:
-        return ""
-    return record.nics.get(key.mac, UNRECORDED).leaving
+        leaving = record.nics.get(key.mac, UNRECORDED).leaving
+        if leaving in TITLES and key.vlan_id is None:
+            yield key, link, TITLES[leaving]

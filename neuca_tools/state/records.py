@@ -52,7 +52,7 @@ _UNLESS_EMPTY = ("tables", "made", "routers")  # as earlier versions wrote a rec
 _OF_A_RECORD = ("boot_id", "nics", "owned", "originals", "original_sysctls", "applied")
 _NO_PARTS = frozenset(("", ".", ".."))  # of the path of a sysctl
 # The exceptions that valid JSON raises in a reader if neucad did not write it.
-STRANGE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+SHAPE_ERRORS = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 def _load(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) -> Optional[T]:
@@ -70,7 +70,7 @@ def _load(where: Where, name: str, kind: type[T], needed: Collection[str] = ()) 
         known = kind.__annotations__.keys() & data.keys()
         content = _SHAPES.read(kind, {field: data[field] for field in known})
         return cast(T, _checked(content)) if isinstance(content, Record) else content
-    except STRANGE as error:
+    except SHAPE_ERRORS as error:
         path = (where if isinstance(where, Path) else where.directory) / name
         raise unusable(path, f"it is not what neucad wrote: {error}") from error
 
@@ -215,7 +215,9 @@ def _incarnation(text: str) -> Optional[Incarnation]:
     numbers = [index, *chain.from_iterable(pairs)]
     if not boot_id or not all(map(str.isdecimal, numbers)):
         raise ValueError(f"{text!r} is not an incarnation")
-    return Incarnation(boot_id, int(index), tuple([(int(one), int(at)) for one, at in pairs]))
+    return Incarnation(
+        boot_id, int(index), tuple([(int(vlan_id), int(at)) for vlan_id, at in pairs])
+    )
 
 
 class _Journal(NamedTuple):

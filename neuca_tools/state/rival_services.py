@@ -10,7 +10,7 @@ from neuca_tools.errors import SourceError
 from neuca_tools.model.machine import Origin
 from neuca_tools.sources import Session, SourceSpec, Surroundings, look
 
-_SECONDS = 1.0  # that other NICs get to contradict
+_RIVAL_ANSWER_SECONDS = 1.0  # that other NICs get to contradict
 
 
 def contradiction(
@@ -26,7 +26,7 @@ def contradiction(
     for outlet in around.outlets:
         if outlet.identity == origin.mac or not outlet.likely:
             continue
-        other = _said(specs, min(budget, _SECONDS), around._replace(outlets=(outlet,)))
+        other = _said(specs, min(budget, _RIVAL_ANSWER_SECONDS), around._replace(outlets=(outlet,)))
         if other not in ("", said):
             names.append(outlet.name)
     if not names:

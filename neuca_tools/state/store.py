@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 from binascii import crc32
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from neuca_tools.errors import ApplyError, ObserveError, RecordError
 from neuca_tools.files import NEW, names_in, read_bytes, write_files
 
 VERSION = 1
 LARGEST = 16 * 1024 * 1024  # bytes; a record has less than 1 KiB for each NIC
-DEEPEST = 16  # objects and lists in one another; a journal has five
-LONGEST_NUMBER = 20  # characters; a 64-bit number has at most 20
 LONGEST_REASON = 200  # characters
 CHECKSUM = "crc32"
 SPARE, WHY = "unsaved", "unsaved.json"  # in the run directory
-GONE = b"null\n"  # a file that is to be removed, and cannot be
-_NOTHING = (None, GONE, b"null")
+REMOVED_MARK = b"null\n"  # a file that is to be removed, and cannot be
+_NOTHING = (None, REMOVED_MARK, b"null")
 PROBE = "room.neuca-new"  # `demand_room` writes and removes it
 BLOCK = 65536  # bytes that `demand_room` requests
 # errno(3): what a file system says that takes nothing for now
@@ -104,7 +101,7 @@ def _members(body: Mapping[str, Any]) -> list[str]:
     Indentation would make the library encode in Python, which takes ten times as long.
     """
     encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-    return [f"{encoder.encode(key)}:{encoder.encode(one)}" for key, one in sorted(body.items())]
+    return [f"{encoder.encode(key)}:{encoder.encode(part)}" for key, part in sorted(body.items())]
 
 
 # --- Without room ---------------------------------------------------------------------------------
@@ -162,10 +159,10 @@ def catch_up(place: Place) -> bool:
             content, mode = spare.read_bytes(), spare.stat().st_mode & 0o777
         except OSError as error:
             raise ObserveError(f'read "{spare}": {error.strerror}') from error
-        if content != GONE:
+        if content != REMOVED_MARK:
             parsed(spare, content)
         try:
-            _write(place.directory / name, None if content == GONE else content, mode)
+            _write(place.directory / name, None if content == REMOVED_MARK else content, mode)
         except ApplyError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -192,13 +189,13 @@ def _keep(where: Where, name: str, content: Optional[bytes], mode: int, sync: bo
     spare = where.spare / name
     if spare.exists():
         # It takes precedence, so it must never be older.
-        _write(spare, GONE if content is None else content, mode)
+        _write(spare, REMOVED_MARK if content is None else content, mode)
     try:
         _write(where.directory / name, content, mode, sync)
     except ApplyError as error:
         if error.errno not in NO_ROOM:
             raise
-        _write(spare, GONE if content is None else content, mode)
+        _write(spare, REMOVED_MARK if content is None else content, mode)
         tell_unsaved(where, error.text)
         return
     if spare.exists():
@@ -235,20 +232,16 @@ def parsed(path: Path, content: bytes) -> dict[str, Any]:
     if len(content) > LARGEST:
         raise unusable(path, f"it is larger than {LARGEST >> 20} MiB")
     try:
-        loaded: Any = json.loads(
-            content, parse_int=_integer, parse_float=_number, parse_constant=_no_number
-        )
+        loaded: Any = json.loads(content)
     except ValueError as error:
         raise unusable(path, f"it is not JSON: {error}") from None
     except RecursionError:
-        raise unusable(path, _too_deep()) from None
+        raise unusable(path, "it is nested too deeply") from None
     version = loaded.get("version") if isinstance(loaded, dict) else None
     # In Python, True and 1.0 are equal to 1.
     if type(version) is not int or version != VERSION:
         raise unusable(path, f"it is not of version {VERSION}")
     data: dict[str, Any] = loaded
-    if not _is_shallow(data):
-        raise unusable(path, _too_deep())
     said = data.pop(CHECKSUM, None)
     if said is not None and not _is_right(said, path.name, content, data):
         raise unusable(path, "its checksum does not match its content")
@@ -272,36 +265,3 @@ def unusable(path: Path, why: str) -> RecordError:
         f'read "{path}": {short}',
         hint=f"move it away, and restart neucad: it starts afresh without {path.name}",
     )
-
-
-def _too_deep() -> str:
-    return f"it has more than {DEEPEST} objects and lists in one another"
-
-
-def _is_shallow(data: dict[str, Any]) -> bool:
-    layer: list[Any] = [data]
-    for _ in range(DEEPEST):
-        children: list[object] = []
-        for one in layer:
-            children += one.values() if type(one) is dict else one
-        layer = [child for child in children if type(child) in (dict, list)]
-        if not layer:
-            return True
-    return False
-
-
-def _integer(text: str) -> int:
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
-
-
-def _number(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError("a number that is too large")
-    return number
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number")

@@ -119,21 +119,21 @@ def forget_restored(
         made=_made(record, resolution, have),
         original_sysctls=sysctls,
         declined={
-            key: one
-            for key, one in record.declined.items()
+            key: settings
+            for key, settings in record.declined.items()
             if key.mac in unseen or key in have.links
         },
         written={
-            one: value
-            for one, value in record.written.items()
-            if one.link is not None or one.setting in settings
+            written: value
+            for written, value in record.written.items()
+            if written.link is not None or written.setting in settings
         },
     )
 
 
 def _owned_still(owned: Owned, have: NetworkState, unseen: Collection[str]) -> Owned:
     """What is ours and still exists, or is on an `unseen` NIC."""
-    present = {(key, one) for key, link in have.links.items() for one in link.addresses}
+    present = {(key, address) for key, link in have.links.items() for address in link.addresses}
     addresses = {pair for pair in owned.addresses if pair[0].mac in unseen or pair in present}
     links = {key for key in owned.vlans if key.mac in unseen or key in have.links}
     return Owned(frozenset(addresses), frozenset(links))
@@ -185,43 +185,44 @@ def _link_originals(
 def _still_changed(
     original: Original, key: LinkKey, resolution: Resolution, have: NetworkState
 ) -> Original:
-    """The original values that are not in force on the link, or whose setting is requested.
-
-    The same object if these are all of them.
-    """
-    found, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
-    changes: dict[str, Any] = _in_force(original, found, request)
+    """The original values that are not in force on the link, or whose setting is requested."""
+    current, request = have.links[key], resolution.requests.get(key) or LinkRequest(key)
     templates, groups = dict(request.sysctls), dict(request.device)
-    sysctls = {
-        template: value
-        for template, value in original.sysctls.items()
-        if template in templates or found.sysctls.get(template) != value
-    }
-    ended = original.device.keys() - found.device.keys()  # with the place in a bridge or bond
-    device = {
-        name: value
-        for name, value in original.device.items()
-        if group_of(name) in groups
-        or not (same(name, found.device.get(name), value) or (name in ended and is_of_place(name)))
-    }
-    if sysctls != original.sysctls or device != original.device:
-        changes.update(sysctls=sysctls, device=device)
-    return original._replace(**changes) if changes else original
+    return original._replace(
+        **_in_force(original, current, request),
+        sysctls={
+            template: value
+            for template, value in original.sysctls.items()
+            if template in templates or current.sysctls.get(template) != value
+        },
+        device={
+            name: value
+            for name, value in original.device.items()
+            if group_of(name) in groups or not _is_restored(name, value, current)
+        },
+    )
 
 
-def _in_force(original: Original, found: Link, request: LinkRequest) -> dict[str, None]:
+def _is_restored(name: str, value: str, current: Link) -> bool:
+    """Whether the device has this value, or the place in a bond or bridge has ended with it."""
+    return same(name, current.device.get(name), value) or (
+        is_of_place(name) and name not in current.device
+    )
+
+
+def _in_force(original: Original, current: Link, request: LinkRequest) -> dict[str, Any]:
     """The attributes that have their original value, and are not requested.
 
     The kernel restores the earlier MTU of a link that leaves a bond, so that of the bond says
     nothing.
     """
-    in_bond = found.master is not None and found.master.kind == "bond"
+    in_bond = current.master is not None and current.master.kind == "bond"
     names = [name for name in ATTRIBUTES if not (in_bond and name == "mtu")]
     values = ((name, getattr(original, name)) for name in names)
     return {
         name: None
         for name, value in values
-        if value is not None and value == getattr(found, name) and not getattr(request, name)
+        if value is not None and value == getattr(current, name) and not getattr(request, name)
     }
 
 

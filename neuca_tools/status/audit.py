@@ -96,7 +96,7 @@ def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
             yield _requested(path, found, wanted[path], named[path])
         else:
             value = values[path]
-            yield _of_profile(value, value.found if found is None else found)
+            yield _of_profile(value, value.current if found is None else found)
 
 
 def _link_scalars(

@@ -43,8 +43,8 @@ def rtt(text: str) -> float:
 
 def _parsed(text: str, unit: str, factors: Mapping[str, float]) -> float:
     """A number times the factor of its unit, 0 if the text is not a number with such a unit."""
-    found = re.fullmatch(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,6}})?) *{unit}", text.strip().lower())
-    return float(found[1]) * factors[found[2]] if found else 0.0
+    match = re.fullmatch(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,6}})?) *{unit}", text.strip().lower())
+    return float(match[1]) * factors[match[2]] if match else 0.0
 
 
 def product(bits: float, seconds: float) -> float:
@@ -69,7 +69,7 @@ def allowed(size: int, seconds: float) -> float:
 def rate_text(bits: float) -> str:
     """A rate in bit/s, for display.
 
-    >>> [rate_text(one) for one in (1342177280, 671088640, 94e3)]
+    >>> [rate_text(rate) for rate in (1342177280, 671088640, 94e3)]
     ['1.3 Gbit/s', '671 Mbit/s', '94 kbit/s']
     """
     for unit, size in (("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
@@ -83,7 +83,7 @@ def rate_text(bits: float) -> str:
 def rtt_text(seconds: float) -> str:
     """A round-trip time in seconds, for display.
 
-    >>> [rtt_text(one) for one in (0.05, 0.0001, 2.0)]
+    >>> [rtt_text(rtt) for rtt in (0.05, 0.0001, 2.0)]
     ['50 ms', '100 us', '2 s']
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
@@ -95,7 +95,7 @@ def rtt_text(seconds: float) -> str:
 def size_text(size: int) -> str:
     """A number of bytes, for display.
 
-    >>> [size_text(one) for one in (16777216, 6291456, 212992, 31250000)]
+    >>> [size_text(size) for size in (16777216, 6291456, 212992, 31250000)]
     ['16 MiB', '6 MiB', '208 KiB', '29.8 MiB']
     """
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):

@@ -1,4 +1,4 @@
-"""Judge the values of the profiles against the host and what else tunes it: sysctl.d, tuned.
+"""Judge the values of the profiles against the host and what else tunes it: sysctl.d.
 
 Profiles have the lowest precedence: the configuration and the document override them. A number is
 raised, never lowered. It is compared with the value from before the agent first wrote one, or with
@@ -38,14 +38,14 @@ class Obstacle(NamedTuple):
 class Facts(NamedTuple):
     """What is observed on the host.
 
-    `found` are sysctls by path, `obstacles` those that cannot be set. `words` are the settings of
-    sysctl.d files, tuned and the kernel command line. `memory` is in bytes, 0 if unknown. `modules`
+    `sysctls` are values by path, `obstacles` those that cannot be set. `words` are the settings of
+    sysctl.d files. `memory` is in bytes, 0 if unknown. `modules`
     are the congestion control algorithms that can be loaded, None if unknown. `own_namespace`: the
     network namespace is not the initial one. `probed` has the acknowledged MTUs in bytes, by MAC.
     """
 
     environment: Environment = Environment()
-    found: Mapping[str, str] = {}
+    sysctls: Mapping[str, str] = {}
     obstacles: Mapping[str, Obstacle] = {}
     words: Settings = Settings()
     memory: int = 0
@@ -63,10 +63,9 @@ class TuningInputs(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One value that the profiles request. `exact`: it may lower the present value."""
+    """One value that the profiles request, and those that request it."""
 
     value: str
-    exact: bool
     source: str
 
 
@@ -84,7 +83,7 @@ class Value(NamedTuple):
     effect: Optional[Effect] = None
     reason: str = ""
     link: Optional[LinkKey] = None
-    found: Optional[str] = None
+    current: Optional[str] = None
 
 
 class Layer(NamedTuple):
@@ -134,7 +133,7 @@ def layer(
     return Layer(
         choice,
         facts.environment,
-        values=tuple(_judge(path, one, facts, record) for path, one in asked.items()),
+        values=tuple(_judge(path, wish, facts, record) for path, wish in asked.items()),
         mtu=_highest("mtu", usable),
         txqueuelen=_highest("txqueuelen", usable),
         probed=facts.probed,
@@ -152,24 +151,20 @@ def _to_restore(facts: Facts, record: Record) -> dict[str, str]:
 
 
 def _combine(profiles: Sequence[Profile], buffer: str) -> dict[str, Asked]:
-    """By path, the highest of each number; of words, and with an exact profile, the last value."""
+    """By path, the highest of each number; of words, the last value."""
     asked: dict[str, Asked] = {}
     for profile in profiles:
         for path, value in profile.sysctls.items():
-            value = value.replace(BUFFER, buffer)
-            new = Asked(value, profile.exact, PROFILE + profile.name)
-            old = asked.get(path)
-            if old and not (new.exact or old.exact):
-                new = _merged(old, value, profile.name)
-            asked[path] = new
+            new = Asked(value.replace(BUFFER, buffer), PROFILE + profile.name)
+            asked[path] = _merged(asked[path], new) if path in asked else new
     return asked
 
 
-def _merged(old: Asked, value: str, profile: str) -> Asked:
+def _merged(old: Asked, new: Asked) -> Asked:
     """Two values combined number by number; the source names the profiles they are from."""
-    both = _higher(old.value, value)
-    sources = {value: PROFILE + profile, old.value: old.source}
-    return Asked(both, False, sources.get(both, f"{old.source}, {profile}"))
+    both = _higher(old.value, new.value)
+    sources = {new.value: new.source, old.value: old.source}
+    return Asked(both, sources.get(both, f"{old.source}, {new.source[len(PROFILE) :]}"))
 
 
 def _higher(old: str, new: str) -> str:
@@ -190,23 +185,23 @@ def _higher_word(old: str, new: str) -> str:
 
 
 def _judge(path: str, asked: Asked, facts: Facts, record: Record) -> Value:
-    value = Value(path, asked.value, asked.source, found=facts.found.get(path))
+    value = Value(path, asked.value, asked.source, current=facts.sysctls.get(path))
     obstacle = facts.obstacles.get(path)
     if obstacle is None and path == CONGESTION:
         obstacle = _congestion_obstacle(asked.value, facts, record)
     if obstacle:
         return value._replace(effect=obstacle.effect, reason=obstacle.reason)
     override = facts.words.setting(path)
-    if override and not same(override.value, raised(override.value, asked.value, asked.exact)):
+    if override and not same(override.value, raised(override.value, asked.value)):
         reason = f'by {override.file}, which sets it to "{override.value}"'
         return value._replace(effect="overridden", reason=reason)
-    base = value.found
+    base = value.current
     if path in record.original_sysctls and same(base, record.written.get(Written(path))):
         # The present value is our own.
         base = record.original_sysctls[path]
-    wanted = raised(base, asked.value, asked.exact)
+    wanted = raised(base, asked.value)
     if KEEP in wanted.split():
-        reason = f'its current value "{value.found}" has a different number of words'
+        reason = f'its current value "{value.current}" has a different number of words'
         return value._replace(effect="not applicable", reason=reason)
     return value._replace(wanted=wanted)
 
@@ -219,23 +214,21 @@ def _congestion_obstacle(name: str, facts: Facts, record: Record) -> Optional[Ob
     """
     not_loadable = facts.modules is not None and name not in facts.modules
     missing = not_loadable or record.written.get(Written(CONGESTION)) == name
-    if name not in facts.found.get(AVAILABLE, "").split() and missing:
+    if name not in facts.sysctls.get(AVAILABLE, "").split() and missing:
         return Obstacle("unsupported", f'this kernel has no "{name}"')
-    if facts.own_namespace and name not in facts.found.get(PERMITTED, "").split():
+    if facts.own_namespace and name not in facts.sysctls.get(PERMITTED, "").split():
         reason = f'the host does not allow "{name}" in this network namespace'
         return Obstacle("not applicable", reason)
     return None
 
 
 def _highest(setting: Literal["mtu", "txqueuelen"], profiles: Sequence[Profile]) -> Optional[Asked]:
-    """The value of the last exact profile with this setting; without one, the highest value."""
+    """The highest value of this setting; of equal ones, that of the last profile."""
     given = [profile for profile in profiles if getattr(profile, setting) is not None]
     if not given:
         return None
-    # Of equal values, the last one wins.
-    by_value = sorted(given, key=lambda profile: int(getattr(profile, setting)))
-    profile = ([profile for profile in given if profile.exact] or by_value)[-1]
-    return Asked(str(getattr(profile, setting)), profile.exact, PROFILE + profile.name)
+    profile = sorted(given, key=lambda profile: int(getattr(profile, setting)))[-1]
+    return Asked(str(getattr(profile, setting)), PROFILE + profile.name)
 
 
 def _notes(choice: Choice, usable: Sequence[Profile], facts: Facts) -> Iterator[str]:

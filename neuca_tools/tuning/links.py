@@ -31,7 +31,9 @@ class Tuned(NamedTuple):
     def notes(self) -> tuple[Note, ...]:
         """Why values of the profiles are not set, for status."""
         return tuple(
-            Note(one.setting, one.effect, one.reason, one.link) for one in self.values if one.effect
+            Note(value.setting, value.effect, value.reason, value.link)
+            for value in self.values
+            if value.effect
         )
 
 
@@ -58,7 +60,7 @@ def tune(
                 limit = _highest_mtu(key, layer, tuned, devices)
             value = Value(setting, asked.value, asked.source, link=key)
             present = _present(key, setting, devices.get(key), record, limit)
-            value, kept = _judge(value, asked.exact, present, limit)
+            value, kept = _judge(value, present, limit)
             values.append(value)
             if value.wanted is not None and not kept:
                 tuned[key] = _with(tuned[key], value)
@@ -86,7 +88,7 @@ class _Present(NamedTuple):
     `changed`: the agent has changed the setting before.
     """
 
-    found: Optional[int]
+    current: Optional[int]
     base: int
     ours: bool
     changed: bool
@@ -97,24 +99,22 @@ def _present(
 ) -> _Present:
     original: Optional[int] = getattr(record.originals.get(key, UNCHANGED), setting)
     # A new VLAN inherits the MTU of its NIC.
-    found: Optional[int] = limit.most
+    current: Optional[int] = limit.most
     if device is not None:
-        found = getattr(device, setting)
+        current = getattr(device, setting)
     elif setting != "mtu":
-        found = None
-    ours = record.written.get(Written(setting, key)) == str(found)
+        current = None
+    ours = record.written.get(Written(setting, key)) == str(current)
     if ours and device is not None:
-        return _Present(found, original or 0, ours=True, changed=original is not None)
-    return _Present(found, found or 0, ours=False, changed=original is not None)
+        return _Present(current, original or 0, ours=True, changed=original is not None)
+    return _Present(current, current or 0, ours=False, changed=original is not None)
 
 
-def _judge(value: Value, exact: bool, present: _Present, limit: _Limit) -> tuple[Value, bool]:
+def _judge(value: Value, present: _Present, limit: _Limit) -> tuple[Value, bool]:
     """The judged value, and whether the link has it without the agent."""
     asked = int(value.asked)
-    wanted = min(asked, limit.most)
-    if not exact:
-        wanted = max(present.base, wanted)
-    kept = wanted == present.found and not present.changed
+    wanted = max(present.base, min(asked, limit.most))
+    kept = wanted == present.current and not present.changed
     judged = value._replace(wanted=str(wanted))
     if limit.most >= asked:
         return judged, kept

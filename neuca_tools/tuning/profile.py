@@ -15,21 +15,19 @@ from neuca_tools.tuning.allowed_sysctls import key_reason
 BUFFER = "{buffer}"  # placeholder for the buffer size in bytes that the path needs
 KEEP = "-"  # placeholder for the present number
 LARGEST = 64 * 1024  # size limit of a profile in bytes
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 class Profile(NamedTuple):
     """A profile. `mtu` is in bytes, `txqueuelen` in packets, both None if not set.
 
-    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Numbers are minimums
-    unless `exact` is set. `faults` has a message for each unusable line.
+    `sysctls` maps a path to its value, which may contain KEEP and BUFFER. Numbers are minimums.
+    `faults` has a message for each unusable line.
     """
 
     name: str
     sysctls: Mapping[str, str] = {}
     mtu: Optional[int] = None
     txqueuelen: Optional[int] = None
-    exact: bool = False
     faults: tuple[str, ...] = ()
 
     @property
@@ -39,7 +37,6 @@ class Profile(NamedTuple):
 
 
 _READERS: Mapping[tuple[str, str], Callable[[str], object]] = {
-    ("profile", "exact"): lambda text: _TRUTH[values.word(text, _TRUTH)],
     ("link", "mtu"): values.mtu,
     ("link", "txqueuelen"): values.txqueuelen,
 }
@@ -88,13 +85,13 @@ def _sysctl(key: str) -> str:
     return path
 
 
-def same(found: Optional[str], wanted: Optional[str]) -> bool:
+def same(current: Optional[str], wanted: Optional[str]) -> bool:
     """Whether two values of a sysctl are equal; the kernel accepts `02` and reports `2`."""
-    return found is not None and wanted is not None and _numbers(found) == _numbers(wanted)
+    return current is not None and wanted is not None and _numbers(current) == _numbers(wanted)
 
 
-def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
-    """The value to set: `asked`, with no number lower than in `base` unless `exact`.
+def raised(base: Optional[str], asked: str) -> str:
+    """The value to set: `asked`, with no number lower than in `base`.
 
     KEEP is the number in `base`. Words, and a different count of numbers, are used as requested.
 
@@ -109,8 +106,7 @@ def raised(base: Optional[str], asked: str, exact: bool = False) -> str:
     if len(before) != len(words):
         return asked
     wanted = [old if new == KEEP else new for old, new in zip(before, words)]
-    numbers = all(word.isdecimal() for word in (*before, *wanted))
-    if exact or not numbers:
+    if not all(word.isdecimal() for word in (*before, *wanted)):
         return " ".join(wanted)
     return " ".join(str(max(int(old), int(new))) for old, new in zip(before, wanted))
 

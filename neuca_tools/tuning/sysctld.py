@@ -22,8 +22,6 @@ DIRECTORIES = (
 )
 # The agent's own file, for links that appear later (`marks.SYSCTL_FILE`).
 OURS = "neuca.conf"
-PARAMETER = "sysctl."  # prefix of a sysctl on the kernel command line
-_PLUGIN_OPTIONS = frozenset({"type", "enabled", "devices", "replace"})  # not sysctls, in tuned.conf
 # sysctl(8) --system reads this file after all others.
 LAST = "etc/sysctl.conf"
 
@@ -81,47 +79,6 @@ def parse(files: Sequence[tuple[str, str]]) -> Settings:
     A line that cannot be parsed is ignored.
     """
     return Settings(tuple(chain.from_iterable(_lines(path, text) for path, text in files)))
-
-
-def of_command_line(file: str, text: str) -> Settings:
-    """The settings of a kernel command line: `sysctl.KEY=VALUE` (bootparam(7)).
-
-    >>> of_command_line("/proc/cmdline", "quiet sysctl.net.core.rmem_max=7").setting(
-    ...     "net/core/rmem_max").value
-    '7'
-    """
-    words = (word[len(PARAMETER) :] for word in text.split() if word.startswith(PARAMETER))
-    return Settings(tuple(chain.from_iterable(_lines(file, word) for word in words)))
-
-
-class Tuned(NamedTuple):
-    """A profile of tuned (tuned.conf(5)): the profiles that it includes, and its [sysctl]."""
-
-    include: tuple[str, ...]
-    settings: Settings
-
-
-def of_tuned(file: str, text: str) -> Tuned:
-    """Parse the tuned.conf of a profile; what cannot be parsed is ignored.
-
-    A value after `>` or `<` is a bound that tuned raises or lowers the present value to.
-    """
-    section, include, lines = "", "", []
-    for line in map(str.strip, text.splitlines()):
-        key, _, value = (part.strip() for part in line.partition("="))
-        if line.startswith("["):
-            section = line.strip("[]").strip()
-        elif (section, key) == ("main", "include"):
-            include = value
-        elif section == "sysctl" and key not in _PLUGIN_OPTIONS:
-            lines.append(f"{key} = {value.lstrip('<>')}")
-    names = include.replace(",", " ").replace(";", " ").split()
-    return Tuned(tuple(names), parse([(file, "\n".join(lines))]))
-
-
-def joined(parts: Iterable[Settings]) -> Settings:
-    """Settings that are applied one after the other."""
-    return Settings(tuple(chain.from_iterable(part.lines for part in parts)))
 
 
 def _lines(file: str, text: str) -> Iterator[_Line]:

@@ -206,3 +206,94 @@ def test_the_members_of_a_bond_that_fails_get_everything_again(lab, mode):
     assert lab.link("bond0") is None
     assert lost_and_new(before, others(lab)) == ([], [])
     assert lab.once(f"[interface {mac(2)}]\n").code == 0
+
+
+# --- what somebody has changed by hand ---
+
+# To the members dp1 and dp2 of br0, a bond or a bridge; the last line is for a bridge only.
+BY_HAND = {
+    "settings": (
+        "link set dp1 mtu 1402 down",
+        "link set dp2 mtu 1401 txqueuelen 77",
+        "address add 10.40.0.7/24 dev dp2",
+        "link set dp2 type bridge_slave cost 7 priority 9",
+    ),
+    "members": (
+        "link set br0 mtu 1390 txqueuelen 88",
+        "link set dp2 nomaster",
+        "link set dp2 mtu 1403 up",
+        "link set dp3 down",
+        "link set dp3 master br0",
+        "link set dp3 mtu 1404 up",
+        "link set dp3 type bridge_slave cost 9",
+    ),
+}
+SYSCTLS = " ".join(
+    f"/proc/sys/net/{path}"
+    for path in ("ipv4/conf/*/rp_filter", "ipv4/conf/*/arp_announce", "ipv6/conf/*/accept_ra")
+)
+MEMBERS = f"members = {mac(1)}, {mac(2)}\n"
+LATER = {
+    "gone": f"[interface {mac(1)}]\naddresses = 10.9.1.1/24\n[interface {mac(2)}]\nmtu = 1450\n",
+    "smaller": f"[KIND br0]\nmembers = {mac(1)}\naddresses = 10.9.1.1/24\n[interface {mac(2)}]\nmtu = 1450\n",
+    "mtu": f"[KIND br0]\n{MEMBERS}mtu = 1480\naddresses = 10.9.1.1/24\n",
+    "recreated": f"[KIND br0]\n{MEMBERS}OTHER\naddresses = 10.9.1.1/24\n",
+}
+OTHER = {"bond": "mode = balance-rr", "bridge": "priority = 8192"}
+# One failure affects all that is changed.
+FAILS_AS_A_WHOLE = (
+    ("bond", "settings", "mtu"),
+    ("bond", "settings", "recreated"),
+    ("bridge", "settings", "recreated"),
+)
+FAILS_THERE = "[routes]\n10.77.0.0/24 = 10.9.1.9 src 9.9.9.9\n"
+
+
+def of_the_links(lab):
+    """What the kernel keeps of each link, with some of its sysctls."""
+    lab.settle()
+    facts = []
+    for link in lab.look("link"):
+        name, data = link["ifname"], link.get("linkinfo", {}).get("info_slave_data", {})
+        port = {key: data.get(key) for key in ("cost", "priority")}
+        facts.append(
+            f"{name} {[link.get(key) for key in ('mtu', 'txqlen', 'master', 'address')]} {port} {'UP' in link['flags']}"
+        )
+    settings = lab.run("sh", "-c", f"grep -s '' {SYSCTLS}", check=False).out
+    return [*facts, *settings.splitlines(), *others(lab)]
+
+
+@pytest.mark.parametrize("later", LATER)
+@pytest.mark.parametrize("change", BY_HAND)
+@pytest.mark.parametrize("kind", ["bond", "bridge"])
+def test_what_somebody_has_changed_by_hand_is_restored(lab, kind, change, later):
+    if lab.run("ip", "link", "add", "probe", "type", kind, check=False).code:
+        pytest.skip(f"this kernel has no {kind}")
+    lab.run("ip", "link", "del", "probe")
+    lab.foreign.may_make("br0")
+    lab.management()
+    for number in (1, 2, 3):
+        lab.veth(f"dp{number}", number, up=True)
+    mode = "mode = active-backup\n" if kind == "bond" else ""
+    assert lab.once(f"[{kind} br0]\n{MEMBERS}{mode}addresses = 10.9.0.1/24\n").code == 0
+    for words in BY_HAND[change]:
+        if kind == "bridge" or "bridge_slave" not in words:
+            lab.ip(words)
+    lab.run("sh", "-c", "echo 2 > /proc/sys/net/ipv4/conf/dp2/arp_announce")
+    before = of_the_links(lab)
+    text = LATER[later].replace("KIND", kind).replace("OTHER", OTHER[kind])
+    if kind == "bond" and later != "recreated":
+        text = text.replace("[bond br0]\n", f"[bond br0]\n{mode}")
+    document = lab.folder / "later"
+    document.write_text(text)
+    done = lab.neuca("apply", "--try", "1", "--source", f"file:{document}")
+    assert done.code == 1, done
+    assert lost_and_new(before, of_the_links(lab)) == ([], []), f"trial: {done.out}"
+    if (kind, change, later) in FAILS_AS_A_WHOLE:
+        if later == "mtu":  # dp1 itself does not fail
+            lab.ip("link set dp1 up")
+            before = of_the_links(lab)
+        done = lab.once(text + FAILS_THERE)
+        assert done.code == 1
+        assert lost_and_new(before, of_the_links(lab)) == ([], []), done.out + done.err
+    assert lab.once(text).code in (0, 4)

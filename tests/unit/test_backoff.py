@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from neuca_tools.agent.backoff import LONGEST_BACKOFF, WHOLE, Backoff
+from neuca_tools.agent.backoff import LONGEST_BACKOFF, WHOLE_PASS, Backoff
 
 INTERVAL = 10.0  # seconds, poll-interval
 
@@ -52,7 +52,7 @@ def test_a_device_that_reappeared_begins_anew():
 
 def test_a_pass_that_failed_as_a_whole_leaves_nothing_out():
     backoff = Backoff()
-    backoff.update({WHOLE: 0}, {}, 0.0, INTERVAL)
+    backoff.update({WHOLE_PASS: 0}, {}, 0.0, INTERVAL)
     assert (bool(backoff), backoff.due(), backoff.left_out(1.0)) == (True, 20.0, {})
     backoff.update({}, {}, 20.0, INTERVAL)
     assert (bool(backoff), backoff.due()) == (False, None)

@@ -12,9 +12,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from neuca_tools.agent.backoff import WHOLE
-from neuca_tools.agent.daemon import DEBOUNCE, QUIET, REST, UDEV_PATIENCE, Daemon, Plans
-from neuca_tools.agent.worker import COLDPLUG, GRACE, Job, Outcome, Worker, work
+from neuca_tools.agent.backoff import WHOLE_PASS
+from neuca_tools.agent.daemon import (
+    DEBOUNCE_SECONDS,
+    EVENT_GAP_SECONDS,
+    SECONDS_BETWEEN_PASSES,
+    UDEV_NAMING_SECONDS,
+    Daemon,
+    Plans,
+)
+from neuca_tools.agent.worker import (
+    COLDPLUG_SECONDS,
+    PASS_GRACE_SECONDS,
+    Job,
+    Outcome,
+    Worker,
+    work,
+)
 from neuca_tools.config import Config
 
 
@@ -115,7 +129,7 @@ def test_a_first_pass_waits_for_what_udev_does_to_the_nics(
     monkeypatch.setattr("neuca_tools.backends.udev.here", lambda: True)
     monkeypatch.setattr("neuca_tools.backends.udev.settle", waited.append)
     work(Job(daemon.config._replace(managers=managers), start=start))
-    assert waited == ([COLDPLUG] if waits else [])
+    assert waited == ([COLDPLUG_SECONDS] if waits else [])
 
 
 def test_no_child_is_made_for_an_event_during_a_job(daemon):
@@ -129,7 +143,7 @@ def test_no_child_is_made_for_an_event_during_a_job(daemon):
     ("outcome", "again"),
     [
         (Outcome(ran=True, passed=True), False),
-        (Outcome(ran=True, passed=True, failed={WHOLE: 0}), True),
+        (Outcome(ran=True, passed=True, failed={WHOLE_PASS: 0}), True),
         (Outcome(ran=True, passed=True, failed={"a": 7}), True),
         (Outcome(), False),
     ],
@@ -169,9 +183,9 @@ def clock(daemon, monkeypatch):
 def test_the_pass_for_an_event_begins_as_soon_as_no_other_follows(daemon, clock):
     for moment in (100.0, 100.004, 100.008):
         clock.run(moment)
-        daemon._dirty(QUIET)
+        daemon._dirty(EVENT_GAP_SECONDS)
     clock.run(200.0)
-    assert clock.passes == [round(100.008 + QUIET, 3)]
+    assert clock.passes == [round(100.008 + EVENT_GAP_SECONDS, 3)]
 
 
 @pytest.mark.parametrize("gap", [0.001, 0.009, 0.011, 0.05])
@@ -179,12 +193,12 @@ def test_a_burst_of_events_does_not_cause_a_pass_for_each(daemon, clock, gap):
     events = int(1 / gap)  # within one second
     for number in range(events):
         clock.run(100 + number * gap)
-        daemon._dirty(QUIET)
+        daemon._dirty(EVENT_GAP_SECONDS)
     clock.run(200.0)
-    assert len(clock.passes) <= 1 + 1 / REST + 1
-    assert clock.passes[0] <= 100 + DEBOUNCE
+    assert len(clock.passes) <= 1 + 1 / SECONDS_BETWEEN_PASSES + 1
+    assert clock.passes[0] <= 100 + DEBOUNCE_SECONDS
     pauses = [later - earlier for earlier, later in zip(clock.passes, clock.passes[1:])]
-    assert all(pause >= REST - 0.001 for pause in pauses)
+    assert all(pause >= SECONDS_BETWEEN_PASSES - 0.001 for pause in pauses)
     assert clock.passes[-1] > 100 + (events - 1) * gap  # so that no event is missed
 
 
@@ -193,16 +207,16 @@ def test_a_nic_waits_for_udev_until_its_patience_ends(daemon, clock):
     clock.run(101.0)
     daemon._await_udev()
     clock.run(200.0)
-    assert clock.passes == [100 + UDEV_PATIENCE]
+    assert clock.passes == [100 + UDEV_NAMING_SECONDS]
 
 
 def test_the_word_of_udev_ends_the_wait(daemon, clock):
     daemon._await_udev()
     clock.run(101.0)
-    daemon._dirty(QUIET)
+    daemon._dirty(EVENT_GAP_SECONDS)
     daemon._await_udev()  # the rename, as the kernel reports it
     clock.run(200.0)
-    assert clock.passes == [101 + QUIET]
+    assert clock.passes == [101 + EVENT_GAP_SECONDS]
 
 
 # --- A stop while a child works -------------------------------------------------------------------
@@ -224,5 +238,5 @@ def test_a_stop_waits_for_a_pass_only_and_for_no_report_that_is_there(said, miss
         child.sendall(said)
         began = time.monotonic()
         assert worker.wait() is misses
-        assert time.monotonic() - began < GRACE
+        assert time.monotonic() - began < PASS_GRACE_SECONDS
     assert worker._said == said

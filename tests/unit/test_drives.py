@@ -164,7 +164,7 @@ with open(sys.argv[1], "r+") as file:
 
 def test_two_volumes_are_not_copied_at_once(tmp_path, monkeypatch):
     volume = fill(tmp_path / "volume", SEED)
-    monkeypatch.setattr(drives, "PATIENCE", 0.1)
+    monkeypatch.setattr(drives, "COPY_LOCK_SECONDS", 0.1)
     copy(volume, tmp_path / "run")
     command = (sys.executable, "-c", HOLD, tmp_path / "run" / "drives.lock")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:

@@ -47,8 +47,8 @@ def test_nothing_is_probed_without_need():
 
 
 def test_a_silent_peer_is_asked_again_at_a_start_alone():
-    assert len(waiting(probed={MAC: mtu_probe.SILENT})) == 1
-    assert waiting(probed={MAC: mtu_probe.SILENT}, start=False) == []
+    assert len(waiting(probed={MAC: mtu_probe.NO_RESPONSE})) == 1
+    assert waiting(probed={MAC: mtu_probe.NO_RESPONSE}, start=False) == []
     assert waiting(probed={MAC: 0}) == []
 
 
@@ -63,5 +63,5 @@ def test_the_peers_are_the_literal_addresses():
 
 
 def test_the_outcome_in_words():
-    assert [mtu_probe.text(mtu) for mtu in (9000, 0, mtu_probe.SILENT)] == [
+    assert [mtu_probe.text(mtu) for mtu in (9000, 0, mtu_probe.NO_RESPONSE)] == [
         "an MTU of 9000 is acknowledged", "no larger MTU is acknowledged", "no response"]  # fmt: skip

@@ -409,7 +409,7 @@ def test_the_daemon_that_is_stopped_is_named_and_a_dry_run_lets_it_be(host, hold
 
 def test_a_daemon_that_does_not_stop_costs_nothing(host, holder, monkeypatch):
     daemon = holder("neucad.lock", "deaf")
-    monkeypatch.setattr(image_clean, "STOP_WITHIN", 0.1)
+    monkeypatch.setattr(image_clean, "STOP_SECONDS", 0.1)
     before = host.left
     with pytest.raises(NeucaError) as caught:
         host.clean()

@@ -25,7 +25,6 @@ from neuca_tools.state.records import (
     save_record,
 )
 from neuca_tools.state.store import (
-    DEEPEST,
     Place,
     catch_up,
     content_of,
@@ -39,18 +38,11 @@ from neuca_tools.status.report import read_report
 DEEP = b"[" * 100000 + b"]" * 100000
 SAID = {"boot_id": "b", "nics": {}}
 BAD = {
-    "deeply nested": (DEEP, f"it has more than {DEEPEST} objects and lists in one another"),
-    "nested a little too deeply": (
-        b'{"version": 1, "a": ' + b"[" * 20 + b"]" * 20 + b"}",
-        f"it has more than {DEEPEST} objects and lists in one another",
-    ),
-    "never closed": (b"[" * 100000, f"it has more than {DEEPEST} objects and lists in one another"),
-    "a huge number": (
-        b'{"version": ' + b"1" * 100000 + b"}",
-        "it is not JSON: a number of 100000 digits",
-    ),
-    "a huge float": (b'{"version": 1e999}', "it is not JSON: a number that is too large"),
-    "not a number": (b'{"version": NaN}', "it is not JSON: NaN is not a number"),
+    "deeply nested": (DEEP, "it is nested too deeply"),
+    "never closed": (b"[" * 100000, "it is nested too deeply"),
+    "a huge number": (b'{"version": ' + b"1" * 1000 + b"}", "it is not of version 1"),
+    "a huge float": (b'{"version": 1e999}', "it is not of version 1"),
+    "not a number": (b'{"version": NaN}', "it is not of version 1"),
     "zeros": (b"\0" * 100, "it is not JSON: Expecting value: line 1 column 1 (char 0)"),
     "a later version": (b'{"version": 2}', "it is not of version 1"),
     "true for a version": (b'{"version": true}', "it is not of version 1"),

@@ -31,7 +31,7 @@ from neuca_tools.tuning.layer import (
     layer,
 )
 from neuca_tools.tuning.profile import Profile, same
-from neuca_tools.tuning.sysctld import of_tuned, parse
+from neuca_tools.tuning.sysctld import parse
 
 RMEM, TCP = "net/core/rmem_max", "net/ipv4/tcp_rmem"
 KERNEL = {
@@ -55,9 +55,9 @@ class Tuned(Agent):
 
     def look(self, wanted):
         paths = {AVAILABLE, PERMITTED, *(path for one in self.profiles for path in one.sysctls)}
-        facts = self.facts._replace(found={path: self.kernel.read_sysctl(path) for path in paths})
+        facts = self.facts._replace(sysctls={path: self.kernel.read_sysctl(path) for path in paths})
         seen = super().look(wanted)
-        world = replace(seen.world, sysctls={**facts.found, **seen.world.sysctls})
+        world = replace(seen.world, sysctls={**facts.sysctls, **seen.world.sysctls})
         return Observation(world, TuningInputs(tuple(self.profiles), (), facts))
 
     def revert(self):
@@ -77,13 +77,12 @@ def host(*devices, **sysctls):
     return kernel
 
 
-def own(exact=False, mtu=None, txqueuelen=None, name="site", **sysctls):
+def own(mtu=None, txqueuelen=None, name="site", **sysctls):
     return Profile(
         name,
         {path.replace("__", "/"): value for path, value in sysctls.items()},
         mtu,
         txqueuelen,
-        exact,
     )
 
 
@@ -115,11 +114,6 @@ def test_what_is_higher_already_stays():
         "33554432",
         "effective",
     )
-
-
-def test_an_exact_profile_lowers():
-    agent = Tuned(host(), TWO, [own(exact=True, net__core__rmem_max="7")])
-    assert tuning_texts(agent.run()[0]) == ['set the sysctl net/core/rmem_max from "212992" to "7"']
 
 
 def test_a_value_that_somebody_raised_by_hand_stays():
@@ -264,7 +258,10 @@ def test_bdp_computes_the_maxima_and_leaves_the_rest():
 
 def test_bdp_stays_within_the_memory_and_says_so():
     found = layer(
-        Choice(("bdp",), 10**10, 0.1), [shipped("bdp")], Facts(found=KERNEL, memory=2**30), Record()
+        Choice(("bdp",), 10**10, 0.1),
+        [shipped("bdp")],
+        Facts(sysctls=KERNEL, memory=2**30),
+        Record(),
     )
     assert found.sysctls[TCP] == f"4096 131072 {2**26}"
     assert found.notes[1] == "their limit here is a sixteenth of the memory, 64 MiB"
@@ -279,30 +276,31 @@ def control(facts, record=None):
 
 
 def test_a_congestion_control_that_can_be_loaded_is_wanted():
-    assert control(Facts(found=KERNEL, modules=frozenset({"htcp"}))).wanted == "htcp"
-    assert control(Facts(found=KERNEL)).wanted == "htcp"  # not known: the kernel is asked
+    assert control(Facts(sysctls=KERNEL, modules=frozenset({"htcp"}))).wanted == "htcp"
+    assert control(Facts(sysctls=KERNEL)).wanted == "htcp"  # not known: the kernel is asked
 
 
 def test_a_congestion_control_that_there_is_not():
-    missing = control(Facts(found=KERNEL, modules=frozenset({"bbr"})))
+    missing = control(Facts(sysctls=KERNEL, modules=frozenset({"bbr"})))
     assert (missing.wanted, missing.effect, missing.reason) == (
         None,
         "unsupported",
         'this kernel has no "htcp"',
     )
-    tried = control(Facts(found=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
+    tried = control(Facts(sysctls=KERNEL), Record(written={Written(CONGESTION): "htcp"}))
     assert tried.effect == "unsupported"
 
 
 def test_a_congestion_control_that_the_host_does_not_allow():
     found = {**KERNEL, AVAILABLE: "reno cubic htcp"}
-    value = control(Facts(found=found, own_namespace=True))
+    value = control(Facts(sysctls=found, own_namespace=True))
     assert (value.effect, value.reason) == (
         "not applicable",
         'the host does not allow "htcp" in this network namespace',
     )
     assert (
-        control(Facts(found={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted == "htcp"
+        control(Facts(sysctls={**found, PERMITTED: "reno htcp"}, own_namespace=True)).wanted
+        == "htcp"
     )
 
 
@@ -370,7 +368,7 @@ def test_the_mtu_of_a_virtual_machine_is_raised_only_to_what_a_probe_found():
 def test_auto_is_the_same_on_every_host_and_changes_no_link():
     auto = Choice(("auto",))
     for environment in (Environment(), VM):
-        found = layer(auto, [shipped("auto")], Facts(environment, found=KERNEL), Record())
+        found = layer(auto, [shipped("auto")], Facts(environment, sysctls=KERNEL), Record())
         assert (found.mtu, found.txqueuelen, found.notes) == (None, None, ())
         assert found.sysctls[TCP] == "4096 131072 16777216"
 
@@ -384,15 +382,6 @@ def test_auto_leaves_the_congestion_control_of_the_host_alone(chosen):
     agent.profiles = [shipped("exogeni")]
     agent.run()
     assert agent.kernel.read_sysctl(CONGESTION) == "htcp"
-
-
-def test_a_smaller_buffer_that_tuned_chose_wins_over_a_profile():
-    words = of_tuned("/usr/lib/tuned/small/tuned.conf", "[sysctl]\nnet.core.rmem_max=>1048576\n")
-    agent = Tuned(host(), TWO, [own(net__core__rmem_max="16777216")], None, Facts(words=words[1]))
-    assert tuning_texts(agent.run()[0]) == []
-    assert agent.rows()["", RMEM].reason == (
-        'by /usr/lib/tuned/small/tuned.conf, which sets it to "1048576"'
-    )
 
 
 def test_a_nic_in_state_user_or_down_is_left_alone():

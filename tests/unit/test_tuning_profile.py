@@ -44,7 +44,7 @@ def test_these_profiles_are_shipped():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_profile_can_be_read_whole_and_lowers_nothing(name):
     profile = shipped(name)
-    assert (profile.faults, profile.exact, profile.needs_path) == ((), False, name == "bdp")
+    assert (profile.faults, profile.needs_path) == ((), name == "bdp")
 
 
 def test_exogeni_has_the_nine_sysctls_of_the_article_word_for_word():
@@ -79,13 +79,12 @@ def test_none_asks_for_nothing():
 def test_a_profile_of_ones_own():
     profile = parse(
         "site",
-        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n[profile]\nexact = yes\n",
+        "; mine\n[Sysctl]\nnet/core/rmem_max=7\n[link]\nMTU = 9200\n",
     )
-    assert (profile.sysctls, profile.mtu, profile.txqueuelen, profile.exact) == (
+    assert (profile.sysctls, profile.mtu, profile.txqueuelen) == (
         {"net/core/rmem_max": "7"},
         9200,
         None,
-        True,
     )
     assert profile.faults == ()
 
@@ -109,7 +108,7 @@ def test_a_profile_of_ones_own():
         ),
         ("[link]\nmtu = 9", 'the MTU "9" is not a number from 68 to 65535'),
         ("[link]\nrings = 9", '"rings" is not known here'),
-        ("[profile]\nexact = maybe", '"maybe" is not "true", "yes", "false" or "no"'),
+        ("[profile]\nexact = yes", '"exact" is not known here'),
     ],
 )
 def test_a_line_that_cannot_be_used_costs_only_itself(line, reason):
@@ -141,17 +140,16 @@ def test_no_number_is_lowered_and_raising_twice_changes_nothing(before, asked):
 
 
 @pytest.mark.parametrize(
-    ("base", "asked", "exact", "expected"),
+    ("base", "asked", "expected"),
     [
-        ("6 5 4", "1 9 -", False, "6 9 4"),
-        ("6 5 4", "1 9 -", True, "1 9 4"),
-        ("cubic", "htcp", False, "htcp"),
-        (None, "5", False, "5"),
-        ("1 2", "5", False, "5"),
+        ("6 5 4", "1 9 -", "6 9 4"),
+        ("cubic", "htcp", "htcp"),
+        (None, "5", "5"),
+        ("1 2", "5", "5"),
     ],
 )
-def test_raising(base, asked, exact, expected):
-    assert raised(base, asked, exact) == expected
+def test_raising(base, asked, expected):
+    assert raised(base, asked) == expected
 
 
 # --- arithmetic: the table of "Tuning knowledge", 3.1 ------------------------------------------------------------------

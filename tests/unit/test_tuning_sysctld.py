@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from neuca_tools.backends.hostfacts import _sysctl_files, existing, read
+from neuca_tools.backends.hostfacts import _sysctl_files, read
 from neuca_tools.desired.marks import SYSCTL_FILE
 from neuca_tools.tuning.choice import Choice
-from neuca_tools.tuning.sysctld import OURS, of_command_line, of_tuned, order, parse
+from neuca_tools.tuning.sysctld import OURS, order, parse
 
 RMEM = "net/core/rmem_max"
 
@@ -75,62 +75,6 @@ def test_the_files_of_a_host(tmp_path):
     assert [(Path(path).relative_to(tmp_path).as_posix(), text) for path, text in found] == [
         ("etc/sysctl.d/50-x.conf", "a=1"), ("etc/sysctl.conf", "a=4")]  # fmt: skip
     assert OURS == SYSCTL_FILE
-
-
-def host(tmp_path, **files):
-    """The settings of a root directory with these files; `__` stands for a slash."""
-    for name, text in files.items():
-        path = tmp_path / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    (tmp_path / "etc/sysctl.d").mkdir(parents=True, exist_ok=True)
-    return existing(tmp_path / "etc/sysctl.d").setting
-
-
-BASE = "[main]\nsummary=x\n[sysctl]\nnet.core.rmem_max=1\nnet.core.wmem_max = 2\n"
-CHILD = "[main]\ninclude=base\n[sysctl]\nenabled=1\nnet.core.rmem_max=>3\n[cpu]\nnet.x=4\n"
-
-
-def tuned(tmp_path, active, **more):
-    """The files of tuned with two profiles, of which `active` is in use."""
-    (tmp_path / "usr/lib/tuned/child").mkdir(parents=True)
-    (tmp_path / "usr/lib/tuned/child/tuned.conf").write_text(CHILD)
-    (tmp_path / "usr/lib/tuned/base").mkdir()
-    (tmp_path / "usr/lib/tuned/base/tuned.conf").write_text(BASE)
-    return host(tmp_path, etc__tuned__active_profile=f"{active}\n", **more)
-
-
-def test_the_active_profile_of_tuned_counts_with_what_it_includes(tmp_path):
-    setting = tuned(tmp_path, "child")
-    assert (setting(RMEM).value, setting("net/core/wmem_max").value) == ("3", "2")
-    assert setting(RMEM).file == f"{tmp_path}/usr/lib/tuned/child/tuned.conf"
-    assert setting("net/x") is None
-
-
-def test_a_file_of_sysctl_d_wins_over_tuned_which_applies_it_again(tmp_path):
-    (tmp_path / "etc/sysctl.d").mkdir(parents=True)
-    (tmp_path / "etc/sysctl.d/60-cloud.conf").write_text("net.core.rmem_max = 9\n")
-    assert tuned(tmp_path, "child")(RMEM).value == "9"
-
-
-def test_of_several_active_profiles_the_last_wins(tmp_path):
-    assert tuned(tmp_path, "child base")(RMEM).value == "1"
-
-
-@pytest.mark.parametrize("active", ["", "gone", "../../etc", "loop", "base " * 1000])
-def test_nothing_in_the_files_of_tuned_makes_the_reader_raise(tmp_path, active):
-    (tmp_path / "etc/tuned/loop").mkdir(parents=True)
-    (tmp_path / "etc/tuned/loop/tuned.conf").write_text("[main]\ninclude=loop loop\n\xff[\n=\n")
-    tuned(tmp_path, active)
-
-
-def test_the_kernel_command_line_sets_sysctls_too():
-    words = of_command_line("/proc/cmdline", "ro sysctl.net.core.rmem_max=7 sysctl.x quiet")
-    assert words.setting(RMEM) == ("7", "/proc/cmdline")
-
-
-def test_a_profile_of_tuned_that_is_no_profile():
-    assert of_tuned("x", "\0 = 1\nnonsense\n[sysctl\n=\n").include == ()
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ _PRIVATE_DOMAINS = frozenset(("intranet", "private", "corp", "home", "lan", "ope
 METADATA_NAME = "metadata.google.internal"
 _SWITCHES = ("on", "off")
 _OFFLOAD = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")  # ETH_GSTRING_LEN
-IPOIB_MODE = "infiniband-mode"
+IPOIB_MODE, PRIMARY = "infiniband-mode", "bond-primary"
 # wol_mode_names of the kernel without magicsecure, which needs a password.
 WAKE_ON_LAN = ("phy", "ucast", "mcast", "bcast", "arp", "magic", "filter")
 _COALESCE = ("rx-usecs", "rx-frames", "tx-usecs", "tx-frames", "adaptive-rx", "adaptive-tx")
@@ -325,7 +325,7 @@ _TABLE = (
     # The bounds of the kernel (br_private.h).
     _of_port("path-cost", (1, 65535)),
     _of_port("port-priority", (0, 63)),
-    Setting("bond-primary", _yes_or_no, "attribute", master="bond"),
+    Setting(PRIMARY, _yes_or_no, "attribute", master="bond"),
 )
 SETTINGS: Mapping[str, Setting] = {row.key: row for row in _TABLE}
 # The settings with an attribute of their own in the types of links.
