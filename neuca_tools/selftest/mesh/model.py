@@ -197,8 +197,8 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         raise _wrong(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
-    addresses = (str(ip_address(one.address)) for one in hosts)
-    count = Counter([*(one.name for one in hosts), *addresses])
+    addresses = (str(ip_address(host.address)) for host in hosts)
+    count = Counter([*(host.name for host in hosts), *addresses])
     for value, times in count.items():
         if times > 1:
             raise _wrong(f'two hosts have the name or address "{value}"')
@@ -224,7 +224,7 @@ def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
     """Raise SelftestError unless the pairs of a slot are pairs, of known hosts, and disjoint."""
     busy: set[int] = set()
     for pair in slot:
-        if len(pair) != 2 or not all(0 <= one < hosts for one in pair):
+        if len(pair) != 2 or not all(0 <= host < hosts for host in pair):
             raise _wrong(f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts")
         if pair[0] == pair[1] or busy & set(pair):
             raise _wrong(f"slot {number} has a host twice")

@@ -60,9 +60,11 @@ def values(rows: Iterable[Row], symptom: str) -> list[float]:
 
 def references(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
     """What a test should have of each symptom that is a number, in the units of `Row`."""
-    found = {name: quantile(values(rows, name), LOW) for name in EXCESS}
-    found.update({name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)})
-    return {**found, RATE: expect or found[RATE]}
+    reference_by_symptom = {name: quantile(values(rows, name), LOW) for name in EXCESS}
+    reference_by_symptom.update(
+        {name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)}
+    )
+    return {**reference_by_symptom, RATE: expect or reference_by_symptom[RATE]}
 
 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
@@ -84,7 +86,9 @@ class _Distances:
     def reference(self, client: Place, server: Place, symptom: str) -> Optional[float]:
         """That of the narrowest scope with enough tests."""
         scopes = _scopes(client, server)
-        scope = next((one for one in scopes if len(self._rows[one]) >= OWN), scopes[-1])
+        scope = next(
+            (candidate for candidate in scopes if len(self._rows[candidate]) >= OWN), scopes[-1]
+        )
         key = (scope, symptom)
         if key not in self._known:
             self._known[key] = quantile(values(self._rows[scope], symptom), LOW)
@@ -104,22 +108,24 @@ def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observat
     }
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    wanted, distances = references(rows, expect), _Distances(rows, places)
+    reference_by_symptom, distances = references(rows, expect), _Distances(rows, places)
     shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
-    found: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
+    observations_by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
         client, server = places[row.client], places[row.server]
         for name in (DELAY, JITTER):
-            wanted[name] = distances.reference(client, server, name)
-        for symptom, out, back in _judged(row, wanted, row.server in shared):
+            reference_by_symptom[name] = distances.reference(client, server, name)
+        for symptom, out, back in _judged(row, reference_by_symptom, row.server in shared):
             for sender, receiver, bad in ((client, server, out), (server, client, back)):
                 if bad is not None:
-                    found[symptom].append(Observation(number, sender, receiver, bad))
-    return found
+                    observations_by_symptom[symptom].append(
+                        Observation(number, sender, receiver, bad)
+                    )
+    return observations_by_symptom
 
 
 def _judged(
-    row: Row, wanted: Mapping[str, Optional[float]], has_shared_mac: bool
+    row: Row, reference_by_symptom: Mapping[str, Optional[float]], has_shared_mac: bool
 ) -> Iterator[Judged]:
     """Each symptom with whether the test is bad, out and back; None for not known."""
     # These two are about what the client sends, and say nothing of the way back.
@@ -134,7 +140,9 @@ def _judged(
         if symptom == JITTER and row.disturbed:
             # Busy hosts answer late, whatever the path does.
             continue
-        out, back = (_is_bad(symptom, getattr(row, name), wanted[symptom]) for name in names)
+        out, back = (
+            _is_bad(symptom, getattr(row, name), reference_by_symptom[symptom]) for name in names
+        )
         # A round trip is one observation, not two.
         yield symptom, out, back if len(set(names)) > 1 else None
 

@@ -96,20 +96,25 @@ def _shares(result: MeshResult, key: Mapping[str, str], crossing: bool) -> tuple
     sent: dict[str, list[float]] = {}
     received: dict[str, list[float]] = {}
     for row in result.rows:
-        one, two = key[row.client], key[row.server]
-        if crossing and one == two:
+        client, server = key[row.client], key[row.server]
+        if crossing and client == server:
             continue
-        for sender, receiver, rate in ((one, two, row.rate_out), (two, one, row.rate_back)):
+        for sender, receiver, rate in (
+            (client, server, row.rate_out),
+            (server, client, row.rate_back),
+        ):
             if rate is not None:
                 sent.setdefault(sender, []).append(rate)
                 received.setdefault(receiver, []).append(rate)
     return _medians(sent, result.reference), _medians(received, result.reference)
 
 
-def _medians(found: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
+def _medians(rates_by_name: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
     if not reference:
         return {}
-    return {name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in found.items()}
+    return {
+        name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in rates_by_name.items()
+    }
 
 
 # --- Text ------------------------------------------------------------------------------------
@@ -119,7 +124,7 @@ def line(result: MeshResult) -> str:
     """The verdict in one line."""
     verdict = result.verdict
     words = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
-    words += [_name(one) for one in verdict.findings[:1]]
+    words += [_name(finding) for finding in verdict.findings[:1]]
     if len(verdict.findings) > 1:
         words.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
@@ -131,22 +136,24 @@ def line(result: MeshResult) -> str:
     return plain(f"MESH {', '.join(words)}")
 
 
-def _name(one: MeshFinding) -> str:
-    way = "" if one.direction == "both" else f" ({one.direction})"
-    return f"{one.kind} {one.subject}{way} {one.state}"
+def _name(finding: MeshFinding) -> str:
+    way = "" if finding.direction == "both" else f" ({finding.direction})"
+    return f"{finding.kind} {finding.subject}{way} {finding.state}"
 
 
 def listing(result: MeshResult) -> str:
     """The findings with their evidence, and the verdict as the last line."""
-    found: list[str] = []
-    for one in result.verdict.findings:
-        found.append(f"{one.state.upper():<13}{_name(one).rpartition(' ')[0]}: {one.text}")
-        found += [f"             {text}" for text in evidence(one)]
-        found += [f"             {' > '.join(one.path)}: {text}" for text in one.diagnosis]
-    found += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
+    lines: list[str] = []
+    for finding in result.verdict.findings:
+        lines.append(
+            f"{finding.state.upper():<13}{_name(finding).rpartition(' ')[0]}: {finding.text}"
+        )
+        lines += [f"             {text}" for text in evidence(finding)]
+        lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]
+    lines += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
     if result.reference:
-        found.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
-    return printable.lines([*found, line(result)])
+        lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
+    return printable.lines([*lines, line(result)])
 
 
 def evidence(finding: MeshFinding) -> Iterator[str]:
@@ -176,13 +183,13 @@ def shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def _most_of(verdict: Verdict) -> str:
     """The hosts of the pairs without a result, those with most of them first."""
-    left, found = list(verdict.untested), list[str]()
-    while left and len(found) < MOST_NAMES:
+    left, words = list(verdict.untested), list[str]()
+    while left and len(words) < MOST_NAMES:
         ((name, times),) = Counter(name for pair in left for name in pair).most_common(1)
         partners = "1 host" if times == 1 else f"{times} hosts"
-        found.append(f"{name} with {partners}")
+        words.append(f"{name} with {partners}")
         left = [pair for pair in left if name not in pair]
-    return ", ".join([*found, *(["…"] if left else [])])
+    return ", ".join([*words, *(["…"] if left else [])])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -264,9 +271,9 @@ def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
     rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
     for kind, rows in rates.items():
-        for one in rows:
-            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "out"}, one.sent
-            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "in"}, one.received
+        for shares in rows:
+            yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
+            yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
     for finding in verdict.findings[:MOST_FINDINGS]:
         names = ("kind", "subject", "direction", "symptom", "state")
         labels = {name: str(getattr(finding, name)) for name in names}
@@ -277,5 +284,7 @@ def _states(result: MeshResult) -> tuple[int, int, int]:
     """The numbers of hosts that are good, named and silent."""
     silent = set(result.verdict.silent)
     hosts = {host.name for host in result.plan.hosts}
-    named = {name for one in result.verdict.confirmed for name in one.names} & hosts - silent
+    named = {
+        name for finding in result.verdict.confirmed for name in finding.names
+    } & hosts - silent
     return len(hosts) - len(named) - len(silent), len(named), len(silent)

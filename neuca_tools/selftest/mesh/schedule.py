@@ -80,15 +80,15 @@ def circle(count: int) -> Iterator[list[Pair]]:
     last = even - 1
     for turn in range(last):
         steps = range(1, even // 2)
-        pairs = [(last, turn), *(((turn + one) % last, (turn - one) % last) for one in steps)]
-        yield [(one, two) for one, two in pairs if one < count and two < count]
+        pairs = [(last, turn), *(((turn + step) % last, (turn - step) % last) for step in steps)]
+        yield [(first, second) for first, second in pairs if first < count and second < count]
 
 
 def shuffled(items: Iterable[T], seed: int, purpose: str) -> list[T]:
     """The items in an order that depends on nothing but the items, the seed and the purpose."""
 
-    def key(one: T) -> bytes:
-        return sha256(f"{seed}/{purpose}/{one}".encode()).digest()
+    def key(item: T) -> bytes:
+        return sha256(f"{seed}/{purpose}/{item}".encode()).digest()
 
     return sorted(items, key=key)
 
@@ -99,7 +99,7 @@ def make_plan(hosts: Sequence[MeshHost], wanted: Wanted) -> MeshPlan:
     Every host has at most one test in each round; a pair is tested once. Pairs within a group come
     first.
     """
-    ordered = tuple(sorted(hosts, key=lambda one: one.name))
+    ordered = tuple(sorted(hosts, key=lambda host: host.name))
     slots = _Slots(ordered, _Caps(wanted.group, wanted.per_uplink, wanted.per_hypervisor))
     every = len(ordered) - 1 + len(ordered) % 2
     rounds = wanted.rounds
@@ -155,23 +155,23 @@ def _rounds(
 
 
 def _groups(hosts: Sequence[MeshHost], label: Optional[str]) -> list[list[int]]:
-    found: dict[str, list[int]] = {}
+    members_by_group: dict[str, list[int]] = {}
     for place, host in enumerate(hosts):
         if label and label in host.labels:
-            found.setdefault(host.labels[label], []).append(place)
-    return [found[name] for name in sorted(found)]
+            members_by_group.setdefault(host.labels[label], []).append(place)
+    return [members_by_group[name] for name in sorted(members_by_group)]
 
 
 def _drawn(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
     """Some rounds of the circle method among these hosts, in the order that the seed gives."""
     order = shuffled(members, seed, "host")
     chosen = set(shuffled(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
-    found = {
-        number: [(order[one], order[two]) for one, two in pairs]
+    pairs_by_round = {
+        number: [(order[first], order[second]) for first, second in pairs]
         for number, pairs in enumerate(circle(len(order)))
         if number in chosen
     }
-    return [found[number] for number in shuffled(found, seed, "round")]
+    return [pairs_by_round[number] for number in shuffled(pairs_by_round, seed, "round")]
 
 
 def _joined(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
@@ -220,14 +220,14 @@ class _Slots:
 
     def _caps(self, pair: Pair) -> list[tuple[str, int]]:
         """What a test of this pair loads, with the number of tests that each takes."""
-        uplinks = {self._uplinks[one] for one in pair} - {None}
-        hypervisors = {self._hypervisors[one] for one in pair} - {None}
-        found = [
+        uplinks = {self._uplinks[host] for host in pair} - {None}
+        hypervisors = {self._hypervisors[host] for host in pair} - {None}
+        caps = [
             (f"h/{name}", self._wanted.per_hypervisor) for name in sorted(map(str, hypervisors))
         ]
         if len(uplinks) > 1:
-            found += [(f"u/{name}", self._wanted.per_uplink) for name in sorted(map(str, uplinks))]
-        return found
+            caps += [(f"u/{name}", self._wanted.per_uplink) for name in sorted(map(str, uplinks))]
+        return caps
 
     def pairs(self) -> tuple[tuple[Pair, ...], ...]:
         return tuple(tuple(slot.pairs) for slot in self._slots)
@@ -265,13 +265,15 @@ def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...
 def budget(plan: MeshPlan) -> Budget:
     """The most that the plan takes: both directions of each test at the highest rate."""
     tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
-    one = 2 * plan.seconds * plan.rate / 8
-    total = sum(map(len, plan.slots)) * one
+    bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
+    total = sum(map(len, plan.slots)) * bytes_of_a_test
     longest = plan.slot_seconds
     # A slot begins a guard interval after the last client of the one before has reported.
     usual = longest - plan.guard - SETTLE + USUAL_SETTLE
     slots = len(plan.slots)
-    return Budget(slots * usual, slots * longest, total, max(tests.values(), default=0) * one)
+    return Budget(
+        slots * usual, slots * longest, total, max(tests.values(), default=0) * bytes_of_a_test
+    )
 
 
 def duration_words(plan: MeshPlan) -> str:
@@ -285,7 +287,7 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
 
     Empty lines and what follows a # are ignored. Raises UsageError with the number of the line.
     """
-    found: list[MeshHost] = []
+    hosts: list[MeshHost] = []
     names: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -296,12 +298,12 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
             if key in names:
                 raise _wrong(number, f"{key} is on line {names[key]} too")
             names[key] = number
-        found.append(host)
-        if len(found) > MOST_HOSTS:
+        hosts.append(host)
+        if len(hosts) > MOST_HOSTS:
             raise _wrong(number, f"there are more than {MOST_HOSTS} hosts")
-    if len(found) < 2:
+    if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _host(words: list[str], number: int) -> MeshHost:

@@ -131,7 +131,7 @@ class Verdict:
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
-        return tuple(one for one in self.findings if one.state == CONFIRMED)
+        return tuple(finding for finding in self.findings if finding.state == CONFIRMED)
 
     @property
     def is_disturbed(self) -> bool:
@@ -144,7 +144,7 @@ class Verdict:
         """That of the first confirmed finding; INCONCLUSIVE for suspects, or without some tests."""
         if self.confirmed:
             return EXIT_CODES.get(self.confirmed[0].kind, ExitCode.BELOW)
-        doubtful = any(one.state == SUSPECTED for one in self.findings)
+        doubtful = any(finding.state == SUSPECTED for finding in self.findings)
         if doubtful or self.silent or self.is_disturbed or self.untested:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
@@ -155,18 +155,20 @@ def judge(
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
     every, rows = rows, tests_of(plan, rows)
-    found, seen = localise(plan, rows), observations(plan, rows)
+    suspicions, seen = localise(plan, rows), observations(plan, rows)
     again = {
-        symptom: [one for one in of_it if is_retest(plan, rows[one.test])]
+        symptom: [observation for observation in of_it if is_retest(plan, rows[observation.test])]
         for symptom, of_it in seen.items()
     }
-    findings = [_finding(plan, rows, one, again[one.symptom]) for one in found.suspects]
+    findings = [
+        _finding(plan, rows, suspect, again[suspect.symptom]) for suspect in suspicions.suspects
+    ]
     findings += filter(None, [_everywhere(plan, rows)])
-    explained = {test for one in found.suspects for test in one.tests}
+    explained = {test for suspect in suspicions.suspects for test in suspect.tests}
     failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
     silent = _silent_hosts(plan, rows, reasons or {})
     return Verdict(
-        tuple(sorted((_diagnosed(plan, one, every) for one in findings), key=_rank)),
+        tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
         len(rows),
         sum(map(len, plan.tests)),
         silent,
@@ -198,7 +200,7 @@ def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> Mes
 
 
 def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    return {one.test for of_it in seen.values() for one in of_it if one.bad}
+    return {observation.test for of_it in seen.values() for observation in of_it if observation.bad}
 
 
 def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
@@ -252,27 +254,27 @@ def _finding(
 
 def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
     """The first path; of groups also others, without a common host."""
-    found: list[tuple[str, str]] = []
+    paths: list[tuple[str, str]] = []
     busy: set[str] = set()
     for way in ways:
         if busy.isdisjoint(way):
             busy.update(way)
-            found.append(way)
+            paths.append(way)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(found[: PATHS if is_shared else 1])
+    return tuple(paths[: PATHS if is_shared else 1])
 
 
 def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
     expected = references(rows, plan.expect)
-    found = []
+    texts = []
     for symptom in dict.fromkeys((suspect.symptom, *(name for name in UNITS if name != MTU))):
         value = median(rows, suspect.ways, symptom) if symptom in UNITS else None
         wanted = expected.get(symptom)
         if value is not None and wanted is not None:
             show = UNITS[symptom]
-            found.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
-    return tuple(found)
+            texts.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
+    return tuple(texts)
 
 
 def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
@@ -306,7 +308,11 @@ def _words(entity: Entity) -> str:
 
 def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     """Whether the retests alone say the same."""
-    results = [one.bad for one in again if is_passed(suspect.entity, one.sender, one.receiver)]
+    results = [
+        observation.bad
+        for observation in again
+        if is_passed(suspect.entity, observation.sender, observation.receiver)
+    ]
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)
