@@ -154,8 +154,8 @@ def mesh_parser() -> argparse.ArgumentParser:
     parser = parser_of("mesh")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, purpose in PURPOSES.items():
-        one = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
-        _fill(one, name)
+        subparser = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
+        _fill(subparser, name)
     return parser
 
 
@@ -360,24 +360,24 @@ def _result(run: results.Recorded) -> report.MeshResult:
     return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 
 
-def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
+def _show(arguments: argparse.Namespace, result: report.MeshResult) -> int:
     """Write the files, print what was asked for, and return the exit code."""
     if arguments.json and arguments.nagios:
         raise UsageError("mesh: --json and --nagios cannot be combined")
     wanted = {arguments.html: page, arguments.prometheus: report.metrics}
-    files = {path: make(found).encode() for path, make in wanted.items() if path}
+    files = {path: make(result).encode() for path, make in wanted.items() if path}
     try:
         write_files(files)
     except ApplyError as error:
         raise SelftestError(error.text) from error
     if arguments.nagios:
-        print(report.nagios(found))
-        return NAGIOS[found.verdict.exit_code]
+        print(report.nagios(result))
+        return NAGIOS[result.verdict.exit_code]
     if arguments.json:
-        print(report.document(found))
+        print(report.document(result))
     else:
-        print(colored(report.listing(found), found.verdict.exit_code, uses_color(arguments)))
-    return found.verdict.exit_code
+        print(colored(report.listing(result), result.verdict.exit_code, uses_color(arguments)))
+    return result.verdict.exit_code
 
 
 def _stop(arguments: argparse.Namespace) -> int:

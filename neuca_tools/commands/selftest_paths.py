@@ -79,8 +79,8 @@ def run_paths(arguments: argparse.Namespace) -> int:
         for number in range(1, arguments.rounds + 1)
         for path, address in tested
     ]
-    found = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
-    tests = [Tests(path.label, tuple(found[path.label])) for path in paths]
+    tests_by_label = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
+    tests = [Tests(path.label, tuple(tests_by_label[path.label])) for path in paths]
     return _conclude(tests, arguments)
 
 
@@ -117,13 +117,13 @@ def _take(
     turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: Tell
 ) -> dict[str, list[Evidence]]:
     """The tests of each path, by its label."""
-    found: dict[str, list[Evidence]] = {}
+    tests_by_label: dict[str, list[Evidence]] = {}
     for turn in turns:
         evidence = apart(partial(_test, turn.path, turn.address, wanted, planned))
-        found.setdefault(turn.path.label, []).append(evidence)
+        tests_by_label.setdefault(turn.path.label, []).append(evidence)
         line = plain(f"{turn.path.label:<12} {_summary(evidence)}")
         tell(turn.name, f"{turn.of}  {line}")
-    return found
+    return tests_by_label
 
 
 def _show(_: str, text: str, silent: bool) -> None:
@@ -153,7 +153,9 @@ def _summary(evidence: Evidence) -> str:
     """The rates of one test in a line, or the first step that failed."""
     arrows = {"reverse": " ←"}
     results = phase_results(evidence)
-    rates = [f"{one.name}{arrows.get(one.direction, '')} {phase_words(one)}" for one in results]
+    rates = [
+        f"{phase.name}{arrows.get(phase.direction, '')} {phase_words(phase)}" for phase in results
+    ]
     failed = [step for step in evidence.steps if step.verdict == "fail"]
     failures = [f"{step.name} failed: {step.text}" for step in failed]
     return "; ".join(rates or failures[:1] or ["nothing was measured"])
@@ -161,11 +163,11 @@ def _summary(evidence: Evidence) -> str:
 
 def _conclude(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
     """Print the comparison and return the most severe exit code of all paths."""
-    found = compare_paths(tests)
-    code = min((verdict.diagnosis.exit_code for verdict in found.verdicts), key=SEVEREST.index)
-    text = path_record(found, tests, code)
+    comparison = compare_paths(tests)
+    code = min((verdict.diagnosis.exit_code for verdict in comparison.verdicts), key=SEVEREST.index)
+    text = path_record(comparison, tests, code)
     if not arguments.json:
-        text = path_table(found, arguments.verbose)
+        text = path_table(comparison, arguments.verbose)
         text = colored(text, code, uses_color(arguments))
     print(text)
     return code
