@@ -51,9 +51,6 @@ from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import (
-    PER_HYPERVISOR,
-    PER_UPLINK,
-    Wanted,
     budget,
     duration_words,
     make_plan,
@@ -83,6 +80,7 @@ PLAN_OPTIONS: Options = {
     "rounds": value(
         *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
         type=whole("a number of rounds", 1, 4096),
+        default=0,
     ),
     "seed": value(
         *("NUMBER", "the seed of the plan (default: %(default)d)"),
@@ -93,12 +91,12 @@ PLAN_OPTIONS: Options = {
     "per-uplink": value(
         *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
         type=whole("a number of tests", 1, 4096),
-        default=PER_UPLINK,
+        default=MeshPlan.per_uplink,
     ),
     "per-hypervisor": value(
         *("NUMBER", "tests at a time on a hypervisor (default: %(default)d)"),
         type=whole("a number of tests", 1, 4096),
-        default=PER_HYPERVISOR,
+        default=MeshPlan.per_hypervisor,
     ),
     "time": value(
         *("SECONDS", "duration of each transfer (default: %(default)g)"),
@@ -203,7 +201,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     hosts = read_hosts(_text(arguments.hosts))
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
-    wanted = Wanted(
+    draft = MeshPlan(
+        hosts,
+        (),
         arguments.rate,
         rounds=arguments.rounds,
         seed=arguments.seed,
@@ -215,7 +215,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         expect=arguments.expect,
     )
-    plan = make_plan(hosts, wanted)
+    plan = make_plan(draft)
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
     return ExitCode.PASS

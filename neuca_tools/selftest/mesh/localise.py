@@ -111,6 +111,16 @@ class Suspicions(NamedTuple):
     doubtful: tuple[Suspect, ...] = ()
     pairs: tuple[Entity, ...] = ()
 
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """What is suspected, on whatever grounds, without the pairs."""
+        return tuple(suspect.entity for suspect in (*self.suspects, *self.doubtful))
+
+    @property
+    def names(self) -> set[str]:
+        """The hosts and groups of these."""
+        return {name for entity in self.entities for name in entity.names}
+
 
 def _scored(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
     """Every entity with a bad test and its score, the best first."""
@@ -193,7 +203,7 @@ def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     A bad test that an earlier symptom explains is left out of the later ones; of a host whose
     address another host has too, all tests are. What is at fault is named once.
     """
-    groups = {plan.group_of(number) for number in range(len(plan.hosts))} - {""}
+    groups = set(plan.group_by_host.values()) - {""}
     pairs = {frozenset((row.client, row.server)) for row in rows}
     size = Size(len(plan.hosts), len(groups), len(pairs))
     seen, parts = observations(plan, rows), list[Suspicions]()

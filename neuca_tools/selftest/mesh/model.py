@@ -74,12 +74,12 @@ class MeshPlan:
     """Which hosts test each other in which slot.
 
     A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
-    `rate` limits each transfer, in bit/s. `seconds` is the duration of a transfer, and `guard` the
-    time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
-    the label that defines the groups; the next two are the largest numbers of concurrent tests of
-    one uplink and one hypervisor. `retests` is the first slot of the retests or None; from
-    `diagnoses` on, paths get a full diagnosis. `origin` is the identity of the plan that the run
-    began with, of which this is a later state.
+    `rate` limits each transfer, in bit/s. `rounds` is 0 until they are chosen. `seconds` is the
+    duration of a transfer, and `guard` the time by which clocks may differ. `expect` is the rate
+    that every path should achieve. `group` is the label that defines the groups; the next two are
+    the largest numbers of concurrent tests of one uplink and one hypervisor. `retests` is the first
+    slot of the retests or None; from `diagnoses` on, paths get a full diagnosis. `origin` is the
+    identity of the plan that the run began with, of which this is a later state.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -112,6 +112,11 @@ class MeshPlan:
     def group_of(self, host: int) -> str:
         """The group of a host; empty if it has none."""
         return self.hosts[host].labels.get(self.group or "", "")
+
+    @property
+    def group_by_host(self) -> dict[str, str]:
+        """The group of each host, by name, in the order of the plan."""
+        return {host.name: self.group_of(place) for place, host in enumerate(self.hosts)}
 
 
 @dataclass(frozen=True)

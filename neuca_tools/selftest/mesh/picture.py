@@ -84,10 +84,9 @@ def _words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Iterator[str]
 def ordered(result: MeshResult) -> list[tuple[str, str]]:
     """The hosts with their groups: by group, and first what a finding names."""
     named = {name for finding in result.verdict.findings for name in finding.names}
-    plan = result.plan
-    hosts = [(host.name, plan.group_of(number)) for number, host in enumerate(plan.hosts)]
     return sorted(
-        hosts, key=lambda host: (host[1] not in named, host[1], host[0] not in named, host[0])
+        result.plan.group_by_host.items(),
+        key=lambda host: (host[1] not in named, host[1], host[0] not in named, host[0]),
     )
 
 

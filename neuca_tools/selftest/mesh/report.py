@@ -16,7 +16,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, identity
-from neuca_tools.selftest.mesh.observe import RATE, quantile, references
+from neuca_tools.selftest.mesh.observe import RATE, quantile, references, values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
 from neuca_tools.selftest.report.nagios import STATES
 
@@ -72,19 +72,18 @@ class MeshResult:
 
 def rates_of_hosts(result: MeshResult) -> list[Rates]:
     """Of each host, in the order of the plan."""
-    sent, received = _shares(result, {host.name: host.name for host in result.plan.hosts}, False)
+    groups = result.plan.group_by_host
+    sent, received = _shares(result, {name: name for name in groups}, False)
     return [
-        Rates(host.name, result.plan.group_of(number), sent.get(host.name), received.get(host.name))
-        for number, host in enumerate(result.plan.hosts)
+        Rates(name, group, sent.get(name), received.get(name)) for name, group in groups.items()
     ]
 
 
 def rates_of_groups(result: MeshResult) -> list[Rates]:
     """Of each group, by its name: of the tests that cross its border."""
-    plan = result.plan
-    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
-    sent, received = _shares(result, group, True)
-    names = sorted(set(group.values()) - {""})
+    groups = result.plan.group_by_host
+    sent, received = _shares(result, groups, True)
+    names = sorted(set(groups.values()) - {""})
     return [Rates(name, name, sent.get(name), received.get(name)) for name in names]
 
 
@@ -153,7 +152,17 @@ def listing(result: MeshResult) -> str:
     lines += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
     if result.reference:
         lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
+    lines.append(f"{'PAIRS':<13}{_pairs(result)}")
     return printable.lines([*lines, line(result)])
+
+
+def _pairs(result: MeshResult) -> str:
+    """ "6 of 6 pass, at 940 Mbit/s to 942 Mbit/s"."""
+    rates = values(result.rows, RATE)
+    range_of_rates = ""
+    if rates:
+        range_of_rates = f", at {amounts.rate(min(rates))} to {amounts.rate(max(rates))}"
+    return f"{result.verdict.good_pairs} of {result.verdict.pairs} pass{range_of_rates}"
 
 
 def evidence(finding: MeshFinding) -> Iterator[str]:
@@ -209,15 +218,15 @@ def nagios(result: MeshResult) -> str:
     """One line with performance data; the exit code is `NAGIOS[verdict.exit_code]`."""
     verdict = result.verdict
     state = STATES[NAGIOS[verdict.exit_code]]
-    values = {
+    data = {
         "tests": f"{verdict.tested};;;0;{verdict.planned}",
         "confirmed": f"{len(verdict.confirmed)}",
         "findings": f"{len(verdict.findings)}",
         "silent": f"{len(verdict.silent)}",
     }
-    data = " ".join(f"'{name}'={value}" for name, value in values.items())
-    text = line(result).replace("|", "/")
-    return f"{text.replace('MESH', f'MESH {state} -', 1)} | {data}"
+    text = line(result).replace("|", "/").replace("MESH", f"MESH {state} -", 1)
+    performance = " ".join(f"'{name}'={value}" for name, value in data.items())
+    return f"{text} | {performance}"
 
 
 # --- For programs ----------------------------------------------------------------------------
@@ -237,6 +246,8 @@ def record(result: MeshResult) -> dict[str, object]:
         "reference": result.reference,
         "tested": verdict.tested,
         "planned": verdict.planned,
+        "pairs": verdict.pairs,
+        "good_pairs": verdict.good_pairs,
         "failed": verdict.failed,
         "disturbed": verdict.disturbed,
         "unexplained": verdict.unexplained,

@@ -56,11 +56,7 @@ def cleared(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[
             for name in (observation.sender.host, observation.receiver.host):
                 every[name] += 1
                 bad[name] += observation.bad
-    suspected = {
-        name
-        for suspect in (*suspicions.suspects, *suspicions.doubtful)
-        for name in suspect.entity.names
-    }
+    suspected = suspicions.names
     return {name for name in every if name not in suspected and bad[name] <= MOSTLY * every[name]}
 
 
@@ -73,8 +69,7 @@ class _Chosen:
         good = cleared(plan, rows, suspicions)
         names = [host.name for host in plan.hosts if host.name in good]
         self._good = shuffled(names, plan.seed, "retest")
-        suspects = (*suspicions.suspects, *suspicions.doubtful)
-        self._suspected = {name for suspect in suspects for name in suspect.entity.names}
+        self._suspected = suspicions.names
         self._met = {frozenset((row.client, row.server)) for row in rows}
         self._untested = untested(plan, rows)
         # A connection may fail in one direction only, which is the one to repeat.
@@ -85,10 +80,7 @@ class _Chosen:
         """The pairs of one round: of the suspects first, then of pairs that were only bad."""
         self._busy: Counter[str] = Counter()
         pairs: list[Pair] = []
-        suspects = (*self._suspicions.suspects, *self._suspicions.doubtful)
-        for entity in dict.fromkeys(
-            [*(suspect.entity for suspect in suspects), *self._suspicions.pairs]
-        ):
+        for entity in dict.fromkeys((*self._suspicions.entities, *self._suspicions.pairs)):
             pairs += self._pairs(entity, turn)
         if turn == 0:
             pairs += self._first(self._untested, len(self._untested), OF_A_HOST)
@@ -132,11 +124,8 @@ class _Chosen:
 
     def _members(self, group: str) -> list[str]:
         """The members of a group that are not suspected themselves."""
-        return [
-            host.name
-            for number, host in enumerate(self._plan.hosts)
-            if self._plan.group_of(number) == group and host.name not in self._suspected
-        ]
+        groups = self._plan.group_by_host
+        return [name for name in groups if groups[name] == group and name not in self._suspected]
 
     def _first(self, pairs: Iterable[tuple[str, str]], most: int, each: int = 1) -> list[Pair]:
         """The first pairs whose hosts both have less than `each` tests in this round."""

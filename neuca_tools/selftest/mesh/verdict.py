@@ -27,7 +27,7 @@ from neuca_tools.selftest.mesh.causes import (
     subject_of,
 )
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
-from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, localise, ratio
+from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, Suspicions, localise, ratio
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
     BAD,
@@ -116,7 +116,8 @@ class Verdict:
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
     bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
-    part in no test, for these `reasons`; `untested` the pairs of the plan without a result.
+    part in no test, for these `reasons`; `untested` the pairs of the plan without a result. Of the
+    `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -128,6 +129,8 @@ class Verdict:
     unexplained: int = 0
     untested: tuple[tuple[str, str], ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    pairs: int = 0
+    good_pairs: int = 0
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
@@ -154,19 +157,14 @@ def judge(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
-    every, rows = rows, tests_of(plan, rows)
+    every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
     suspicions, seen = localise(plan, rows), observations(plan, rows)
-    again = {
-        symptom: [observation for observation in of_it if is_retest(plan, rows[observation.test])]
-        for symptom, of_it in seen.items()
-    }
-    findings = [
-        _finding(plan, rows, suspect, again[suspect.symptom]) for suspect in suspicions.suspects
-    ]
-    findings += filter(None, [_everywhere(plan, rows)])
+    findings = _findings(plan, rows, suspicions, seen)
     explained = {test for suspect in suspicions.suspects for test in suspect.tests}
     failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
-    silent = _silent_hosts(plan, rows, reasons or {})
+    bad = _bad_tests(seen) | failed
+    last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
+    silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
         tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
         len(rows),
@@ -174,10 +172,26 @@ def judge(
         silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
-        unexplained=len((_bad_tests(seen) | failed) - explained),
+        unexplained=len(bad - explained),
         untested=tuple(untested(plan, rows)),
-        reasons={name: (reasons or {}).get(name, NO_REASON) for name in silent},
+        reasons={name: reasons.get(name, NO_REASON) for name in silent},
+        pairs=len({frozenset(pair) for slot in plan.tests for pair in slot}),
+        good_pairs=len(set(last.values()) - bad),
     )
+
+
+def _findings(
+    plan: MeshPlan,
+    rows: Sequence[Row],
+    suspicions: Suspicions,
+    seen: Mapping[str, Sequence[Observation]],
+) -> list[MeshFinding]:
+    findings = []
+    for suspect in suspicions.suspects:
+        again = [each for each in seen[suspect.symptom] if is_retest(plan, rows[each.test])]
+        findings.append(_finding(plan, rows, suspect, again))
+    everywhere = _everywhere(plan, rows)
+    return [*findings, everywhere] if everywhere else findings
 
 
 def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
@@ -188,15 +202,18 @@ def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> Mes
     mine = [row for row in rows if row.diagnosis and (row.client, row.server) in finding.paths]
     if not mine:
         return finding
-    wanted = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
     rates = [row.rate_out for row in mine if row.rate_out is not None]
-    is_slow = finding.symptom == RATE
-    if is_slow and rates and min(rates) >= BAD * wanted:
-        number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
-        text = f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
-        return replace(finding, diagnosis=(text,))
-    worst = min(mine, key=lambda row: row.rate_out if row.rate_out is not None else 0.0)
+    if finding.symptom == RATE and rates:
+        expected = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
+        if min(rates) >= BAD * expected:
+            return replace(finding, diagnosis=(_not_always_slow(rates),))
+    worst = min(mine, key=lambda row: row.rate_out or 0.0)
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
+
+
+def _not_always_slow(rates: Sequence[float]) -> str:
+    number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
+    return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
 
 
 def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
