@@ -232,7 +232,7 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     healthy = play("mesh.yml", "-e", json.dumps({"neuca_mesh_secret": SECRET}))
     assert healthy.returncode == 0, healthy.stdout
     assert "MESH pass: 3 of 3 tests" in healthy.stdout
-    assert re.search(r"PAIRS +3 of 3 pass, at [0-9.]+ to [0-9.]+ Mbit/s", healthy.stdout)
+    assert re.search(r"PAIRS +3 of 3 pass, at [0-9.]+ Mbit/s to [0-9.]+ Mbit/s", healthy.stdout)
     assert "RETRYING" not in healthy.stdout
     assert SECRET not in healthy.stdout
     shape = "tc qdisc add dev data0 root tbf rate 10mbit burst 16kb latency 50ms"
