@@ -26,7 +26,7 @@ from neuca_tools.selftest.report.series import Runs, comparison_page
 from neuca_tools.selftest.report.text import colored, comparison
 
 
-def compare_runs(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the differences. Raises UsageError, SelftestError."""
     if arguments.runs == ["last-boot"]:
         runs = _of_last_boot(arguments)

@@ -13,7 +13,7 @@ from neuca_tools.selftest.measure.archive import entries
 from neuca_tools.selftest.report.entry import history_line, without_evidence
 
 
-def history(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the archived tests, the oldest first. Raises SelftestError."""
     state = configuration(arguments).state_directory
     tests, damaged = entries(state)

@@ -9,28 +9,33 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.commands.arguments import (
     CONFIG,
-    JSON,
     Options,
     add_options,
     add_output_options,
-    flag,
     value,
 )
 from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, seconds, whole
+from neuca_tools.commands.selftest_values import (
+    OUTPUT_OPTIONS,
+    REPORT_OPTIONS,
+    rate,
+    seconds,
+    whole,
+)
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
@@ -65,15 +70,6 @@ REMOTE = "neuca-selftest mesh join -"
 FANOUT = 1000
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
-PURPOSES = {
-    "plan": "print a plan: which hosts test each other, and when",
-    "run": "run a plan on all hosts, or continue it, and report",
-    "join": "take part in a mesh on this host; run starts it",
-    "report": "report the results of a run",
-    "stop": "stop a run, or mesh join with a plan",
-}
-
-
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (e.g. 1G)", type=rate, required=True),
     "expect": value("RATE", "the rate that every path should achieve", type=rate),
@@ -113,7 +109,6 @@ PLAN_OPTIONS: Options = {
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
 }
-OUTPUT: Options = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",
                     type=Path, required=True),
@@ -132,63 +127,41 @@ JOIN_OPTIONS: Options = {
 }
 
 
-POSITIONAL: Mapping[str, Options] = {
-    "plan": {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
-    "run": {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
-    "join": {"plan": value("PLAN", "the plan; - for messages on standard input")},
-    "report": {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
-    "stop": {"file": value("FILE", "the output of the run, or the plan", type=Path)},
-}
-TABLES: Mapping[str, Options] = {
-    "plan": PLAN_OPTIONS,
-    "run": {**RUN_OPTIONS, **OUTPUT, **REPORT_OPTIONS},
-    "join": JOIN_OPTIONS,
-    "report": {**OUTPUT, **REPORT_OPTIONS},
-    "stop": {},
-}
+class _Parser(Parser):
+    """The words after "--" are options of clush, in `engine`."""
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: Optional[argparse.Namespace] = None
+    ) -> argparse.Namespace:
+        own, engine = list(args), list[str]()
+        if "--" in own:
+            place = own.index("--")
+            own, engine = own[:place], own[place + 1 :]
+        arguments = super().parse_args(own, namespace)
+        arguments.engine = engine
+        if engine and arguments.act is not _run:
+            _log("mesh: only run accepts options of clush")
+            raise SystemExit(ExitCode.USAGE)
+        return arguments
 
 
 def mesh_parser() -> argparse.ArgumentParser:
-    parser = parser_of("mesh")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, purpose in PURPOSES.items():
-        subparser = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
-        _fill(subparser, name)
+    parser = parser_of("mesh", _Parser)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    for name, command in COMMANDS.items():
+        description = f"{command.purpose.capitalize()}."
+        subparser = commands.add_parser(name, help=command.purpose, description=description)
+        for word, keywords in command.positional.items():
+            subparser.add_argument(word, **keywords)
+        add_options(subparser, command.options)
+        add_output_options(subparser)
+        subparser.set_defaults(act=command.act)
     return parser
 
 
-def parser_for(command: str) -> argparse.ArgumentParser:
-    """The parser of one subcommand."""
-    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}", allow_abbrev=False)
-    _fill(parser, command)
-    return parser
-
-
-def _fill(parser: argparse.ArgumentParser, command: str) -> None:
-    actions = {"plan": _plan, "run": _run, "join": _join, "report": _report, "stop": _stop}
-    for word, keywords in POSITIONAL[command].items():
-        parser.add_argument(word, **keywords)
-    add_options(parser, TABLES[command])
-    add_output_options(parser)
-    parser.set_defaults(act=actions[command])
-
-
-def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The arguments; `engine` are the words after "--"."""
-    own = list(words)
-    engine: list[str] = []
-    if "--" in own:
-        place = own.index("--")
-        own, engine = own[:place], own[place + 1 :]
-    arguments = mesh_parser().parse_args(own)
-    arguments.engine = engine
-    if engine and arguments.act is not _run:
-        _log("mesh: only run accepts options of clush")
-        raise SystemExit(ExitCode.USAGE)
-    return arguments
-
-
-def mesh(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run a subcommand. Raises UsageError, SelftestError."""
     code: int = arguments.act(arguments)
     return code
@@ -385,3 +358,46 @@ def _stop(arguments: argparse.Namespace) -> int:
         _log(f'no run is writing "{arguments.file}"')
         return ExitCode.ERROR
     return ExitCode.PASS
+
+
+class Subcommand(NamedTuple):
+    """What `mesh --help` says of it, its function, and its arguments and options."""
+
+    purpose: str
+    act: Callable[[argparse.Namespace], int]
+    positional: Options
+    options: Options
+
+
+COMMANDS = {
+    "plan": Subcommand(
+        "print a plan: which hosts test each other, and when",
+        _plan,
+        {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
+        PLAN_OPTIONS,
+    ),
+    "run": Subcommand(
+        "run a plan on all hosts, or continue it, and report",
+        _run,
+        {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
+        {**RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS},
+    ),
+    "join": Subcommand(
+        "take part in a mesh on this host; run starts it",
+        _join,
+        {"plan": value("PLAN", "the plan; - for messages on standard input")},
+        JOIN_OPTIONS,
+    ),
+    "report": Subcommand(
+        "report the results of a run",
+        _report,
+        {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
+        {**OUTPUT_OPTIONS, **REPORT_OPTIONS},
+    ),
+    "stop": Subcommand(
+        "stop a run, or mesh join with a plan",
+        _stop,
+        {"file": value("FILE", "the output of the run, or the plan", type=Path)},
+        {},
+    ),
+}

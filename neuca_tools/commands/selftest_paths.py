@@ -11,13 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Optional
 
-from neuca_tools.commands.arguments import value
+from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number
+from neuca_tools.commands.selftest_options import (
+    MEASURING_OPTIONS,
+    address_of,
+    options,
+    plan_name,
+    port_number,
+)
+from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
-from neuca_tools.commands.selftest_test_parsers import compare_paths_parser
 from neuca_tools.commands.selftest_values import whole
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
@@ -50,14 +56,18 @@ class Path(NamedTuple):
     port: Optional[int] = None
 
 
-def paths_parser() -> argparse.ArgumentParser:
+def compare_paths_parser() -> argparse.ArgumentParser:
+    parser = parser_of("compare-paths")
     path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
+    parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
     rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
-    return compare_paths_parser({"paths": path}, {"rounds": rounds})
+    add_grouped(parser, MEASURING_OPTIONS, {"rounds": rounds}, JSON)
+    parser.set_defaults(usage=parser.format_usage, at_boot=False, label=None, interface=None)
+    return parser
 
 
-def run_paths(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Test all paths, then compare them.
 
     Every round tests every path, so that a change of conditions affects all of them.

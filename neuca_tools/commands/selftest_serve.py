@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 
 
-def serve(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Serve tests until the time is over. Raises UsageError and SelftestError."""
     config = configuration(arguments)
     if arguments.peers:

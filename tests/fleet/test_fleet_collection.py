@@ -248,7 +248,6 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     assert '"msg": "the self-test to 172.16.0.1: below threshold: tcp ' in limited.stdout
     words = ("--limit", "h3", "-e", json.dumps({"dataplane_address": "172.16.0.9"}))
     moved = play("site.yml", "--diff", *words).stdout.splitlines()
-    assert "-delete the address 172.16.0.3/24 from data0" in moved
     assert "+add the address 172.16.0.9/24 to data0" in moved
     after = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
     assert re.sub(r"valid_lft \w+", "", after) == re.sub(r"valid_lft \w+", "", before)
