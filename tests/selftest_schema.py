@@ -129,6 +129,8 @@ def mesh_schema() -> dict[str, object]:
         },
         "tested": {**numbers, "description": "tests that were reported"},
         "planned": numbers,
+        "pairs": {**numbers, "description": "pairs of hosts that the plan tests"},
+        "good_pairs": {**numbers, "description": "pairs whose last test is bad in nothing"},
         "failed": {**numbers, "description": "reported tests that say nothing of their path"},
         "disturbed": {
             **numbers,

@@ -65,7 +65,7 @@ def timeline(entries: Iterable[Entry]) -> list[Event]:
     """
     began: dict[str, float] = {}
     events: list[Event] = []
-    for entry in sorted(entries, key=lambda one: one.at):
+    for entry in sorted(entries, key=lambda entry: entry.at):
         if entry.message_id == STARTING:
             began[entry.unit] = entry.at
         elif entry.message_id in (STARTED, UNIT_FAILED):
@@ -110,8 +110,8 @@ def render(data: Mapping[str, Any], width: int = WIDTH) -> str:
     """`neuca analyze`: a line for each event, in order."""
     rows = [["AT", "TOOK", "UNIT", "EVENT"]]
     rows += [
-        [_seconds(one["at"]), _seconds(one["took"]), one["unit"], one["text"]]
-        for one in data["events"]
+        [_seconds(event["at"]), _seconds(event["took"]), event["unit"], event["text"]]
+        for event in data["events"]
     ]
     return "\n".join(table(rows, width))
 

@@ -99,8 +99,10 @@ def changed_json(result: Result) -> dict[str, Any]:
     """`neuca release --json`, `revert` and `tune apply`: what was done, and what failed."""
     return {
         "version": 1,
-        "operations": [one.to_json() for one in result.done],
-        "failures": [{**one.operation.to_json(), "reason": one.reason} for one in result.failures],
+        "operations": [operation.to_json() for operation in result.done],
+        "failures": [
+            {**failure.operation.to_json(), "reason": failure.reason} for failure in result.failures
+        ],
     }
 
 

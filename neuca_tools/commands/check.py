@@ -30,13 +30,15 @@ TITLES = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every file; EXIT_INVALID if one has an error or, with --strict, a warning."""
-    found = [(name, checked(_content(name), arguments.format or "")) for name in arguments.file]
+    checked_files = [
+        (name, checked(_content(name), arguments.format or "")) for name in arguments.file
+    ]
     if arguments.json:
-        print(json.dumps(_json(found, arguments.strict), indent=1))
+        print(json.dumps(_json(checked_files, arguments.strict), indent=1))
     else:
-        for name, result in found:
-            _print(name, result, uses_color(arguments), only_errors=arguments.quiet)
-    valid = all(result.is_valid(arguments.strict) for _, result in found)
+        for name, document in checked_files:
+            _print(name, document, uses_color(arguments), only_errors=arguments.quiet)
+    valid = all(document.is_valid(arguments.strict) for _, document in checked_files)
     return EXIT_OK if valid else EXIT_INVALID
 
 
@@ -63,43 +65,43 @@ def _content(name: str) -> bytes:
         raise NeucaError(f'read "{name}": {reason}') from error
 
 
-def _print(name: str, result: Checked, color: bool, *, only_errors: bool) -> None:
+def _print(name: str, document: Checked, color: bool, *, only_errors: bool) -> None:
     """One line for each fault, as compilers print them, and a line about the whole file."""
-    for finding in result.findings:
+    for finding in document.findings:
         place = f"{name}:{finding.line}" if finding.line else name
         severity = painted(finding.severity, INKS[finding.severity], color)
         # With --quiet, nothing of standard output is printed.
         to_stderr = only_errors and finding.severity == "error"
         text = f"{plain(place)}: {severity}: {plain(finding.text)}"
         print(text, file=sys.stderr if to_stderr else sys.stdout)
-    errors = sum(one.severity == "error" for one in result.findings)
-    warnings = len(result.findings) - errors
+    errors = sum(finding.severity == "error" for finding in document.findings)
+    warnings = len(document.findings) - errors
     summary = painted("no faults", GREEN, color)
-    if result.findings:
+    if document.findings:
         summary = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
-    print(f"{plain(name)}: {summary}; read as {TITLES[result.kind]}")
+    print(f"{plain(name)}: {summary}; read as {TITLES[document.kind]}")
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _json(found: Sequence[tuple[str, Checked]], strict: bool) -> dict[str, Any]:
+def _json(checked_files: Sequence[tuple[str, Checked]], strict: bool) -> dict[str, Any]:
     files = [
         {
             "file": name,
-            "format": result.kind,
-            "valid": result.is_valid(strict),
+            "format": document.kind,
+            "valid": document.is_valid(strict),
             "faults": [
                 {
-                    "line": one.line or None,
-                    "severity": one.severity,
-                    "text": one.text,
-                    "meant": one.meant or None,
+                    "line": finding.line or None,
+                    "severity": finding.severity,
+                    "text": finding.text,
+                    "meant": finding.meant or None,
                 }
-                for one in result.findings
+                for finding in document.findings
             ],
         }
-        for name, result in found
+        for name, document in checked_files
     ]
     return {"version": 1, "files": files}

@@ -56,29 +56,29 @@ def _found_and_removed(
     config: Config, root: Path, with_identity: bool, dry_run: bool, say: Say
 ) -> int:
     if dry_run:
-        found = image_clean.find(config, root, with_identity)
-        return _clean(config, found, image_clean.running_daemon(config), _would_remove, say)
+        findings = image_clean.find(config, root, with_identity)
+        return _clean(config, findings, image_clean.running_daemon(config), _would_remove, say)
     with image_clean.undisturbed(config) as daemon:
         return _clean(config, image_clean.find(config, root, with_identity), daemon, _remove, say)
 
 
 def _clean(
-    config: Config, found: Findings, daemon: int, each: Callable[[Item], bool], say: Say
+    config: Config, findings: Findings, daemon: int, each: Callable[[Item], bool], say: Say
 ) -> int:
     if daemon:
         say(f"stop neucad, process {daemon}: it starts again at the next boot")
     done = []
-    for trace in found.traces:
+    for trace in findings.traces:
         done.append(each(trace))
         if done[-1]:
             say(trace.text)
-    if found.kept:
-        print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
+    if findings.kept:
+        print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
     if not all(done):
         return EXIT_FAILED
-    return EXIT_DEGRADED if found.kept else EXIT_OK
+    return EXIT_DEGRADED if findings.kept else EXIT_OK
 
 
 def _would_remove(_: Item) -> bool:

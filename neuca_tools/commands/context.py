@@ -90,9 +90,9 @@ def _report_problems(intake: Intake, fatal: bool) -> None:
 
 def untold(problems: Iterable[Problem], intake: Intake, config: Config) -> list[Problem]:
     """The problems without the faults that `report_faults` and `configuration` print."""
-    told = {fault.text for fault in (intake.document or Document()).faults}
-    told |= {fault.text for fault in config.faults} | {intake.refused}
-    return [one for one in problems if one.link or one.text not in told]
+    reported = {fault.text for fault in (intake.document or Document()).faults}
+    reported |= {fault.text for fault in config.faults} | {intake.refused}
+    return [problem for problem in problems if problem.link or problem.text not in reported]
 
 
 def report_faults(intake: Intake, config: Config) -> int:

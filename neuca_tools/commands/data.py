@@ -52,10 +52,10 @@ def _print_from(intake: Intake, arguments: argparse.Namespace) -> int:
 def _section(name: str, data: Document) -> dict[str, object]:
     """The lines of a section; null if the document has no such section."""
     items = {item.key: item.value for item in data.items if item.section == name}
-    found: dict[str, object] = {"version": 1, "section": name, "items": items}
+    section: dict[str, object] = {"version": 1, "section": name, "items": items}
     if name == "routes":
-        found["router"] = data.router
-    return found
+        section["router"] = data.router
+    return section
 
 
 def _show(name: str, data: Document) -> int:

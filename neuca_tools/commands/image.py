@@ -28,24 +28,24 @@ def run(arguments: argparse.Namespace) -> int:
 def capture(config: Config, root: Path, destination: Path, dry_run: bool = False) -> int:
     """Copy the file system at `root`, print what the copy does not have; return the exit code."""
     image_capture.check(destination)
-    found = image_clean.find(config, root, with_identity=True)
-    for item in found.traces:
+    findings = image_clean.find(config, root, with_identity=True)
+    for item in findings.traces:
         print(f"in the copy: {item.text}")
     for place in image_capture.other_mounts():
         print(f'not captured: "{place}", another file system')
-    changed = not dry_run and _write(config, root, found, destination)
-    if found.kept:
-        print(KEPT.format(found.kept[0].path.parent), file=sys.stderr)
+    changed = not dry_run and _write(config, root, findings, destination)
+    if findings.kept:
+        print(KEPT.format(findings.kept[0].path.parent), file=sys.stderr)
     if not config.complete:
         return EXIT_INVALID
-    return EXIT_DEGRADED if changed or found.kept else EXIT_OK
+    return EXIT_DEGRADED if changed or findings.kept else EXIT_OK
 
 
-def _write(config: Config, root: Path, found: Findings, destination: Path) -> bool:
+def _write(config: Config, root: Path, findings: Findings, destination: Path) -> bool:
     """Write the archive; returns whether files changed while they were read."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)  # the partial archive, which has secrets, is removed
-    captured = image_capture.capture(config, root, found, destination)
+    captured = image_capture.capture(config, root, findings, destination)
     for name in captured.flagged:
         print(f'not captured: the attributes of "{name}" that chattr sets')
     print(f'wrote "{destination}": {captured.files} files, {captured.size} bytes')

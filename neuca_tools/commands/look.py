@@ -164,9 +164,9 @@ def as_yaml(data: Any) -> str:  # noqa: ANN401 - JSON
 
 def _without_empty(data: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(data, Mapping):
-        return {key: _without_empty(one) for key, one in data.items() if one not in EMPTY}
+        return {key: _without_empty(value) for key, value in data.items() if value not in EMPTY}
     if isinstance(data, (list, tuple)):
-        return [_without_empty(one) for one in data]
+        return [_without_empty(value) for value in data]
     return data
 
 

@@ -61,6 +61,7 @@ _ROWS = (
         "stage",
     ),
     ("explain", "look", "show each setting of an interface and its origin", "json source", "link"),
+    ("export", "export", "print a document that requests what the dataplane NICs have now"),
     (
         "check",
         "check",
@@ -127,7 +128,7 @@ COMMANDS = tuple(Command(*row) for row in _ROWS)
 _BY_NAME = {command.name: command for command in COMMANDS}
 SELFTEST = "measure a path between two hosts, see neuca-selftest(1)"
 _GROUPS = {
-    "look": "status plan show explain check analyze collect-logs",
+    "look": "status plan show explain export check analyze collect-logs",
     "change": "apply confirm release trust revert tune",
     "measure": "selftest",
     "images": "clean image",

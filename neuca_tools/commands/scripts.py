@@ -37,10 +37,13 @@ def _findings(config: Config, document: Document, dry_run: bool) -> Sequence[Fin
 
 
 def _json(findings: Sequence[Finding]) -> dict[str, Any]:
-    told = [{"name": one.subject, "state": one.state, "text": one.text} for one in findings]
-    return {"version": 1, "scripts": told}
+    states = [
+        {"name": finding.subject, "state": finding.state, "text": finding.text}
+        for finding in findings
+    ]
+    return {"version": 1, "scripts": states}
 
 
 def _text(data: dict[str, Any]) -> str:
-    lines = [one["text"] for one in data["scripts"]]
+    lines = [script["text"] for script in data["scripts"]]
     return "\n".join(lines) or "there are no scripts"

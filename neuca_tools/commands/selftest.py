@@ -6,12 +6,24 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, Callable
+from importlib import import_module
+from types import ModuleType
 
 from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands.common import guarded
 
 # Imports inside functions: each command loads only what it needs of 150 to 280 ms.
+
+# The module with `run` of each subcommand, and the one with its parser.
+COMMANDS = {
+    "run": ("selftest_run", "selftest_test_parsers"),
+    "serve": ("selftest_serve", "selftest_test_parsers"),
+    "explain": ("selftest_explain", "selftest_parsers"),
+    "compare": ("selftest_compare", "selftest_parsers"),
+    "history": ("selftest_history", "selftest_parsers"),
+    "compare-paths": ("selftest_paths", "selftest_paths"),
+    "mesh": ("selftest_mesh", "selftest_mesh"),
+}
 
 
 def main(words: Sequence[str]) -> int:
@@ -22,7 +34,9 @@ def main(words: Sequence[str]) -> int:
     """
     command = "".join(words[:1])
     if command in COMMANDS:
-        return COMMANDS[command](words[1:])
+        module, place = COMMANDS[command]
+        make = getattr(_module(place), f"{command.replace('-', '_')}_parser")
+        return _guarded(module, make().parse_args(words[1:]))
     meant = _misspelt(command)
     if meant:
         parsers.misspelt_parser().error(
@@ -32,18 +46,16 @@ def main(words: Sequence[str]) -> int:
     from neuca_tools.commands.selftest_test_parsers import former_parser
 
     arguments = former_parser().parse_args(words)
-    if arguments.serve:
-        from neuca_tools.commands.selftest_serve import serve
-
-        return _guarded(serve, arguments)
-    from neuca_tools.commands.selftest_run import run
-
-    return _guarded(run, arguments)
+    return _guarded("selftest_serve" if arguments.serve else "selftest_run", arguments)
 
 
-def _guarded(run: Callable[[Any], int], arguments: argparse.Namespace) -> int:
+def _module(name: str) -> ModuleType:
+    return import_module(f".{name}", __package__)
+
+
+def _guarded(module: str, arguments: argparse.Namespace) -> int:
     arguments.program = parsers.PROGRAM  # the prefix of its messages
-    return guarded(run, arguments)
+    return guarded(_module(module).run, arguments)
 
 
 def _misspelt(word: str) -> str:
@@ -60,58 +72,3 @@ def _misspelt(word: str) -> str:
     except UsageError:
         return meant
     return ""
-
-
-def _run(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_run import run
-    from neuca_tools.commands.selftest_test_parsers import run_parser
-
-    return _guarded(run, run_parser().parse_args(words))
-
-
-def _serve(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_serve import serve
-    from neuca_tools.commands.selftest_test_parsers import serve_parser
-
-    return _guarded(serve, serve_parser().parse_args(words))
-
-
-def _explain(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_explain import explain
-
-    return _guarded(explain, parsers.explain_parser().parse_args(words))
-
-
-def _compare(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_compare import compare_runs
-
-    return _guarded(compare_runs, parsers.compare_parser().parse_args(words))
-
-
-def _history(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_history import history
-
-    return _guarded(history, parsers.history_parser().parse_args(words))
-
-
-def _compare_paths(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_paths import paths_parser, run_paths
-
-    return _guarded(run_paths, paths_parser().parse_args(words))
-
-
-def _mesh(words: Sequence[str]) -> int:
-    from neuca_tools.commands.selftest_mesh import mesh, parsed
-
-    return _guarded(mesh, parsed(words))
-
-
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "run": _run,
-    "serve": _serve,
-    "explain": _explain,
-    "compare": _compare,
-    "history": _history,
-    "compare-paths": _compare_paths,
-    "mesh": _mesh,
-}

@@ -56,16 +56,24 @@ def wanted(resolution: Resolution) -> dict[str, str]:
 
     A congestion control that this kernel does not have is among them, so that the test reports it.
     """
-    algorithms = (one for one in resolution.tuning.values if one.setting == CONGESTION)
-    missing = {one.setting: one.asked for one in algorithms if one.effect == "unsupported"}
+    algorithms = (choice for choice in resolution.tuning.values if choice.setting == CONGESTION)
+    missing = {
+        choice.setting: choice.asked for choice in algorithms if choice.effect == "unsupported"
+    }
     sysctls = {**resolution.want.sysctls, **missing}
     return {key.translate(SWAP): value for key, value in sysctls.items()}
 
 
 def _drift(decision: Decision) -> tuple[str, ...]:
     """What differs from the plan, except host-wide sysctls, which the test compares itself."""
-    problems = [one.text for one in decision.resolution.problems if one.code in REPORTED_PROBLEMS]
-    operations = [one.text for one in decision.plan() if not _is_host_wide_sysctl(one)]
+    problems = [
+        problem.text
+        for problem in decision.resolution.problems
+        if problem.code in REPORTED_PROBLEMS
+    ]
+    operations = [
+        operation.text for operation in decision.plan() if not _is_host_wide_sysctl(operation)
+    ]
     return tuple(dict.fromkeys([*problems, *operations]))[:MOST]
 
 

@@ -26,7 +26,7 @@ from neuca_tools.selftest.report.series import Runs, comparison_page
 from neuca_tools.selftest.report.text import colored, comparison
 
 
-def compare_runs(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the differences. Raises UsageError, SelftestError."""
     if arguments.runs == ["last-boot"]:
         runs = _of_last_boot(arguments)
@@ -34,14 +34,18 @@ def compare_runs(arguments: argparse.Namespace) -> int:
         runs = [_run(name, arguments) for name in arguments.runs]
     else:
         raise ArgumentsError("compare: at least two runs are required, or last-boot")
-    found = compare(runs[:-1], runs[-1])
-    _write(arguments, list(zip(_names(arguments, runs), runs)), found)
+    changes = compare(runs[:-1], runs[-1])
+    _write(arguments, list(zip(_names(arguments, runs), runs)), changes)
     if not arguments.json:
-        print(colored(comparison(found), found.exit_code, uses_color(arguments)))
-        return found.exit_code
-    verdict = {"version": 1, "verdict": WORDS[found.exit_code], "exit_code": int(found.exit_code)}
-    print(document({**verdict, **cast(dict[str, Any], encode(found))}))
-    return found.exit_code
+        print(colored(comparison(changes), changes.exit_code, uses_color(arguments)))
+        return changes.exit_code
+    verdict = {
+        "version": 1,
+        "verdict": WORDS[changes.exit_code],
+        "exit_code": int(changes.exit_code),
+    }
+    print(document({**verdict, **cast(dict[str, Any], encode(changes))}))
+    return changes.exit_code
 
 
 def _names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]:
@@ -53,12 +57,12 @@ def _names(arguments: argparse.Namespace, runs: Sequence[Evidence]) -> list[str]
     ]
 
 
-def _write(arguments: argparse.Namespace, runs: Runs, found: Comparison) -> None:
+def _write(arguments: argparse.Namespace, runs: Runs, changes: Comparison) -> None:
     """Write the files that were requested. Raises ApplyError."""
     write_series(arguments, runs)
     if arguments.html:
-        state = "good" if found.exit_code == ExitCode.PASS else "bad"
-        page = comparison_page(runs, comparison(found), state)
+        state = "good" if changes.exit_code == ExitCode.PASS else "bad"
+        page = comparison_page(runs, comparison(changes), state)
         write_files({arguments.html: page.encode()})
 
 
@@ -66,10 +70,10 @@ def _run(name: str, arguments: argparse.Namespace) -> Evidence:
     """The run in a file; if there is no such file, the last stored test with this label."""
     if name == "-" or Path(name).exists():
         return evidence_of(content(name))
-    for one in reversed(_kept(arguments)):
-        found = one.evidence() if one.label == name else None
-        if found is not None:
-            return found
+    for test in reversed(_kept(arguments)):
+        evidence = test.evidence() if test.label == name else None
+        if evidence is not None:
+            return evidence
     return evidence_of(content(name))
 
 
@@ -79,10 +83,10 @@ def _of_last_boot(arguments: argparse.Namespace) -> list[Evidence]:
     if not chosen:
         reason = "there are no tests of the same peer from two boots"
         raise SelftestError(f"compare with the previous boot: {reason}")
-    found = list(filter(None, (run.evidence() for run in chosen)))
-    if len(found) < 2 or found[-1].boot != chosen[-1].boot:
+    runs = list(filter(None, (run.evidence() for run in chosen)))
+    if len(runs) < 2 or runs[-1].boot != chosen[-1].boot:
         raise SelftestError("compare with the previous boot: the stored tests cannot be read")
-    return found
+    return runs
 
 
 def _previous_boot(stored: list[Kept]) -> list[Kept]:

@@ -26,13 +26,11 @@ if TYPE_CHECKING:
     from neuca_tools.selftest.report.series import Runs
 
 
-def explain(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the diagnosis. Raises SelftestError, ApplyError."""
     evidence = evidence_of(content(arguments.file), arguments.expect, arguments.rtt)
-    diagnosis, before = diagnose(evidence), None
-    if arguments.before:
-        before = diagnose(evidence_of(content(arguments.before)))
-    write_reports(arguments, [(evidence, diagnosis)], before)
+    diagnosis = diagnose(evidence)
+    write_reports(arguments, [(evidence, diagnosis)])
     write_series(arguments, [(evidence.label or arguments.file, evidence)])
     if arguments.nagios:
         from neuca_tools.selftest.report.nagios import nagios
@@ -50,7 +48,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def write_reports(
-    arguments: argparse.Namespace, tests: Sequence[Test], before: Optional[Diagnosis]
+    arguments: argparse.Namespace, tests: Sequence[Test], before: Optional[Diagnosis] = None
 ) -> None:
     """Write the files of --html, which is about one test, and --prometheus, if requested.
 

@@ -13,22 +13,22 @@ from neuca_tools.selftest.measure.archive import entries
 from neuca_tools.selftest.report.entry import history_line, without_evidence
 
 
-def history(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Print the archived tests, the oldest first. Raises SelftestError."""
     state = configuration(arguments).state_directory
-    found, damaged = entries(state)
+    tests, damaged = entries(state)
     if damaged:
         lines = "1 line" if damaged == 1 else f"{damaged} lines"
         text = f"neuca-selftest: {lines} of the archive cannot be read, ignoring"
         print(text, file=sys.stderr)
     if arguments.peer:
-        found = [one for one in found if one.get("peer") == arguments.peer]
+        tests = [test for test in tests if test.get("peer") == arguments.peer]
     if arguments.last:
-        found = found[-arguments.last :]
+        tests = tests[-arguments.last :]
     if arguments.json:
-        print(document(list(map(without_evidence, found))))
-    elif found:
-        print("\n".join(map(history_line, found)))
+        print(document(list(map(without_evidence, tests))))
+    elif tests:
+        print("\n".join(map(history_line, tests)))
     else:
         print(f'neuca-selftest: no test is archived in "{state}"', file=sys.stderr)
     return 0

@@ -9,28 +9,33 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Optional
+from typing import Callable, NamedTuple, Optional
 
 from neuca_tools.commands.arguments import (
     CONFIG,
-    JSON,
     Options,
     add_options,
     add_output_options,
-    flag,
     value,
 )
 from neuca_tools.commands.common import read_input, uses_color
 from neuca_tools.commands.context import configuration
+from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_agent import Outlook, outlook
 from neuca_tools.commands.selftest_options import port_number, secret
 from neuca_tools.commands.selftest_parsers import parser_of
 from neuca_tools.commands.selftest_serve import check_servable, devices_by_address
-from neuca_tools.commands.selftest_values import REPORT_OPTIONS, rate, seconds, whole
+from neuca_tools.commands.selftest_values import (
+    OUTPUT_OPTIONS,
+    REPORT_OPTIONS,
+    rate,
+    seconds,
+    whole,
+)
 from neuca_tools.errors import ApplyError, SelftestError, UsageError
 from neuca_tools.files import write_files
 from neuca_tools.model import Host as Address
@@ -51,9 +56,6 @@ from neuca_tools.selftest.mesh import report
 from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, tests_of
 from neuca_tools.selftest.mesh.page import page
 from neuca_tools.selftest.mesh.schedule import (
-    PER_HYPERVISOR,
-    PER_UPLINK,
-    Wanted,
     budget,
     duration_words,
     make_plan,
@@ -68,21 +70,13 @@ REMOTE = "neuca-selftest mesh join -"
 FANOUT = 1000
 # Bytes of a list of hosts.
 MOST_TEXT = 4 * 2**20
-PURPOSES = {
-    "plan": "print a plan: which hosts test each other, and when",
-    "run": "run a plan on all hosts, or continue it, and report",
-    "join": "take part in a mesh on this host; run starts it",
-    "report": "report the results of a run",
-    "stop": "stop a run, or mesh join with a plan",
-}
-
-
 PLAN_OPTIONS: Options = {
     "rate": value("RATE", "the highest rate of each transfer (e.g. 1G)", type=rate, required=True),
     "expect": value("RATE", "the rate that every path should achieve", type=rate),
     "rounds": value(
         *("NUMBER", "tests of each host (default: all up to 64 hosts, otherwise 8)"),
         type=whole("a number of rounds", 1, 4096),
+        default=0,
     ),
     "seed": value(
         *("NUMBER", "the seed of the plan (default: %(default)d)"),
@@ -93,12 +87,12 @@ PLAN_OPTIONS: Options = {
     "per-uplink": value(
         *("NUMBER", "tests at a time through an uplink (default: %(default)d)"),
         type=whole("a number of tests", 1, 4096),
-        default=PER_UPLINK,
+        default=MeshPlan.per_uplink,
     ),
     "per-hypervisor": value(
         *("NUMBER", "tests at a time on a hypervisor (default: %(default)d)"),
         type=whole("a number of tests", 1, 4096),
-        default=PER_HYPERVISOR,
+        default=MeshPlan.per_hypervisor,
     ),
     "time": value(
         *("SECONDS", "duration of each transfer (default: %(default)g)"),
@@ -115,7 +109,6 @@ PLAN_OPTIONS: Options = {
     ),
     "port": value("PORT", "port of iperf3 (default: %(default)d)", type=port_number, default=45678),
 }
-OUTPUT: Options = {**JSON, "nagios": flag("print one line and exit as a Nagios plugin does")}
 RUN_OPTIONS: Options = {
     "output": value("FILE", "file for the results; an interrupted run resumes from it",
                     type=Path, required=True),
@@ -134,63 +127,41 @@ JOIN_OPTIONS: Options = {
 }
 
 
-POSITIONAL: Mapping[str, Options] = {
-    "plan": {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
-    "run": {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
-    "join": {"plan": value("PLAN", "the plan; - for messages on standard input")},
-    "report": {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
-    "stop": {"file": value("FILE", "the output of the run, or the plan", type=Path)},
-}
-TABLES: Mapping[str, Options] = {
-    "plan": PLAN_OPTIONS,
-    "run": {**RUN_OPTIONS, **OUTPUT, **REPORT_OPTIONS},
-    "join": JOIN_OPTIONS,
-    "report": {**OUTPUT, **REPORT_OPTIONS},
-    "stop": {},
-}
+class _Parser(Parser):
+    """The words after "--" are options of clush, in `engine`."""
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str], namespace: Optional[argparse.Namespace] = None
+    ) -> argparse.Namespace:
+        own, engine = list(args), list[str]()
+        if "--" in own:
+            place = own.index("--")
+            own, engine = own[:place], own[place + 1 :]
+        arguments = super().parse_args(own, namespace)
+        arguments.engine = engine
+        if engine and arguments.act is not _run:
+            _log("mesh: only run accepts options of clush")
+            raise SystemExit(ExitCode.USAGE)
+        return arguments
 
 
 def mesh_parser() -> argparse.ArgumentParser:
-    parser = parser_of("mesh")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, purpose in PURPOSES.items():
-        one = commands.add_parser(name, help=purpose, description=f"{purpose.capitalize()}.")
-        _fill(one, name)
+    parser = parser_of("mesh", _Parser)
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", required=True, parser_class=Parser
+    )
+    for name, command in COMMANDS.items():
+        description = f"{command.purpose.capitalize()}."
+        subparser = commands.add_parser(name, help=command.purpose, description=description)
+        for word, keywords in command.positional.items():
+            subparser.add_argument(word, **keywords)
+        add_options(subparser, command.options)
+        add_output_options(subparser)
+        subparser.set_defaults(act=command.act)
     return parser
 
 
-def parser_for(command: str) -> argparse.ArgumentParser:
-    """The parser of one subcommand."""
-    parser = argparse.ArgumentParser(prog=f"neuca-selftest mesh {command}", allow_abbrev=False)
-    _fill(parser, command)
-    return parser
-
-
-def _fill(parser: argparse.ArgumentParser, command: str) -> None:
-    actions = {"plan": _plan, "run": _run, "join": _join, "report": _report, "stop": _stop}
-    for word, keywords in POSITIONAL[command].items():
-        parser.add_argument(word, **keywords)
-    add_options(parser, TABLES[command])
-    add_output_options(parser)
-    parser.set_defaults(act=actions[command])
-
-
-def parsed(words: Sequence[str]) -> argparse.Namespace:
-    """The arguments; `engine` are the words after "--"."""
-    own = list(words)
-    engine: list[str] = []
-    if "--" in own:
-        place = own.index("--")
-        own, engine = own[:place], own[place + 1 :]
-    arguments = mesh_parser().parse_args(own)
-    arguments.engine = engine
-    if engine and arguments.act is not _run:
-        _log("mesh: only run accepts options of clush")
-        raise SystemExit(ExitCode.USAGE)
-    return arguments
-
-
-def mesh(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run a subcommand. Raises UsageError, SelftestError."""
     code: int = arguments.act(arguments)
     return code
@@ -203,7 +174,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     hosts = read_hosts(_text(arguments.hosts))
     if arguments.group and not any(arguments.group in host.labels for host in hosts):
         raise UsageError(f'mesh plan: no host has the label "{arguments.group}"')
-    wanted = Wanted(
+    draft = MeshPlan(
+        hosts,
+        (),
         arguments.rate,
         rounds=arguments.rounds,
         seed=arguments.seed,
@@ -215,7 +188,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         expect=arguments.expect,
     )
-    plan = make_plan(hosts, wanted)
+    plan = make_plan(draft)
     print(json.dumps(plan_record(plan), separators=(",", ":")))
     print(f"neuca-selftest: {budget_line(plan)}", file=sys.stderr)
     return ExitCode.PASS
@@ -360,24 +333,24 @@ def _result(run: results.Recorded) -> report.MeshResult:
     return report.MeshResult(run.plan, tests_of(run.plan, run.rows), verdict, run.began)
 
 
-def _show(arguments: argparse.Namespace, found: report.MeshResult) -> int:
+def _show(arguments: argparse.Namespace, result: report.MeshResult) -> int:
     """Write the files, print what was asked for, and return the exit code."""
     if arguments.json and arguments.nagios:
         raise UsageError("mesh: --json and --nagios cannot be combined")
     wanted = {arguments.html: page, arguments.prometheus: report.metrics}
-    files = {path: make(found).encode() for path, make in wanted.items() if path}
+    files = {path: make(result).encode() for path, make in wanted.items() if path}
     try:
         write_files(files)
     except ApplyError as error:
         raise SelftestError(error.text) from error
     if arguments.nagios:
-        print(report.nagios(found))
-        return NAGIOS[found.verdict.exit_code]
+        print(report.nagios(result))
+        return NAGIOS[result.verdict.exit_code]
     if arguments.json:
-        print(report.document(found))
+        print(report.document(result))
     else:
-        print(colored(report.listing(found), found.verdict.exit_code, uses_color(arguments)))
-    return found.verdict.exit_code
+        print(colored(report.listing(result), result.verdict.exit_code, uses_color(arguments)))
+    return result.verdict.exit_code
 
 
 def _stop(arguments: argparse.Namespace) -> int:
@@ -385,3 +358,46 @@ def _stop(arguments: argparse.Namespace) -> int:
         _log(f'no run is writing "{arguments.file}"')
         return ExitCode.ERROR
     return ExitCode.PASS
+
+
+class Subcommand(NamedTuple):
+    """What `mesh --help` says of it, its function, and its arguments and options."""
+
+    purpose: str
+    act: Callable[[argparse.Namespace], int]
+    positional: Options
+    options: Options
+
+
+COMMANDS = {
+    "plan": Subcommand(
+        "print a plan: which hosts test each other, and when",
+        _plan,
+        {"hosts": value("HOSTS", "a file with NAME ADDRESS [LABEL=VALUE …] on each line")},
+        PLAN_OPTIONS,
+    ),
+    "run": Subcommand(
+        "run a plan on all hosts, or continue it, and report",
+        _run,
+        {"plan": value("PLAN", "the plan; after --, options of clush follow", type=Path)},
+        {**RUN_OPTIONS, **OUTPUT_OPTIONS, **REPORT_OPTIONS},
+    ),
+    "join": Subcommand(
+        "take part in a mesh on this host; run starts it",
+        _join,
+        {"plan": value("PLAN", "the plan; - for messages on standard input")},
+        JOIN_OPTIONS,
+    ),
+    "report": Subcommand(
+        "report the results of a run",
+        _report,
+        {"files": value("FILE", "a plan, or results", nargs="+", type=Path)},
+        {**OUTPUT_OPTIONS, **REPORT_OPTIONS},
+    ),
+    "stop": Subcommand(
+        "stop a run, or mesh join with a plan",
+        _stop,
+        {"file": value("FILE", "the output of the run, or the plan", type=Path)},
+        {},
+    ),
+}

@@ -47,10 +47,10 @@ def _stream_counts(word: str) -> tuple[int, ...]:
 
 
 def _steps(word: str) -> frozenset[str]:
-    found = frozenset(listed(word))
-    for wrong in sorted(found - set(STEPS)):
+    steps = frozenset(listed(word))
+    for wrong in sorted(steps - set(STEPS)):
         raise refused(wrong, f"one of the steps {', '.join(STEPS)}")
-    return found
+    return steps
 
 
 def _plan_name(word: str) -> str:
@@ -178,8 +178,8 @@ def peers(arguments: argparse.Namespace, config: Config) -> list[str]:
 
 def port(arguments: argparse.Namespace, config: Config) -> int:
     """The port of iperf3. Raises UsageError."""
-    found: int = arguments.port or _configured(config.selftest, "port", port_number) or PORT
-    return found
+    number: int = arguments.port or _configured(config.selftest, "port", port_number) or PORT
+    return number
 
 
 def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
@@ -194,18 +194,18 @@ def secret(arguments: argparse.Namespace, config: Config) -> Optional[bytes]:
         descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
             status = os.fstat(descriptor)
-            found = stream.read(LONGEST_SECRET).strip()
+            key = stream.read(LONGEST_SECRET).strip()
     except OSError as error:
         raise UsageError(f'read the secret "{name}": {error.strerror}') from error
     # The owner and mode of a pipe, such as bash's <(...), are meaningless.
     if stat.S_ISREG(status.st_mode):
         _check_private(name, status)
-    if len(found) < SHORTEST_SECRET:
+    if len(key) < SHORTEST_SECRET:
         raise UsageError(
             f'read the secret "{name}": it is shorter than {SHORTEST_SECRET} bytes',
             hint=MAKE_SECRET.format(name=name),
         )
-    return found
+    return key
 
 
 def _check_private(name: str, status: os.stat_result) -> None:
@@ -254,9 +254,9 @@ def address_of(entry: str, family: Optional[str] = None) -> Address:
 
     Raises UsageError.
     """
-    found = literal(entry)
-    if found is not None:
-        return found
+    address = literal(entry)
+    if address is not None:
+        return address
     kind = {"4": socket.AF_INET, "6": socket.AF_INET6, None: socket.AF_UNSPEC}[family]
     try:
         known = socket.getaddrinfo(entry, None, kind, socket.SOCK_STREAM)

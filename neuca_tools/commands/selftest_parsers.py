@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from collections import ChainMap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +38,7 @@ GROUPS = (
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
     ("expectations", "expect rtt try-fix"),
-    ("output", "json nagios html prometheus csv svg before label"),
+    ("output", "json nagios html prometheus csv svg label"),
     ("configuration", "config at-boot"),
     ("what is printed", "verbose quiet color"),
 )
@@ -133,7 +132,6 @@ def explain_parser() -> argparse.ArgumentParser:
     rtt = "round-trip time of the idle path in milliseconds"
     own = {
         "rtt": value("MS", rtt, type=milliseconds),
-        "before": value("FILE", "also show this earlier run in the HTML report"),
     }
     add_grouped(parser, EXPECT_OPTION, OUTPUT_OPTIONS, REPORT_OPTIONS, SERIES_OPTIONS, own)
     return parser
@@ -168,10 +166,10 @@ class _Formatter(Formatter):
         return super()._fill_text(text, width, indent)
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
+def parser_of(name: str, kind: type[Parser] = Parser) -> argparse.ArgumentParser:
     """The parser of a command, without its options."""
     text = TEXTS[name]
-    return Parser(
+    return kind(
         prog=f"{PROGRAM} {name}",
         description=text.description,
         epilog=f"Example: {PROGRAM} {text.example}",
@@ -185,22 +183,13 @@ def add_grouped(parser: argparse.ArgumentParser, *tables: Options) -> None:
     for title, names in GROUPS:
         present = [name for name in names.split() if name in options]
         if present:
-            _add_group(parser.add_argument_group(title), present, options)
-    _add_some(parser, options, [name for name in options if name not in GROUPED])
+            _add_group(parser.add_argument_group(title), {name: options[name] for name in present})
+    add_options(parser, {name: options[name] for name in options if name not in GROUPED})
     add_output_options(parser.add_argument_group(GROUPS[-1][0]))
 
 
-def _add_group(group: argparse._ActionsContainer, present: Sequence[str], options: Options) -> None:
-    _add_some(group, options, [name for name in present if name in EXCLUSIVE], exclusive=True)
-    _add_some(group, options, [name for name in present if name not in EXCLUSIVE])
-
-
-def _add_some(
-    group: argparse._ActionsContainer,
-    options: Options,
-    names: Sequence[str],
-    exclusive: bool = False,
-) -> None:
-    if exclusive and names:
-        group = group.add_mutually_exclusive_group()
-    add_options(group, {name: options[name] for name in names})
+def _add_group(group: argparse._ArgumentGroup, options: Options) -> None:
+    exclusive = {name: options[name] for name in options if name in EXCLUSIVE}
+    if exclusive:
+        add_options(group.add_mutually_exclusive_group(), exclusive)
+    add_options(group, {name: options[name] for name in options if name not in EXCLUSIVE})

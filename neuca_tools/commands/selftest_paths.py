@@ -11,13 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Optional
 
-from neuca_tools.commands.arguments import value
+from neuca_tools.commands.arguments import JSON, value
 from neuca_tools.commands.common import uses_color
 from neuca_tools.commands.context import configuration
 from neuca_tools.commands.selftest_agent import Outlook, entered, outlook
-from neuca_tools.commands.selftest_options import address_of, options, plan_name, port_number
+from neuca_tools.commands.selftest_options import (
+    MEASURING_OPTIONS,
+    address_of,
+    options,
+    plan_name,
+    port_number,
+)
+from neuca_tools.commands.selftest_parsers import add_grouped, parser_of
 from neuca_tools.commands.selftest_run import SEVEREST, has_iperf3, silent, without_iperf3
-from neuca_tools.commands.selftest_test_parsers import compare_paths_parser
 from neuca_tools.commands.selftest_values import whole
 from neuca_tools.config import Config
 from neuca_tools.errors import ArgumentsError
@@ -50,14 +56,18 @@ class Path(NamedTuple):
     port: Optional[int] = None
 
 
-def paths_parser() -> argparse.ArgumentParser:
+def compare_paths_parser() -> argparse.ArgumentParser:
+    parser = parser_of("compare-paths")
     path = value("PATH", "LABEL=PEER[,netns=NAME…]; the baseline comes first", type=_path)
+    parser.add_argument("paths", nargs="+", **path)
     text = "number of tests of each path (default: %(default)d)"
     rounds = value("NUMBER", text, type=_rounds, default=ROUNDS)
-    return compare_paths_parser({"paths": path}, {"rounds": rounds})
+    add_grouped(parser, MEASURING_OPTIONS, {"rounds": rounds}, JSON)
+    parser.set_defaults(usage=parser.format_usage, at_boot=False, label=None, interface=None)
+    return parser
 
 
-def run_paths(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Test all paths, then compare them.
 
     Every round tests every path, so that a change of conditions affects all of them.
@@ -79,8 +89,8 @@ def run_paths(arguments: argparse.Namespace) -> int:
         for number in range(1, arguments.rounds + 1)
         for path, address in tested
     ]
-    found = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
-    tests = [Tests(path.label, tuple(found[path.label])) for path in paths]
+    tests_by_label = _taken(arguments, plan_name(arguments, config), turns, wanted, planned)
+    tests = [Tests(path.label, tuple(tests_by_label[path.label])) for path in paths]
     return _conclude(tests, arguments)
 
 
@@ -117,13 +127,13 @@ def _take(
     turns: Sequence[_Turn], wanted: Options, planned: Outlook, tell: Tell
 ) -> dict[str, list[Evidence]]:
     """The tests of each path, by its label."""
-    found: dict[str, list[Evidence]] = {}
+    tests_by_label: dict[str, list[Evidence]] = {}
     for turn in turns:
         evidence = apart(partial(_test, turn.path, turn.address, wanted, planned))
-        found.setdefault(turn.path.label, []).append(evidence)
+        tests_by_label.setdefault(turn.path.label, []).append(evidence)
         line = plain(f"{turn.path.label:<12} {_summary(evidence)}")
         tell(turn.name, f"{turn.of}  {line}")
-    return found
+    return tests_by_label
 
 
 def _show(_: str, text: str, silent: bool) -> None:
@@ -153,7 +163,9 @@ def _summary(evidence: Evidence) -> str:
     """The rates of one test in a line, or the first step that failed."""
     arrows = {"reverse": " ←"}
     results = phase_results(evidence)
-    rates = [f"{one.name}{arrows.get(one.direction, '')} {phase_words(one)}" for one in results]
+    rates = [
+        f"{phase.name}{arrows.get(phase.direction, '')} {phase_words(phase)}" for phase in results
+    ]
     failed = [step for step in evidence.steps if step.verdict == "fail"]
     failures = [f"{step.name} failed: {step.text}" for step in failed]
     return "; ".join(rates or failures[:1] or ["nothing was measured"])
@@ -161,11 +173,11 @@ def _summary(evidence: Evidence) -> str:
 
 def _conclude(tests: Sequence[Tests], arguments: argparse.Namespace) -> int:
     """Print the comparison and return the most severe exit code of all paths."""
-    found = compare_paths(tests)
-    code = min((verdict.diagnosis.exit_code for verdict in found.verdicts), key=SEVEREST.index)
-    text = path_record(found, tests, code)
+    comparison = compare_paths(tests)
+    code = min((verdict.diagnosis.exit_code for verdict in comparison.verdicts), key=SEVEREST.index)
+    text = path_record(comparison, tests, code)
     if not arguments.json:
-        text = path_table(found, arguments.verbose)
+        text = path_table(comparison, arguments.verbose)
         text = colored(text, code, uses_color(arguments))
     print(text)
     return code

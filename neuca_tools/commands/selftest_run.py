@@ -194,9 +194,9 @@ def _keep(setup: _Setup, evidence: Evidence, diagnosis: Diagnosis) -> None:
         name = store.keep(state, evidence, record(evidence, diagnosis)).name
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
-    found = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
+    entry = entry_of(evidence, diagnosis, setup.plan, setup.options.seconds, name)
     try:
-        archive.append(state, found)
+        archive.append(state, entry)
     except ApplyError as error:
         print(f"neuca-selftest: {error}, ignoring", file=sys.stderr)
 
@@ -217,34 +217,38 @@ def _test(setup: _Setup, address: Address, wanted: Options, fix: Optional[Fix] =
 
 def _compare(earlier: Sequence[Evidence], evidence: Evidence) -> Comparison:
     """Compare with earlier tests."""
-    found = compare(earlier, evidence, FEWEST)
+    comparison = compare(earlier, evidence, FEWEST)
     if earlier[-1].boot != evidence.boot:
-        return found
+        return comparison
     # Within one boot an administrator, not a defect, changed the identity of the host.
-    return replace(found, changes=tuple(replace(one, identity=False) for one in found.changes))
+    return replace(
+        comparison, changes=tuple(replace(change, identity=False) for change in comparison.changes)
+    )
 
 
 def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Diagnosis) -> Evidence:
     """The evidence with one more step: the result of applying the recommendation."""
-    found = fix_for(evidence, diagnosis, setup.options)
-    if isinstance(found, str):
-        steps = [Step(STEP, "skipped", found)]
+    recommendation = fix_for(evidence, diagnosis, setup.options)
+    if isinstance(recommendation, str):
+        steps = [Step(STEP, "skipped", recommendation)]
         setup.show(steps[0])
     else:
-        fix, only = found
+        fix, only = recommendation
         steps = list(_test(setup, address, only, fix).steps)
     return replace(evidence, steps=(*evidence.steps, *steps))
 
 
-def _differences(found: Optional[Comparison]) -> str:
+def _differences(comparison: Optional[Comparison]) -> str:
     """What changed or got worse since earlier tests; the verdict follows."""
-    if found is None:
+    if comparison is None:
         return ""
     # A test without a rate is reported by its own step.
-    found = replace(found, rates=tuple(rate for rate in found.rates if rate.after is not None))
-    if not found.changes and not any(rate.worse for rate in found.rates):
+    comparison = replace(
+        comparison, rates=tuple(rate for rate in comparison.rates if rate.after is not None)
+    )
+    if not comparison.changes and not any(rate.worse for rate in comparison.rates):
         return ""
-    return f"— compared with earlier tests\n{differences(found)}"
+    return f"— compared with earlier tests\n{differences(comparison)}"
 
 
 def silent(_: Step) -> None:

@@ -22,7 +22,7 @@ from neuca_tools.selftest.measure.host import kernel
 from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
 
 
-def serve(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Serve tests until the time is over. Raises UsageError and SelftestError."""
     config = configuration(arguments)
     if arguments.peers:
@@ -59,26 +59,30 @@ def devices_by_address() -> dict[Address, Device]:
 
 
 def _places(addresses: Sequence[Address]) -> list[LocalAddress]:
-    held = devices_by_address()
-    found = [(address, held[address]) for address in addresses if address in held]
-    return [LocalAddress(address, device.name, device.index) for address, device in found]
+    device_by_address = devices_by_address()
+    devices = [
+        (address, device_by_address[address])
+        for address in addresses
+        if address in device_by_address
+    ]
+    return [LocalAddress(address, device.name, device.index) for address, device in devices]
 
 
 def _addresses_to_serve(
     requested: Sequence[Address], interface: Optional[str], planned: Outlook
 ) -> list[Address]:
     """The addresses to listen on: those requested, else all of the dataplane or of `interface`."""
-    held = devices_by_address()
+    device_by_address = devices_by_address()
     for address in requested:
-        check_servable(address, held.get(address), interface, planned)
-    found = list(requested)
-    for address, device in held.items():
+        check_servable(address, device_by_address.get(address), interface, planned)
+    served = list(requested)
+    for address, device in device_by_address.items():
         if not requested and _is_served_by_default(address, device, interface, planned):
-            found.append(address)
-    if not found:
+            served.append(address)
+    if not served:
         hint = "name one with --address ADDRESS or --interface NAME"
         raise UsageError("serve: no dataplane interface has an address", hint)
-    return found
+    return served
 
 
 def _may_serve(device: Device, interface: Optional[str], planned: Outlook) -> bool:

@@ -1,4 +1,4 @@
-"""The parsers of the commands of `neuca-selftest` that run a test, or serve one."""
+"""The parsers of the commands of `neuca-selftest` that run a test or serve tests."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 
-from neuca_tools.commands.arguments import JSON, Options, flag, value
+from neuca_tools.commands.arguments import flag, value
 from neuca_tools.commands.parsers import Parser
 from neuca_tools.commands.selftest_options import MEASURING_OPTIONS, RUN_OPTIONS, SERVE_OPTIONS
 from neuca_tools.commands.selftest_parsers import PROGRAM, add_grouped, overview, parser_of
@@ -49,15 +49,4 @@ def serve_parser() -> argparse.ArgumentParser:
         parser, {name: shared[name] for name in names}, {"interface": interface}, SERVE_OPTIONS
     )
     parser.set_defaults(peers=[])
-    return parser
-
-
-def compare_paths_parser(path: Options, rounds: Options) -> argparse.ArgumentParser:
-    """`path` is the positional argument, `rounds` the option that only compare-paths has."""
-    parser = parser_of("compare-paths")
-    for name, keywords in path.items():
-        parser.add_argument(name, nargs="+", **keywords)
-    add_grouped(parser, MEASURING_OPTIONS, rounds, JSON)
-    parser.set_defaults(usage=parser.format_usage)
-    parser.set_defaults(at_boot=False, label=None, interface=None)
     return parser

@@ -20,21 +20,21 @@ def refused(word: str, expected: str) -> argparse.ArgumentTypeError:
 
 def rate(word: str) -> float:
     """Parse a rate such as 5G, which needs a unit; return bit/s."""
-    found = parse_rate(word)
-    if not found or word.strip()[-1].isdecimal():
+    bits = parse_rate(word)
+    if not bits or word.strip()[-1].isdecimal():
         raise refused(word, "a rate such as 5G or 100M")
-    return found
+    return bits
 
 
 def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
     def read(word: str) -> float:
         try:
-            found = float(word)
+            number = float(word)
         except ValueError:
-            found = 0.0
-        if not low <= found <= high:
+            number = 0.0
+        if not low <= number <= high:
             raise refused(word, f"a number of seconds from {low:g} to {high:g}")
-        return found
+        return number
 
     return read
 
@@ -42,22 +42,22 @@ def seconds(high: float, low: float = 1.0) -> Callable[[str], float]:
 def milliseconds(word: str) -> float:
     """Parse milliseconds; return seconds."""
     try:
-        found = float(word)
+        number = float(word)
     except ValueError:
-        found = 0.0
-    if not 0 < found < 60_000:
+        number = 0.0
+    if not 0 < number < 60_000:
         raise refused(word, "a time in milliseconds")
-    return found / 1000
+    return number / 1000
 
 
 def whole(what: str, low: int, high: int) -> Callable[[str], int]:
     """A reader of integers from `low` (1 or more) to `high`."""
 
     def read(word: str) -> int:
-        found = int(word) if word.isdecimal() and len(word) < 10 else 0
-        if not low <= found <= high:
+        number = int(word) if word.isdecimal() and len(word) < 10 else 0
+        if not low <= number <= high:
             raise refused(word, f"{what} from {low} to {high}")
-        return found
+        return number
 
     return read
 

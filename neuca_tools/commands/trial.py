@@ -76,7 +76,7 @@ def _child(
     config: Config, intake: Intake, length: float, parent: socket.socket, *, own: bool, color: bool
 ) -> NoReturn:
     """The process of the trial, which has no terminal to lose."""
-    code, said = EXIT_FAILED, ""
+    code, end_text = EXIT_FAILED, ""
     try:
         os.setsid()
         trial.block()
@@ -89,17 +89,17 @@ def _child(
             _send(parent, f"{done}\n{wait}\n")
 
         end = trial.run(config, intake, length, tell, own=own)
-        said = ENDS[end]
+        end_text = ENDS[end]
         code = EXIT_OK if end == trial.KEPT else EXIT_FAILED
     except NeucaError as error:
-        said = f"neuca: {error.text}"
+        end_text = f"neuca: {error.text}"
     finally:
         defect = sys.exc_info()[1]
         if defect:
-            said = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
+            end_text = f"neuca: apply --try: rolled back because of a bug: {defect!r}"
             if trial_file.found(config):
-                said = f"neuca: apply --try: {NOT_ROLLED_BACK}, after a bug: {defect!r}"
-        _send(parent, f"{said}\n")
+                end_text = f"neuca: apply --try: {NOT_ROLLED_BACK}, after a bug: {defect!r}"
+        _send(parent, f"{end_text}\n")
         parent.close()
         os._exit(code)
 

@@ -64,7 +64,7 @@ def _show_plan(arguments: argparse.Namespace, survey: Decision, link: Optional[L
     problems = survey.resolution.tuning.problems
     text = render.plan(operations, problems, {}, uses_color(arguments))
     data = render_json.plan_json(operations)
-    data["problems"] = [{"link": None, **problem_json(one)} for one in problems]
+    data["problems"] = [{"link": None, **problem_json(problem)} for problem in problems]
     show(data, arguments.json, lambda _: text)
 
 

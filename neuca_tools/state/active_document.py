@@ -259,6 +259,8 @@ def _demand_complete(answer: Answer, beside: str, before: Optional[StoredDocumen
 def _without_document(answer: Answer, directory: Where, refused: str, other: bool) -> Intake:
     """The last good document, unless it is another machine's (`other`)."""
     reason = f"{answer.source} now has no NEuca document"
+    if answer.source == "none":
+        reason = "the configuration names no source (sources = none)"
     if refused:
         reason = f"what {answer.source} provides now is refused"
     intake = Intake(reason=reason)

@@ -71,64 +71,64 @@ def effect_text(effect: str, reason: str) -> str:
 def rows(resolution: Resolution, have: NetworkState, link: Optional[LinkKey] = None) -> list[Row]:
     """The settings of the host and those of each dataplane link, NICs first; or only of `link`."""
     keys = [key for key in resolution.requests if key in resolution.want.links]
-    found = list(_host(resolution, have))
+    settings = list(_host(resolution, have))
     if link:
-        keys, found = [key for key in keys if key == link], []
+        keys, settings = [key for key in keys if key == link], []
     tuned: dict[LinkKey, list[Value]] = {key: [] for key in keys}
     for value in resolution.tuning.values:
         if value.link in tuned:
             tuned[value.link].append(value)
     for key in sorted(keys, key=lambda key: (key.vlan_id is not None, key)):
-        found += _link_scalars(key, resolution, have, tuned[key])
-        found += _link_sysctls(key, resolution, have)
-    return found
+        settings += _link_scalars(key, resolution, have, tuned[key])
+        settings += _link_sysctls(key, resolution, have)
+    return settings
 
 
 def _host(resolution: Resolution, have: NetworkState) -> Iterator[Row]:
     """The settings of the host. A request takes precedence over a profile."""
-    wanted = resolution.want.sysctls
+    desired = resolution.want.sysctls
     origins = chain.from_iterable(map(_sysctl_origins, resolution.requests.values()))
-    named = {path: where for path, where in origins if OWN not in path and path in wanted}
+    named = {path: where for path, where in origins if OWN not in path and path in desired}
     values = {value.setting: value for value in resolution.tuning.values if value.link is None}
     for path in sorted({*named, *values}):
-        found = have.sysctls.get(path)
+        current = have.sysctls.get(path)
         if path in named:
-            yield _requested(path, found, wanted[path], named[path])
+            yield _requested(path, current, desired[path], named[path])
         else:
             value = values[path]
-            yield _of_profile(value, value.current if found is None else found)
+            yield _of_profile(value, value.current if current is None else current)
 
 
 def _link_scalars(
     key: LinkKey, resolution: Resolution, have: NetworkState, tuned: Iterable[Value]
 ) -> Iterator[Row]:
     """The MTU and the queue length of a link, if a profile (`tuned`) or a request sets them."""
-    found, name = have.links.get(key), _name(key, resolution, have)
+    link, name = have.links.get(key), _name(key, resolution, have)
     sources = {origin.setting: origin.where for origin in resolution.requests[key].origins}
     values = {value.setting: value for value in tuned}
     for setting in ("mtu", "txqueuelen"):
-        current = _text(getattr(found, setting, None))
-        wanted = _text(getattr(resolution.want.links[key], setting))
+        current = _text(getattr(link, setting, None))
+        desired = _text(getattr(resolution.want.links[key], setting))
         if setting in values:
             yield _of_profile(values[setting], current, name)
-        elif setting in sources and wanted is not None:
-            row = _requested(setting, current, wanted, sources[setting])
+        elif setting in sources and desired is not None:
+            row = _requested(setting, current, desired, sources[setting])
             yield row._replace(link=key, name=name)
 
 
 def _link_sysctls(key: LinkKey, resolution: Resolution, have: NetworkState) -> Iterator[Row]:
-    wanted, name = resolution.want.links[key].sysctls, _name(key, resolution, have)
+    desired, name = resolution.want.links[key].sysctls, _name(key, resolution, have)
     current: Mapping[str, str] = getattr(have.links.get(key), "sysctls", {})
     for path, where in _sysctl_origins(resolution.requests[key]):
-        if OWN in path and path in wanted:
-            row = _requested(path.replace(OWN, name), current.get(path), wanted[path], where)
+        if OWN in path and path in desired:
+            row = _requested(path.replace(OWN, name), current.get(path), desired[path], where)
             yield row._replace(link=key, name=name)
 
 
 def _name(key: LinkKey, resolution: Resolution, have: NetworkState) -> str:
     """The current name of a link, or the requested one."""
-    found = have.links.get(key)
-    return (found and found.name) or resolution.names.get(key, "")
+    link = have.links.get(key)
+    return (link and link.name) or resolution.names.get(key, "")
 
 
 def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
@@ -138,20 +138,20 @@ def _sysctl_origins(request: LinkRequest) -> Iterator[tuple[str, str]]:
             yield origin.setting[len(SYSCTL) :], origin.where
 
 
-def _requested(setting: str, found: Optional[str], wanted: str, source: str) -> Row:
-    return Row(setting, found, wanted, source, _effect(found, wanted))
+def _requested(setting: str, current: Optional[str], desired: str, source: str) -> Row:
+    return Row(setting, current, desired, source, _effect(current, desired))
 
 
-def _of_profile(value: Value, found: Optional[str], name: str = "") -> Row:
-    wanted, effect = value.wanted, value.effect or _effect(found, value.wanted)
-    if value.effect or wanted is None:
-        wanted = value.asked
-    row = Row(value.setting, found, wanted, value.source, effect)
+def _of_profile(value: Value, current: Optional[str], name: str = "") -> Row:
+    desired, effect = value.wanted, value.effect or _effect(current, value.wanted)
+    if value.effect or desired is None:
+        desired = value.asked
+    row = Row(value.setting, current, desired, value.source, effect)
     return row._replace(reason=value.reason, link=value.link, name=name)
 
 
-def _effect(found: Optional[str], wanted: Optional[str]) -> str:
-    return EFFECTIVE if same(found, wanted) else NOT_YET
+def _effect(current: Optional[str], desired: Optional[str]) -> str:
+    return EFFECTIVE if same(current, desired) else NOT_YET
 
 
 def _text(number: Optional[int]) -> Optional[str]:
@@ -180,7 +180,7 @@ def to_json(
         "environment": layer.environment.kind,
         "detail": layer.environment.detail,
         "values": [row.to_json() for row in rows(resolution, have, link)],
-        "problems": [{"code": one.code, "text": one.text} for one in layer.problems],
+        "problems": [{"code": problem.code, "text": problem.text} for problem in layer.problems],
         "notes": [*layer.notes, *sentences(resolution, have)],
     }
 

@@ -117,11 +117,11 @@ def judge(
     """
     failed = _failures(report, left)
     alive = _alive(left, failed)
-    pending = {one for one in alive if _is_pending(one, unapplied)}
-    asked = [*resolution.problems, *_unusable(document)]
+    pending = {operation for operation in alive if _is_pending(operation, unapplied)}
+    unfulfilled = [*resolution.problems, *_unusable(document)]
     undone = [*failed, *_unfinished(alive, pending), *_rolled_back(failed, left)]
     undone += _files(left, failed, applied=report is not None and not pending)
-    problems = tuple(dict.fromkeys([*asked, *undone, *_contested(resolution, have)]))
+    problems = tuple(dict.fromkeys([*unfulfilled, *undone, *_contested(resolution, have)]))
     codes = {problem.code for problem in problems} - INFORMATION
     state = _state(codes, document, "pending" in codes or bool(resolution.roles.held))
     data = {
@@ -133,7 +133,7 @@ def judge(
         "problems": [problem_json(problem) for problem in problems if problem.link is None],
         "notes": [*document.warnings, *notes],
         "last_pass": _last_pass(report),
-        "not_rolled_back": [one.text for one in (report.stuck if report else ())],
+        "not_rolled_back": [problem.text for problem in (report.stuck if report else ())],
     }
     code, roles = _exit_code(state, codes), resolution.roles
     return Status(data, code, bool(roles.held), resolution.is_routed, problems, resolution.names)
@@ -148,10 +148,10 @@ def _is_pending(operation: Operation, unapplied: Collection[str]) -> bool:
 
 def _unusable(document: DocumentStatus) -> list[Problem]:
     """What is wrong with the document itself."""
-    found = [Problem("invalid", text) for text in document.invalid]
+    problems = [Problem("invalid", text) for text in document.invalid]
     if document.disputed:
-        found.append(Problem("contested", document.disputed))
-    return found
+        problems.append(Problem("contested", document.disputed))
+    return problems
 
 
 def _state(codes: Collection[str], document: DocumentStatus, waiting: bool) -> str:
@@ -185,7 +185,9 @@ def with_unsaved(status: Status, reason: str, held: Sequence[Operation]) -> Stat
     problems = status.data["problems"]
     files = [problem["text"] for problem in problems if problem["code"] == "unsaved"]
     why = reason or next(iter(files), None)
-    waits = [problem_json(Problem("unsaved", f"waits for room: {one.text}")) for one in held]
+    waits = [
+        problem_json(Problem("unsaved", f"waits for room: {operation.text}")) for operation in held
+    ]
     data = {**status.data, "unsaved": why, "problems": [*problems, *waits]}
     if why is None or data["state"] != "ok":
         return status._replace(data=data)
@@ -198,7 +200,9 @@ def _exit_code(state: str, codes: Collection[str]) -> int:
 
 def _alive(left: Sequence[Operation], failed: Sequence[Problem]) -> list[Operation]:
     """The operations of the NICs that did not fail."""
-    lost = joined({one.link.mac for one in failed if one.link}, {one.fate for one in left})
+    lost = joined(
+        {problem.link.mac for problem in failed if problem.link}, {problem.fate for problem in left}
+    )
     return [operation for operation in left if operation.domain not in lost]
 
 
@@ -211,7 +215,9 @@ def _rolled_back(failed: Sequence[Problem], left: Sequence[Operation]) -> list[P
             for mac in joined({problem.link.mac}, fates):
                 first.setdefault(mac, problem)
     named = {problem.link for problem in failed}
-    links = {one.link.key for one in left if one.link and one.domain in first}
+    links = {
+        operation.link.key for operation in left if operation.link and operation.domain in first
+    }
     return [
         Problem("failed", f"rolled back, because this failed: {first[key.mac].text}", key)
         for key in sorted(links - named)
@@ -238,7 +244,9 @@ def _failures(report: Optional[Report], left: Sequence[Operation]) -> list[Probl
     if report is None:
         return []
     unfinished = {operation.domain for operation in left}
-    failed = (one for one in report.problems if (one.link and one.link.mac) in unfinished)
+    failed = (
+        problem for problem in report.problems if (problem.link and problem.link.mac) in unfinished
+    )
     return [*report.stuck, *failed]
 
 
@@ -261,15 +269,15 @@ def _contested(resolution: Resolution, have: NetworkState) -> list[Problem]:
     """A problem for each of our links that a network manager manages too."""
     problems = []
     for key, link in have.links.items():
-        wanted = resolution.want.links.get(key)
-        if wanted is None or not wanted.managers:  # empty: a manager does DHCP on it
+        desired = resolution.want.links.get(key)
+        if desired is None or not desired.managers:  # empty: a manager does DHCP on it
             continue
         managing = [
-            one
-            for one, state in link.managers.items()
-            if state == "managed" != wanted.managers.get(one)
+            manager
+            for manager, state in link.managers.items()
+            if state == "managed" != desired.managers.get(manager)
         ]
-        texts = [f"{MANAGERS.get(one, one)} manages it" for one in managing]
+        texts = [f"{MANAGERS.get(manager, manager)} manages it" for manager in managing]
         problems += [Problem("contested", text, key) for text in texts]
     return problems
 
@@ -299,7 +307,7 @@ def _interfaces(
     devices = find_links(world, resolution.roles)
     interfaces = []
     for link in resolution.shown:
-        device, found = devices.get(link.key), by_link.get(link.key, [])
+        device, on_link = devices.get(link.key), by_link.get(link.key, [])
         name = device.name if device else _absent_name(link, resolution)
         interface = {
             "mac": nic_mac(link),
@@ -309,9 +317,11 @@ def _interfaces(
             "role": link.role,
             "desired_state": link.state,
             **network(device, world),
-            "ok": all(problem.code in INFORMATION for problem in found),
-            "managers": {one: _manager_state(world.managers.get(one), name) for one in MANAGERS},
-            "problems": [problem_json(problem) for problem in found],
+            "ok": all(problem.code in INFORMATION for problem in on_link),
+            "managers": {
+                manager: _manager_state(world.managers.get(manager), name) for manager in MANAGERS
+            },
+            "problems": [problem_json(problem) for problem in on_link],
             "notes": notes.get(link.key, []),
             "parent": parent(link),
             "vlan_id": link.key.vlan_id,

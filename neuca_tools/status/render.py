@@ -70,8 +70,8 @@ def status(data: Mapping[str, Any], color: bool, width: int = WIDTH) -> str:
     platform = data["document"].get("platform")
     if platform:
         lines.append(f"platform: {PLATFORMS[platform]}")
-    told = {problem["text"] for problem in data["problems"]}
-    if data.get("unsaved") and data["unsaved"] not in told:
+    reported = {problem["text"] for problem in data["problems"]}
+    if data.get("unsaved") and data["unsaved"] not in reported:
         lines.append(f"degraded: not saved: {data['unsaved']}")
     lines.append(_last_pass(data["last_pass"]))
     lines += _interfaces(data["interfaces"], color, width)
@@ -183,10 +183,14 @@ def _guest(features: Sequence[Mapping[str, Any]]) -> list[str]:
     """The state of each feature, with those findings that are not problems."""
     if not features:
         return []
-    lines = ["guest: " + ", ".join(f"{one['feature']} {one['state']}" for one in features)]
-    for one in features:
-        told = [finding for finding in one["findings"] if finding["state"] in ("ok", "pending")]
-        lines += [f"      {one['feature']}: {finding['text']}" for finding in told]
+    lines = [
+        "guest: " + ", ".join(f"{feature['feature']} {feature['state']}" for feature in features)
+    ]
+    for feature in features:
+        unproblematic = [
+            finding for finding in feature["findings"] if finding["state"] in ("ok", "pending")
+        ]
+        lines += [f"      {feature['feature']}: {finding['text']}" for finding in unproblematic]
     return lines
 
 

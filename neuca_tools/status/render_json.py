@@ -51,7 +51,10 @@ ROLE_REASONS = {
 
 def plan_json(operations: Iterable[Operation], after: Optional[Status] = None) -> dict[str, Any]:
     """`neuca plan --json`; `after` is the status after a pass that does all of it, if known."""
-    data: dict[str, Any] = {"version": 1, "operations": [one.to_json() for one in operations]}
+    data: dict[str, Any] = {
+        "version": 1,
+        "operations": [operation.to_json() for operation in operations],
+    }
     if after is not None:
         data |= outcome_json(after)
     return data
@@ -74,8 +77,11 @@ def outcome_json(after: Status) -> dict[str, Any]:
     return {
         "state": after.data["state"],
         "problems": [
-            {"link": one.link and (after.names.get(one.link) or str(one.link)), **problem_json(one)}
-            for one in after.problems
+            {
+                "link": problem.link and (after.names.get(problem.link) or str(problem.link)),
+                **problem_json(problem),
+            }
+            for problem in after.problems
         ],
     }
 
@@ -236,7 +242,9 @@ def explanation(
             *_settings_explained(key, resolution, current, record),
             *routing_json.explained(key, request, resolution, have),
         ],
-        "problems": [problem_json(one) for one in resolution.problems if one.link == key],
+        "problems": [
+            problem_json(problem) for problem in resolution.problems if problem.link == key
+        ],
         "notes": [note.to_json() for note in resolution.notes if note.link == key],
     }
 
@@ -245,32 +253,32 @@ Setting = Union[str, int, None]
 
 
 def _settings_explained(
-    key: LinkKey, resolution: Resolution, found: Mapping[str, Setting], record: Record
+    key: LinkKey, resolution: Resolution, current: Mapping[str, Setting], record: Record
 ) -> list[dict[str, Setting]]:
     request = resolution.requests.get(key) or LinkRequest(key)
-    wanted = _settings(resolution.want.links.get(key))
-    before = record.originals.get(key, Original())
+    desired = _settings(resolution.want.links.get(key))
+    originals = record.originals.get(key, Original())
     original: dict[str, Setting] = {
-        "mtu": before.mtu,
-        "txqueuelen": before.txqueuelen,
-        **_sysctl_settings(before.sysctls),
-        **before.device,
+        "mtu": originals.mtu,
+        "txqueuelen": originals.txqueuelen,
+        **_sysctl_settings(originals.sysctls),
+        **originals.device,
     }
     origins = _origins(request)
     rows = []
-    for setting in _explained(request, before, {*origins, *wanted}, origins):
+    for setting in _explained(request, originals, {*origins, *desired}, origins):
         origin = origins.get(setting, NO_ORIGIN)
         row = {
             "setting": setting,
             "desired": None,
-            "current": found.get(setting),
+            "current": current.get(setting),
             "origin": origin.where,
             "overridden": origin.overrode,
             "original": original.get(setting),
         }
         # The agent itself wants the name, and sysctls such as accept_ra.
         if setting in origins or setting == "name" or setting.startswith(SYSCTL):
-            row["desired"] = wanted.get(setting)
+            row["desired"] = desired.get(setting)
         rows.append(row)
     return rows
 

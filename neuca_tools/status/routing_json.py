@@ -25,10 +25,10 @@ def requested_routes(routes: Iterable[RouteRequest]) -> list[dict[str, Any]]:
     """The routes that a document requests."""
     return [
         {
-            **_route(one.to, one.via, one.state, one.metric, one.traits),
-            "link": one.link and str(one.link),
+            **_route(route.to, route.via, route.state, route.metric, route.traits),
+            "link": route.link and str(route.link),
         }
-        for one in routes
+        for route in routes
     ]
 
 
@@ -79,22 +79,24 @@ def explained(
 ) -> list[dict[str, Any]]:
     """The rows of `neuca explain` on the policy routing of a link, if it has any."""
     origins = {origin.setting: origin for origin in request.origins}
-    asked = routing_keys.shown(request.routing)
+    desired = routing_keys.shown(request.routing)
     table = resolution.tables.get(key)
     if table:
-        asked["table"] = str(table)
+        desired["table"] = str(table)
     used = {hop.traits.table for hop in have.hops if hop.ours and hop.link == key}
-    found = {"table": table if table in used else None}
-    return [_row(name, value, found.get(name), origins.get(name)) for name, value in asked.items()]
+    current = {"table": table if table in used else None}
+    return [
+        _row(name, value, current.get(name), origins.get(name)) for name, value in desired.items()
+    ]
 
 
 def _row(
-    setting: str, asked: str, found: Optional[int], origin: Optional[Origin]
+    setting: str, desired: str, current: Optional[int], origin: Optional[Origin]
 ) -> dict[str, Any]:
     return {
         "setting": setting,
-        "desired": asked,
-        "current": found,
+        "desired": desired,
+        "current": current,
         "origin": origin.where if origin else "",
         "overridden": origin.overrode if origin else "",
         "original": None,

@@ -196,7 +196,7 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     def play(name, *words):
         return ansible(
             "ansible-playbook", "-i", example / "hosts.yml", *words, example / name,
-            NEUCA_PACKAGE=str(package), NEUCA_LAB=str(tmp_path / "lab"),
+            NEUCA_PACKAGE=f"{package.parent}/neuca-guest-tools_*_all.deb", NEUCA_LAB=str(tmp_path / "lab"),
         )  # fmt: skip
 
     fresh = play("site.yml", "--check", "--diff")
@@ -204,15 +204,17 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     assert hosts("enter", "h1", "sh", "-c", "command -v neuca").returncode != 0
     first = play("site.yml", "--diff")
     assert first.returncode == 0, first.stdout
-    assert "-add the address 172.16.0.1/24 to data0" in first.stdout.splitlines()
+    assert "+add the address 172.16.0.1/24 to data0" in first.stdout.splitlines()
+    text = hosts("enter", "h1", "neuca", "status").stdout
+    assert "no document (the configuration names no source (sources = none))" in text
     for number in (1, 2, 3):
         status = json.loads(hosts("enter", f"h{number}", "neuca", "status", "--json").stdout)
         assert status["state"] == "ok"
     second = play("site.yml", "--diff")
-    assert {one["changed"] for one in recap(second.stdout).values()} == {"0"}
+    assert {host["changed"] for host in recap(second.stdout).values()} == {"0"}
     hosts("enter", "h2", "ip", "link", "set", "data0", "mtu", "1500")
     would = play("site.yml", "--check", "--diff")
-    assert "-set the MTU of data0 from 1500 to 1400" in would.stdout.splitlines()
+    assert "+set the MTU of data0 from 1500 to 1400" in would.stdout.splitlines()
     assert [one["changed"] for one in recap(would.stdout).values()] == ["0", "1", "0"]
     assert [one["changed"] for one in recap(play("site.yml").stdout).values()] == ["0", "1", "0"]
     words = [
@@ -230,6 +232,8 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     healthy = play("mesh.yml", "-e", json.dumps({"neuca_mesh_secret": SECRET}))
     assert healthy.returncode == 0, healthy.stdout
     assert "MESH pass: 3 of 3 tests" in healthy.stdout
+    assert re.search(r"PAIRS +3 of 3 pass, at [0-9.]+ Mbit/s to [0-9.]+ Mbit/s", healthy.stdout)
+    assert "RETRYING" not in healthy.stdout
     assert SECRET not in healthy.stdout
     shape = "tc qdisc add dev data0 root tbf rate 10mbit burst 16kb latency 50ms"
     assert hosts("enter", "h2", *shape.split()).returncode == 0
@@ -242,5 +246,8 @@ def test_the_roles_install_configure_apply_and_test_three_hosts(ansible, hosts, 
     limited = play("selftest.yml", *words)
     assert limited.returncode == 2, limited.stdout
     assert '"msg": "the self-test to 172.16.0.1: below threshold: tcp ' in limited.stdout
+    words = ("--limit", "h3", "-e", json.dumps({"dataplane_address": "172.16.0.9"}))
+    moved = play("site.yml", "--diff", *words).stdout.splitlines()
+    assert "+add the address 172.16.0.9/24 to data0" in moved
     after = subprocess.run(["ip", "address"], capture_output=True, text=True, check=True).stdout
     assert re.sub(r"valid_lft \w+", "", after) == re.sub(r"valid_lft \w+", "", before)

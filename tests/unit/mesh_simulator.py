@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from random import Random
 
 from neuca_tools.selftest.mesh.localise import localise
-from neuca_tools.selftest.mesh.model import MeshHost, Row
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, Row
 from neuca_tools.selftest.mesh.retest import with_retests
-from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
+from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge
 
 FAULTS = (
@@ -48,7 +48,7 @@ class Fault:
 class Mesh:
     """Hosts n0000 … in `groups` groups, their plan, and the rows of it."""
 
-    def __init__(self, count, groups, seed, kinds=(), rounds=None):
+    def __init__(self, count, groups, seed, kinds=(), rounds=0):
         self.seed, self.chance = seed, Random(f"mesh {seed}")
         self.hosts = [
             MeshHost(
@@ -56,8 +56,7 @@ class Mesh:
             )
             for one in range(count)
         ]
-        self.wanted = Wanted(RATE, seed=seed, rounds=rounds, group="rack", expect=None)
-        self.plan = make_plan(self.hosts, self.wanted)
+        self.plan = make_plan(MeshPlan(self.hosts, (), RATE, seed, rounds, group="rack"))
         self.group = {host.name: host.labels["rack"] for host in self.hosts}
         self.faults = self._drawn(kinds)
 

@@ -18,7 +18,6 @@ MIB = 1 << 20
 MEMORY = 400 * MIB
 COMMANDS = {
     "explain": ("neuca_selftest", ["explain", "{}"]),
-    "explain before": ("neuca_selftest", ["explain", "{small}", "--before", "{}"]),
     "compare": ("neuca_selftest", ["compare", "{small}", "{}"]),
     "mesh hosts": ("neuca_selftest", ["mesh", "plan", "--rate", "1G", "{}"]),
     "check": ("neuca", ["check", "{}"]),
@@ -75,7 +74,7 @@ def test_an_endless_file_is_refused(command, tmp_path):
     check(run(command, "/dev/zero", tmp_path))
 
 
-@pytest.mark.parametrize("command", ["explain", "explain before", "mesh hosts", "check"])
+@pytest.mark.parametrize("command", ["explain", "mesh hosts", "check"])
 def test_endless_standard_input_is_refused(command, tmp_path):
     with Path("/dev/zero").open("rb") as zeros:
         check(run(command, "-", tmp_path, stdin=zeros))

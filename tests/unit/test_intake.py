@@ -124,6 +124,12 @@ def test_a_source_that_has_no_document_for_us_is_no_error_and_takes_nothing_away
     assert kept.reason == f"file:{place.file} now has no NEuca document"
 
 
+def test_a_configuration_without_a_source_is_a_reason_of_its_own(place):
+    intake = fetch([parse_source("none")], PATIENCE, Session(), place.state)
+    reason = "the configuration names no source (sources = none)"
+    assert said(intake) == (False, True, reason, "")
+
+
 @pytest.mark.parametrize(
     "content", [b"\x00\x01\x02", b"no section at all", b"\xff\xfe[global]", b"\x1f\x8bbroken"]
 )

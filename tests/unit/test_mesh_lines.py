@@ -21,9 +21,9 @@ from neuca_tools.selftest.measure.mesh.coordinate import Coordinator, Engine
 from neuca_tools.selftest.measure.mesh.host import read_slots
 from neuca_tools.selftest.measure.mesh.lines import Lines
 from neuca_tools.selftest.mesh.localise import localise
-from neuca_tools.selftest.mesh.model import MeshHost, plan_record, row_record
+from neuca_tools.selftest.mesh.model import MeshHost, MeshPlan, plan_record, row_record
 from neuca_tools.selftest.mesh.retest import with_retests
-from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
+from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.verdict import judge
 
 
@@ -151,9 +151,8 @@ def test_a_healthy_run_is_complete(tmp_path):
 
 def test_a_run_without_one_of_its_hosts_is_complete_for_the_others_and_no_pass(tmp_path):
     """What is confirmed without it is diagnosed."""
-    healthy = make_plan(
-        [MeshHost(f"n{one}", f"10.0.0.{one}") for one in (1, 2, 3, 13)], Wanted(1e9)
-    )
+    hosts = [MeshHost(f"n{number}", f"10.0.0.{number}") for number in (1, 2, 3, 13)]
+    healthy = make_plan(MeshPlan(hosts, (), 1e9))
     run, _ = coordinated(tmp_path, healthy)
     assert (len(run.rows), results.continues(run.plan, healthy)) == (3, True)
     recorded = results.read([tmp_path / "run.jsonl"])
@@ -385,6 +384,6 @@ def test_a_host_that_joins_again_ends_the_one_of_an_interrupted_play(tmp_path):
 )
 def test_a_host_knows_itself_by_its_name_with_dots_or_by_its_address(own, names, known):
     hosts = [MeshHost(name, f"10.0.0.{number}") for number, name in enumerate(names, 1)]
-    plan = make_plan(hosts, Wanted(1e9))
+    plan = make_plan(MeshPlan(hosts, (), 1e9))
     own_names = [own, own.partition(".")[0]]
     assert own_host(plan, own_names, {ip_address("10.0.0.1")}).name == known

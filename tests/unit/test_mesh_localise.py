@@ -20,10 +20,17 @@ from neuca_tools.selftest.codes import ExitCode
 from neuca_tools.selftest.mesh.causes import KINDS, TEXTS
 from neuca_tools.selftest.mesh.entities import Entity, Place, is_passed
 from neuca_tools.selftest.mesh.localise import localise
-from neuca_tools.selftest.mesh.model import MeshHost, Row, plan_record, read_row, row_record
+from neuca_tools.selftest.mesh.model import (
+    MeshHost,
+    MeshPlan,
+    Row,
+    plan_record,
+    read_row,
+    row_record,
+)
 from neuca_tools.selftest.mesh.observe import references
 from neuca_tools.selftest.mesh.retest import cleared, is_retest, with_retests
-from neuca_tools.selftest.mesh.schedule import Wanted, make_plan
+from neuca_tools.selftest.mesh.schedule import make_plan
 from neuca_tools.selftest.mesh.tally import Observation, Tally
 from neuca_tools.selftest.mesh.verdict import (
     CONFIRMED,
@@ -160,7 +167,7 @@ def mesh_of(count, groups=1, **wanted):
         MeshHost(f"n{one}", f"10.0.0.{one + 1}", {"rack": f"r{one % groups}"})
         for one in range(count)
     ]
-    return make_plan(hosts, Wanted(1e9, group="rack", **wanted))
+    return make_plan(MeshPlan(hosts, (), 1e9, group="rack", **wanted))
 
 
 def rows_of(plan, rate=lambda *_: 1e9, first=0):

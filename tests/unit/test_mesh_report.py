@@ -59,7 +59,11 @@ def large():
 
 def test_a_healthy_mesh_in_one_line(healthy):
     assert line(healthy) == "MESH pass: 15 of 15 tests"
-    assert listing(healthy) == "REFERENCE    1.00 Gbit/s\nMESH pass: 15 of 15 tests"
+    assert listing(healthy).splitlines() == [
+        "REFERENCE    1.00 Gbit/s",
+        "PAIRS        15 of 15 pass, at 1.00 Gbit/s to 1.00 Gbit/s",
+        "MESH pass: 15 of 15 tests",
+    ]
 
 
 def test_a_fault_in_one_line_and_in_a_list(faulty):

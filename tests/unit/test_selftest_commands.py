@@ -16,7 +16,7 @@ from neuca_tools.commands import selftest_parsers as parsers
 from neuca_tools.commands import selftest_test_parsers as measuring
 from neuca_tools.commands.neuca import main
 from neuca_tools.commands.selftest_mesh import mesh_parser
-from neuca_tools.commands.selftest_paths import paths_parser
+from neuca_tools.commands.selftest_paths import compare_paths_parser
 from neuca_tools.selftest.measure import program
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ PARSERS = {
     "explain": parsers.explain_parser,
     "compare": parsers.compare_parser,
     "history": parsers.history_parser,
-    "compare-paths": paths_parser,
+    "compare-paths": compare_paths_parser,
     "mesh": mesh_parser,
 }
 # neuca-selftest(1), README.md, the unit and the ssh command of the first builds, which had no "run" and no "serve".
@@ -166,7 +166,7 @@ def names(monkeypatch):
     ("words", "meant"),
     [
         (["expalin"], "explain"),
-        (["expalin", "run.json", "--before", "x"], "explain"),
+        (["expalin", "run.json", "--rtt", "1"], "explain"),
         (["servee"], "serve"),
         (["histroy", "--last", "3"], "history"),
         (["compare_paths", "a=x", "b=y"], "compare-paths"),

@@ -427,7 +427,7 @@ def test_the_first_screen_has_twelve_lines():
 def test_explain_writes_the_files_that_are_asked_for(tmp_path, capsys):
     content = DATA / "3.12-tcp.json"
     files = ("--html", tmp_path / "a.html", "--prometheus", tmp_path / "a.prom")
-    assert run("explain", content, "--expect", "5G", "--nagios", "--before", content, *files) == 0
+    assert run("explain", content, "--expect", "5G", "--nagios", *files) == 0
     assert re.fullmatch(
         r"DATAPLANE OK - tcp [\d.]+ Gbit/s \| '0-tcp-forward'=\d+\n", capsys.readouterr().out
     )

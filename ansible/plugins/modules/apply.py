@@ -30,7 +30,7 @@ attributes:
     description: Reports the operations and makes no pass.
     support: full
   diff_mode:
-    description: Shows the operations of the plan before and after the pass.
+    description: Shows what a pass adds and sets as additions, and what it removes as removals.
     support: full
 """
 
@@ -105,11 +105,14 @@ def operations(module: AnsibleModule, words: list[str]) -> list[dict[str, Any]]:
 
 
 def _diff(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> dict[str, str]:
+    """What is removed stands before the pass; what is added or set, after it."""
+    done = [operation for operation in before if operation not in after]
+    removed = [one for one in done if one.get("to") is None and one.get("from") is not None]
     return {
-        "before_header": "neuca plan",
-        "after_header": "neuca plan",
-        "before": _lines(before),
-        "after": _lines(after),
+        "before_header": "this host",
+        "after_header": "neuca apply",
+        "before": _lines(removed),
+        "after": _lines([operation for operation in done if operation not in removed]),
     }
 
 

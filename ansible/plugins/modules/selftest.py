@@ -86,7 +86,7 @@ summary:
   description: The verdict and the rate of each test, in words.
   returned: when a test was made
   type: str
-  sample: "pass: tcp 941 Mbit/s, tcp-reverse 940 Mbit/s"
+  sample: "pass: tcp 941 Mbit/s, tcp \u2190 940 Mbit/s"
 findings:
   description: What limits the path, the most probable first.
   returned: when a test was made
@@ -166,14 +166,26 @@ def _words(module: AnsibleModule) -> list[str]:
 
 
 def _summary(report: dict[str, Any]) -> str:
-    phases = [one for one in report.get("phases", []) if one.get("rate") is not None]
-    rates = [f"{one['name']} {one['rate'] / 1e6:.4g} Mbit/s" for one in phases]
+    phases = [phase for phase in report.get("phases", []) if phase.get("rate") is not None]
+    arrows = {"reverse": " \u2190"}  # as in the text of neuca-selftest
+    rates = [
+        f"{phase['name']}{arrows.get(phase.get('direction'), '')} {_rate(phase['rate'])}"
+        for phase in phases
+    ]
     return ": ".join([report["verdict"], *([", ".join(rates)] if rates else [])])
+
+
+def _rate(bits: float) -> str:
+    for unit in ("bit/s", "kbit/s", "Mbit/s"):
+        if bits < 1000:
+            return f"{bits:.4g} {unit}"
+        bits /= 1000
+    return f"{bits:.4g} Gbit/s"
 
 
 def _reason(report: dict[str, Any]) -> list[str]:
     """The first finding, or why there is no result, if the report has either."""
-    texts = [one["text"] for one in report.get("findings", [])[:1]]
+    texts = [finding["text"] for finding in report.get("findings", [])[:1]]
     return texts or [report["unknown"]] * bool(report.get("unknown"))
 
 

@@ -105,18 +105,24 @@ def subject_of(entity: Entity) -> tuple[str, str]:
 def cause_of(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> Cause:
     """What the rows say of a suspect."""
     tests = [rows[number] for number in suspect.tests]
-    is_host = suspect.entity.kind in kinds.HOSTS
-    if suspect.symptom == IDENTITY or (is_host and _has_rivals(suspect, tests)):
+    if suspect.symptom == IDENTITY or _has_rivals(suspect, tests):
         return _of_identity(rows, suspect)
     if suspect.symptom == MTU:
         return _of_mtu(tests, suspect.entity, plan)
-    own = [row for row in rows if is_host and row.client in suspect.entity.names]
-    if any(row.flaps for row in own) and suspect.symptom in (REACH, RATE, LOSS):
-        times = sum(row.flaps or 0 for row in own)
-        return Cause(FLAPPING, f"{TEXTS[FLAPPING]}: {times} changes of its carrier during tests")
+    changes = _carrier_changes(rows, suspect)
+    if changes:
+        return Cause(FLAPPING, f"{TEXTS[FLAPPING]}: {changes} changes of its carrier during tests")
     if suspect.symptom == REACH:
         return _of_reach(plan, rows, suspect, tests)
     return _of_numbers(suspect, tests)
+
+
+def _carrier_changes(rows: Sequence[Row], suspect: Suspect) -> int:
+    """How often the link of a host went up or down during its tests, if that can be the cause."""
+    is_host = suspect.entity.kind in kinds.HOSTS
+    if not is_host or suspect.symptom not in (REACH, RATE, LOSS):
+        return 0
+    return sum(row.flaps or 0 for row in rows if row.client in suspect.entity.names)
 
 
 def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
@@ -130,31 +136,30 @@ def _of_numbers(suspect: Suspect, tests: Sequence[Row]) -> Cause:
 
 
 def _has_rivals(suspect: Suspect, tests: Iterable[Row]) -> bool:
-    """Whether no connection is explained by a second host with this address."""
-    return suspect.symptom == REACH and any(len(row.macs) > 1 for row in tests)
+    """Whether a second host with this address explains that there is no connection."""
+    is_host = suspect.entity.kind in kinds.HOSTS
+    return is_host and suspect.symptom == REACH and any(len(row.macs) > 1 for row in tests)
 
 
 def _of_identity(rows: Sequence[Row], suspect: Suspect) -> Cause:
     """Two hosts with one address or one MAC, with both names and MACs as far as rows tell them."""
-    for mac, names in hosts_by_shared_mac(rows).items():
-        if set(suspect.entity.names) & set(names):
-            return Cause(DUPLICATE_MAC, f"{' and '.join(names)} both have the MAC {mac}")
-    address_of = set(suspect.entity.names)
-    rivals = [row.macs for row in rows if row.server in address_of and len(row.macs) > 1]
-    macs = {mac for answering in rivals for mac in answering}
+    names = suspect.entity.names
+    for mac, owners in hosts_by_shared_mac(rows).items():
+        if set(names) & set(owners):
+            return Cause(DUPLICATE_MAC, f"{' and '.join(owners)} both have the MAC {mac}")
+    of_address = [row.macs for row in rows if row.server in names]
+    macs = {mac for answering in of_address if len(answering) > 1 for mac in answering}
     if not macs:
         return Cause(DUPLICATE, TEXTS[DUPLICATE])
-    owner = {row.macs[0]: row.server for row in rows if len(row.macs) == 1}
-    known = [
-        f"{mac} ({owner[mac]})" if owner.get(mac, "") not in ("", *address_of) else mac
-        for mac in sorted(macs)
-    ]
+    others = [row for row in rows if len(row.macs) == 1 and row.server not in names]
+    owner = {row.macs[0]: f" ({row.server})" for row in others}
+    known = [f"{mac}{owner.get(mac, '')}" for mac in sorted(macs)]
     return Cause(DUPLICATE, f"{TEXTS[DUPLICATE]}: {' and '.join(known)} answer for it")
 
 
 def _of_mtu(tests: Sequence[Row], entity: Entity, plan: MeshPlan) -> Cause:
     """Whether it is the NIC of the client that carries no more."""
-    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    group = plan.group_by_host
     own = [
         row.nic_mtu
         for row in tests
@@ -189,7 +194,7 @@ def _of_pair(rows: Sequence[Row], suspect: Suspect) -> str:
 
 def _only_within(plan: MeshPlan, rows: Sequence[Row], name: str) -> str:
     """Where the tests of a host that work end, if that is its own group."""
-    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
+    group = plan.group_by_host
     good = [row for row in rows if name in (row.client, row.server) and row.error is None]
     partners = {row.server if row.client == name else row.client for row in good}
     if group[name] and good and all(group[partner] == group[name] for partner in partners):

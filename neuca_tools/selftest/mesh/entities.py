@@ -32,9 +32,9 @@ class Place(NamedTuple):
     group: str
 
 
-def pair_of(one: str, two: str) -> Entity:
+def pair_of(host: str, other: str) -> Entity:
     """The entity of two hosts."""
-    return Entity(PAIR, _ordered(one, two))
+    return Entity(PAIR, _ordered(host, other))
 
 
 @lru_cache(maxsize=4096)
@@ -44,14 +44,14 @@ def of_groups(sender: str, receiver: str) -> Sequence[Entity]:
         return ()
     if sender == receiver:
         return (Entity(INSIDE, (sender,)), Entity(GROUP, (sender,)))
-    found = (
+    entities = (
         Entity(GROUP_OUT, (sender,)),
         Entity(GROUP_IN, (receiver,)),
         Entity(ONE_WAY, (sender, receiver)),
         Entity(BETWEEN, _ordered(sender, receiver)),
     )
     ends = ((UPLINK, sender), (UPLINK, receiver), (GROUP, sender), (GROUP, receiver))
-    return (*found, *(Entity(kind, (group,)) for kind, group in ends))
+    return (*entities, *(Entity(kind, (group,)) for kind, group in ends))
 
 
 def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
@@ -68,8 +68,8 @@ def is_passed(entity: Entity, sender: Place, receiver: Place) -> bool:
     return entity in of_groups(sender.group, receiver.group)
 
 
-def _ordered(one: str, two: str) -> tuple[str, str]:
-    return (min(one, two), max(one, two))
+def _ordered(name: str, other: str) -> tuple[str, str]:
+    return (min(name, other), max(name, other))
 
 
 class Size(NamedTuple):

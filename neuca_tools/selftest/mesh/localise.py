@@ -101,7 +101,7 @@ class _Scored(NamedTuple):
     hit: float
 
 
-class Found(NamedTuple):
+class Suspicions(NamedTuple):
     """Suspects, the likeliest first; what is not likely enough; and pairs that were bad only.
 
     `doubtful` and `pairs` are worth a retest, and nothing else.
@@ -111,50 +111,60 @@ class Found(NamedTuple):
     doubtful: tuple[Suspect, ...] = ()
     pairs: tuple[Entity, ...] = ()
 
+    @property
+    def entities(self) -> tuple[Entity, ...]:
+        """What is suspected, on whatever grounds, without the pairs."""
+        return tuple(suspect.entity for suspect in (*self.suspects, *self.doubtful))
+
+    @property
+    def names(self) -> set[str]:
+        """The hosts and groups of these."""
+        return {name for entity in self.entities for name in entity.names}
+
 
 def _scored(tally: Tally, chance: float, size: Size, only_hosts: bool) -> list[_Scored]:
     """Every entity with a bad test and its score, the best first."""
-    found = []
-    for one in tally.counted():
-        if only_hosts and one.entity.kind not in (*HOSTS, PAIR):
+    scores = []
+    for counted in tally.counted():
+        if only_hosts and counted.entity.kind not in (*HOSTS, PAIR):
             continue
-        score, hit = max((ratio(one.bad, one.good, hit, chance), hit) for hit in HIT)
-        found.append(_Scored(score - log(2 * count_of(one.entity.kind, size)), one, hit))
-    return sorted(found, key=lambda one: (-one.score, one.counted.entity))
+        score, hit = max((ratio(counted.bad, counted.good, hit, chance), hit) for hit in HIT)
+        scores.append(_Scored(score - log(2 * count_of(counted.entity.kind, size)), counted, hit))
+    return sorted(scores, key=lambda scored: (-scored.score, scored.counted.entity))
 
 
-def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Found:
+def cover(symptom: str, seen: Sequence[Observation], size: Size) -> Suspicions:
     """What explains the bad tests of one symptom.
 
     Rates, losses and times vary more on some platforms than on others. If more of them are bad
     without explanation than CHANCE says, healthy paths look bad that often, and that is taken into
     account.
     """
-    if not any(one.bad for one in seen):
-        return Found()
-    found, noise = _covered(symptom, seen, size, CHANCE[symptom])
+    if not any(observation.bad for observation in seen):
+        return Suspicions()
+    suspicions, noise = _covered(symptom, seen, size, CHANCE[symptom])
     if symptom in NOISIEST and noise > CHANCE[symptom]:
         if symptom != RATE and noise > NOISIEST[symptom]:
             # So much varies here that nothing stands out.
-            return Found()
-        found, _ = _covered(symptom, seen, size, min(noise, NOISIEST[symptom]))
-    return found
+            return Suspicions()
+        suspicions, _ = _covered(symptom, seen, size, min(noise, NOISIEST[symptom]))
+    return suspicions
 
 
 def _covered(
     symptom: str, seen: Sequence[Observation], size: Size, chance: float
-) -> tuple[Found, float]:
+) -> tuple[Suspicions, float]:
     """What was found, and the share of the other tests that are bad."""
-    tally, found = Tally(seen), list[Suspect]()
-    while len(found) < MOST:
+    tally, suspects = Tally(seen), list[Suspect]()
+    while len(suspects) < MOST:
         scored = _scored(tally, chance, size, symptom in TIMES)
         if not scored or scored[0].score <= DOUBTFUL[symptom]:
             break
-        found.append(_suspect(symptom, seen, tally, scored))
+        suspects.append(_suspect(symptom, seen, tally, scored))
         tally.drop(scored[0].counted.entity)
-    likely = tuple(one for one in found if one.score > ENOUGH)
-    doubtful = tuple(found[len(likely) :])
-    return Found(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
+    likely = tuple(suspect for suspect in suspects if suspect.score > ENOUGH)
+    doubtful = tuple(suspects[len(likely) :])
+    return Suspicions(likely, doubtful, tuple(tally.odd_pairs())), tally.share_bad
 
 
 def _suspect(
@@ -163,9 +173,9 @@ def _suspect(
     best, entity = scored[0], scored[0].counted.entity
     tests = tally.tests(entity)
     alike = [
-        one.counted.entity
-        for one in scored[1:MOST]
-        if best.score - one.score < CLOSE and _is_same(tests, tally.tests(one.counted.entity))
+        rival.counted.entity
+        for rival in scored[1:MOST]
+        if best.score - rival.score < CLOSE and _is_same(tests, tally.tests(rival.counted.entity))
     ]
     return Suspect(
         symptom,
@@ -179,34 +189,34 @@ def _suspect(
     )
 
 
-def _way(one: Observation) -> Way:
-    return Way(one.test, one.sender.host, one.receiver.host)
+def _way(observation: Observation) -> Way:
+    return Way(observation.test, observation.sender.host, observation.receiver.host)
 
 
-def _is_same(one: frozenset[int], two: frozenset[int]) -> bool:
-    return len(one & two) >= SAME * len(one | two)
+def _is_same(tests: frozenset[int], others: frozenset[int]) -> bool:
+    return len(tests & others) >= SAME * len(tests | others)
 
 
-def localise(plan: MeshPlan, rows: Sequence[Row]) -> Found:
+def localise(plan: MeshPlan, rows: Sequence[Row]) -> Suspicions:
     """The suspects of all symptoms.
 
     A bad test that an earlier symptom explains is left out of the later ones; of a host whose
     address another host has too, all tests are. What is at fault is named once.
     """
-    groups = {plan.group_of(number) for number in range(len(plan.hosts))} - {""}
+    groups = set(plan.group_by_host.values()) - {""}
     pairs = {frozenset((row.client, row.server)) for row in rows}
     size = Size(len(plan.hosts), len(groups), len(pairs))
-    seen, parts = observations(plan, rows), list[Found]()
+    seen, parts = observations(plan, rows), list[Suspicions]()
     explained: set[int] = set()
     shared: set[str] = set()
     for symptom in SYMPTOMS:
-        found = cover(symptom, _left(seen[symptom], explained, shared), size)
+        suspicions = cover(symptom, _left(seen[symptom], explained, shared), size)
         named = {suspect.entity for part in parts for suspect in part.suspects}
-        once = tuple(suspect for suspect in found.suspects if suspect.entity not in named)
-        parts.append(found._replace(suspects=once))
-        explained.update(*(suspect.tests for suspect in found.suspects))
+        once = tuple(suspect for suspect in suspicions.suspects if suspect.entity not in named)
+        parts.append(suspicions._replace(suspects=once))
+        explained.update(*(suspect.tests for suspect in suspicions.suspects))
         if symptom == IDENTITY:
-            shared.update(*(suspect.entity.names for suspect in found.suspects))
+            shared.update(*(suspect.entity.names for suspect in suspicions.suspects))
     return _joined(parts)
 
 
@@ -214,17 +224,21 @@ def _left(
     every: Sequence[Observation], explained: Collection[int], shared: Collection[str]
 ) -> list[Observation]:
     """Those not of a bad test in `explained`, and not of a host in `shared`."""
-    unexplained = (one for one in every if not (one.bad and one.test in explained))
+    unexplained = (
+        observation
+        for observation in every
+        if not (observation.bad and observation.test in explained)
+    )
     return [
-        one
-        for one in unexplained
-        if one.sender.host not in shared and one.receiver.host not in shared
+        observation
+        for observation in unexplained
+        if observation.sender.host not in shared and observation.receiver.host not in shared
     ]
 
 
-def _joined(parts: Sequence[Found]) -> Found:
-    return Found(
-        tuple(one for part in parts for one in part.suspects),
-        tuple(one for part in parts for one in part.doubtful),
+def _joined(parts: Sequence[Suspicions]) -> Suspicions:
+    return Suspicions(
+        tuple(suspect for part in parts for suspect in part.suspects),
+        tuple(suspect for part in parts for suspect in part.doubtful),
         tuple(dict.fromkeys(pair for part in parts for pair in part.pairs)),
     )

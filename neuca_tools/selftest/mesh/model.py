@@ -74,12 +74,12 @@ class MeshPlan:
     """Which hosts test each other in which slot.
 
     A pair is (client, server), by their places in `hosts`; no host is in two pairs of a slot.
-    `rate` limits each transfer, in bit/s. `seconds` is the duration of a transfer, and `guard` the
-    time by which clocks may differ. `expect` is the rate that every path should achieve. `group` is
-    the label that defines the groups; the next two are the largest numbers of concurrent tests of
-    one uplink and one hypervisor. `retests` is the first slot of the retests or None; from
-    `diagnoses` on, paths get a full diagnosis. `origin` is the identity of the plan that the run
-    began with, of which this is a later state.
+    `rate` limits each transfer, in bit/s. `rounds` is 0 until they are chosen. `seconds` is the
+    duration of a transfer, and `guard` the time by which clocks may differ. `expect` is the rate
+    that every path should achieve. `group` is the label that defines the groups; the next two are
+    the largest numbers of concurrent tests of one uplink and one hypervisor. `retests` is the first
+    slot of the retests or None; from `diagnoses` on, paths get a full diagnosis. `origin` is the
+    identity of the plan that the run began with, of which this is a later state.
     """
 
     hosts: tuple[MeshHost, ...]
@@ -112,6 +112,11 @@ class MeshPlan:
     def group_of(self, host: int) -> str:
         """The group of a host; empty if it has none."""
         return self.hosts[host].labels.get(self.group or "", "")
+
+    @property
+    def group_by_host(self) -> dict[str, str]:
+        """The group of each host, by name, in the order of the plan."""
+        return {host.name: self.group_of(place) for place, host in enumerate(self.hosts)}
 
 
 @dataclass(frozen=True)
@@ -197,8 +202,8 @@ def _check_hosts(hosts: Sequence[MeshHost]) -> None:
         raise _wrong(f"it requires 2 to {MOST_HOSTS} hosts, and has {len(hosts)}")
     for host in hosts:
         check_host(host)
-    addresses = (str(ip_address(one.address)) for one in hosts)
-    count = Counter([*(one.name for one in hosts), *addresses])
+    addresses = (str(ip_address(host.address)) for host in hosts)
+    count = Counter([*(host.name for host in hosts), *addresses])
     for value, times in count.items():
         if times > 1:
             raise _wrong(f'two hosts have the name or address "{value}"')
@@ -224,7 +229,7 @@ def check_slot(slot: Sequence[Sequence[int]], hosts: int, number: int) -> None:
     """Raise SelftestError unless the pairs of a slot are pairs, of known hosts, and disjoint."""
     busy: set[int] = set()
     for pair in slot:
-        if len(pair) != 2 or not all(0 <= one < hosts for one in pair):
+        if len(pair) != 2 or not all(0 <= host < hosts for host in pair):
             raise _wrong(f"slot {number} has {list(pair)[:4]}, which is not a pair of its hosts")
         if pair[0] == pair[1] or busy & set(pair):
             raise _wrong(f"slot {number} has a host twice")

@@ -10,6 +10,7 @@ where most tests are bad, as with one bad link between two groups.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Optional
 
 from neuca_tools.selftest.mesh.entities import Place
@@ -60,9 +61,9 @@ def values(rows: Iterable[Row], symptom: str) -> list[float]:
 
 def references(rows: Sequence[Row], expect: Optional[float]) -> dict[str, Optional[float]]:
     """What a test should have of each symptom that is a number, in the units of `Row`."""
-    found = {name: quantile(values(rows, name), LOW) for name in EXCESS}
-    found.update({name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)})
-    return {**found, RATE: expect or found[RATE]}
+    expected = {name: quantile(values(rows, name), LOW) for name in EXCESS}
+    expected.update({name: quantile(values(rows, name), QUANTILE) for name in (RATE, MTU)})
+    return {**expected, RATE: expect or expected[RATE]}
 
 
 def is_slow_everywhere(rows: Sequence[Row], expect: Optional[float]) -> bool:
@@ -84,7 +85,9 @@ class _Distances:
     def reference(self, client: Place, server: Place, symptom: str) -> Optional[float]:
         """That of the narrowest scope with enough tests."""
         scopes = _scopes(client, server)
-        scope = next((one for one in scopes if len(self._rows[one]) >= OWN), scopes[-1])
+        scope = next(
+            (candidate for candidate in scopes if len(self._rows[candidate]) >= OWN), scopes[-1]
+        )
         key = (scope, symptom)
         if key not in self._known:
             self._known[key] = quantile(values(self._rows[scope], symptom), LOW)
@@ -99,47 +102,54 @@ def _scopes(client: Place, server: Place) -> list[tuple[str, ...]]:
 
 def observations(plan: MeshPlan, rows: Sequence[Row]) -> dict[str, list[Observation]]:
     """What each test says of each symptom, in both directions; nothing for what is not known."""
-    places = {
-        host.name: Place(host.name, plan.group_of(number)) for number, host in enumerate(plan.hosts)
-    }
+    places = {name: Place(name, group) for name, group in plan.group_by_host.items()}
     # A rate that hardly any path achieves says nothing of one of them.
     expect = None if is_slow_everywhere(rows, plan.expect) else plan.expect
-    wanted, distances = references(rows, expect), _Distances(rows, places)
+    expected, distances = references(rows, expect), _Distances(rows, places)
     shared = {name for names in hosts_by_shared_mac(rows).values() for name in names}
-    found: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
+    by_symptom: dict[str, list[Observation]] = {symptom: [] for symptom in SYMPTOMS}
     for number, row in enumerate(rows):
         client, server = places[row.client], places[row.server]
         for name in (DELAY, JITTER):
-            wanted[name] = distances.reference(client, server, name)
-        for symptom, out, back in _judged(row, wanted, row.server in shared):
+            expected[name] = distances.reference(client, server, name)
+        for symptom, out, back in _judged(row, expected, row.server in shared):
             for sender, receiver, bad in ((client, server, out), (server, client, back)):
                 if bad is not None:
-                    found[symptom].append(Observation(number, sender, receiver, bad))
-    return found
+                    by_symptom[symptom].append(Observation(number, sender, receiver, bad))
+    return by_symptom
 
 
 def _judged(
-    row: Row, wanted: Mapping[str, Optional[float]], has_shared_mac: bool
+    row: Row, expected: Mapping[str, Optional[float]], has_shared_mac: bool
 ) -> Iterator[Judged]:
     """Each symptom with whether the test is bad, out and back; None for not known."""
-    # These two are about what the client sends, and say nothing of the way back.
-    if row.macs or row.error in FOREIGN:
-        yield IDENTITY, len(row.macs) > 1 or has_shared_mac or row.error in FOREIGN, None
-    if row.error not in NEITHER:
-        yield REACH, row.error is not None and row.error not in FOREIGN | ELSEWHERE, None
+    yield from _identity_and_reach(row, has_shared_mac)
     if row.error in ELSEWHERE:
         yield RATE, True, True
         return
-    for symptom, names in FIELDS.items():
+    for symptom, (out, back) in FIELDS.items():
         if symptom == JITTER and row.disturbed:
             # Busy hosts answer late, whatever the path does.
             continue
-        out, back = (_is_bad(symptom, getattr(row, name), wanted[symptom]) for name in names)
+        is_bad = partial(_is_bad, symptom, expected[symptom])
         # A round trip is one observation, not two.
-        yield symptom, out, back if len(set(names)) > 1 else None
+        yield (
+            symptom,
+            is_bad(getattr(row, out)),
+            is_bad(getattr(row, back)) if out != back else None,
+        )
 
 
-def _is_bad(symptom: str, value: Optional[float], reference: Optional[float]) -> Optional[bool]:
+def _identity_and_reach(row: Row, has_shared_mac: bool) -> Iterator[Judged]:
+    """Both are about what the client sends, and say nothing of the way back."""
+    is_foreign = row.error in FOREIGN
+    if row.macs or is_foreign:
+        yield IDENTITY, len(row.macs) > 1 or has_shared_mac or is_foreign, None
+    if row.error not in NEITHER:
+        yield REACH, row.error is not None and row.error not in FOREIGN | ELSEWHERE, None
+
+
+def _is_bad(symptom: str, reference: Optional[float], value: Optional[float]) -> Optional[bool]:
     if value is None or reference is None:
         return None
     if symptom in EXCESS:

@@ -66,28 +66,28 @@ def _body(result: MeshResult) -> Iterator[str]:
 def _table(rates: Sequence[Rates]) -> Iterator[str]:
     """The hosts with the lowest rates, as shares of the reference."""
 
-    def lowest(one: Rates) -> float:
-        return min(value for value in (one.sent, one.received) if value is not None)
+    def lowest(host: Rates) -> float:
+        return min(value for value in (host.sent, host.received) if value is not None)
 
-    known = [one for one in rates if one.sent is not None or one.received is not None]
+    known = [host for host in rates if host.sent is not None or host.received is not None]
     yield "<section><h2>Lowest rates</h2><table class=columns><tr><th scope=col>host</th>"
     yield "<th scope=col>group</th><th scope=col>sends</th><th scope=col>receives</th></tr>"
-    for one in sorted(known, key=lowest)[:MOST_ROWS]:
-        shares = ["" if value is None else f"{value:.0%}" for value in (one.sent, one.received)]
-        cells = "".join(f"<td>{markup(cell)}</td>" for cell in (one.name, one.group, *shares))
+    for host in sorted(known, key=lowest)[:MOST_ROWS]:
+        shares = ["" if value is None else f"{value:.0%}" for value in (host.sent, host.received)]
+        cells = "".join(f"<td>{markup(cell)}</td>" for cell in (host.name, host.group, *shares))
         yield f"<tr>{cells}</tr>"
     yield "</table></section>"
 
 
-def _finding(one: MeshFinding) -> Iterator[str]:
-    severity = "fault" if one.state == CONFIRMED else "limit"
-    tag = f"<span class=tag>{markup(one.state)}</span>"
-    way = "" if one.direction == "both" else f" ({one.direction})"
-    text = one.text[:1].upper() + one.text[1:]
-    title = f"<h2>{tag} {markup(one.kind)}: {markup(one.subject + way)}</h2>"
+def _finding(finding: MeshFinding) -> Iterator[str]:
+    severity = "fault" if finding.state == CONFIRMED else "limit"
+    tag = f"<span class=tag>{markup(finding.state)}</span>"
+    way = "" if finding.direction == "both" else f" ({finding.direction})"
+    text = finding.text[:1].upper() + finding.text[1:]
+    title = f"<h2>{tag} {markup(finding.kind)}: {markup(finding.subject + way)}</h2>"
     yield f'<section class="finding {severity}">{title}<p>{markup(text)}.</p>'
-    yield from (f"<p class=quiet>{markup(words)}</p>" for words in evidence(one))
-    if one.diagnosis:
-        texts = "".join(f"<li>{markup(text)}</li>" for text in one.diagnosis)
-        yield f"<p>Full diagnosis of {markup(' > '.join(one.path))}:</p><ul>{texts}</ul>"
+    yield from (f"<p class=quiet>{markup(words)}</p>" for words in evidence(finding))
+    if finding.diagnosis:
+        texts = "".join(f"<li>{markup(text)}</li>" for text in finding.diagnosis)
+        yield f"<p>Full diagnosis of {markup(' > '.join(finding.path))}:</p><ul>{texts}</ul>"
     yield "</section>"

@@ -47,8 +47,8 @@ Cells = Mapping[tuple[str, str], Cell]
 
 def cells(result: MeshResult) -> dict[tuple[str, str], Cell]:
     """Every direction that was tested, by sender and receiver; the last test counts."""
-    found: dict[tuple[str, str], Cell] = {}
-    sizes = [one for row in result.rows for one in (row.mtu_out, row.mtu_back) if one]
+    cell_by_way: dict[tuple[str, str], Cell] = {}
+    sizes = [size for row in result.rows for size in (row.mtu_out, row.mtu_back) if size]
     full = max(sizes, default=0)
     for row in result.rows:
         ways = (
@@ -58,8 +58,8 @@ def cells(result: MeshResult) -> dict[tuple[str, str], Cell]:
         for sender, receiver, rate, mtu in ways:
             words = ", ".join(_words(row, rate, mtu))
             colour = _colour(row, rate, mtu is not None and mtu < full, result.reference)
-            found[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
-    return found
+            cell_by_way[sender, receiver] = Cell(colour, f"{sender} > {receiver}: {words}", rate)
+    return cell_by_way
 
 
 def _colour(row: Row, rate: Optional[float], small: bool, reference: Optional[float]) -> str:
@@ -83,42 +83,43 @@ def _words(row: Row, rate: Optional[float], mtu: Optional[int]) -> Iterator[str]
 
 def ordered(result: MeshResult) -> list[tuple[str, str]]:
     """The hosts with their groups: by group, and first what a finding names."""
-    named = {name for one in result.verdict.findings for name in one.names}
-    plan = result.plan
-    hosts = [(host.name, plan.group_of(number)) for number, host in enumerate(plan.hosts)]
-    return sorted(hosts, key=lambda one: (one[1] not in named, one[1], one[0] not in named, one[0]))
+    named = {name for finding in result.verdict.findings for name in finding.names}
+    return sorted(
+        result.plan.group_by_host.items(),
+        key=lambda host: (host[1] not in named, host[1], host[0] not in named, host[0]),
+    )
 
 
 def heat_map(result: MeshResult) -> str:
     """The picture as SVG: rows send, columns receive. Empty for too many hosts and groups."""
-    hosts, found = ordered(result), cells(result)
+    hosts, cell_by_way = ordered(result), cells(result)
     if len(hosts) < TOO_MANY:
-        return _grid(hosts, found, "rates between all hosts")
+        return _grid(hosts, cell_by_way, "rates between all hosts")
     groups = [(group, group) for group in dict.fromkeys(group for _, group in hosts)]
     if not 1 < len(groups) < TOO_MANY:
         return ""
-    return _grid(groups, _between_groups(hosts, found), "medians between groups")
+    return _grid(groups, _between_groups(hosts, cell_by_way), "medians between groups")
 
 
-def _between_groups(hosts: Sequence[tuple[str, str]], found: Cells) -> Cells:
+def _between_groups(hosts: Sequence[tuple[str, str]], cell_by_way: Cells) -> Cells:
     """Every direction between two groups, or within one, that was tested: its median."""
     group = dict(hosts)
     between: dict[tuple[str, str], list[Cell]] = {}
-    for (sender, receiver), cell in found.items():
+    for (sender, receiver), cell in cell_by_way.items():
         between.setdefault((group[sender], group[receiver]), []).append(cell)
     return {way: _median(way, several) for way, several in between.items()}
 
 
 def _median(way: tuple[str, str], several: Sequence[Cell]) -> Cell:
     middle = len(several) // 2
-    colour = sorted((one.colour for one in several), key=_ORDER.index)[middle]
-    rate = sorted(one.rate or 0.0 for one in several)[middle]
+    colour = sorted((cell.colour for cell in several), key=_ORDER.index)[middle]
+    rate = sorted(cell.rate or 0.0 for cell in several)[middle]
     pairs = f"{len(several)} pairs" if len(several) > 1 else "1 pair"
     return Cell(colour, f"{' > '.join(way)}: {pairs}, median {amounts.rate(rate)}", rate)
 
 
 def legend() -> str:
-    shown = (f'<span><i style="background:{one}"></i>{text}</span>' for one, text in LEGEND)
+    shown = (f'<span><i style="background:{colour}"></i>{text}</span>' for colour, text in LEGEND)
     return f"<p class=legend>{''.join(shown)}</p>"
 
 
@@ -131,23 +132,25 @@ def _svg(width: int, height: int, inside: Sequence[str], label: str) -> str:
 # --- Cells -------------------------------------------------------------------------------------
 
 
-def _grid(hosts: Sequence[tuple[str, str]], found: Cells, about: str) -> str:
+def _grid(hosts: Sequence[tuple[str, str]], cell_by_way: Cells, about: str) -> str:
     """A cell for each pair, split: at the upper left what the row sends, else what it receives.
 
     `hosts` with their groups, or groups, of which the diagonal is what stays inside.
     """
     left = 7 * max(len(name) for name, _ in hosts) + 8
     inside = []
-    for row, (one, _) in enumerate(hosts):
+    for row, (sender, _) in enumerate(hosts):
         y = left + row * CELL
-        label = markup(one)
+        label = markup(sender)
         inside.append(f'<text x="{left - 4}" y="{y + CELL - 3}" text-anchor="end">{label}</text>')
         turned = f'transform="rotate(-90 {y + CELL - 3} {left - 4})"'
         inside.append(f'<text x="{y + CELL - 3}" y="{left - 4}" {turned}>{label}</text>')
-        for column, (two, _) in enumerate(hosts):
-            if one != two or (one, two) in found:
+        for column, (receiver, _) in enumerate(hosts):
+            if sender != receiver or (sender, receiver) in cell_by_way:
                 x = left + column * CELL
-                inside += _split(x, y, found.get((one, two)), found.get((two, one)))
+                inside += _split(
+                    x, y, cell_by_way.get((sender, receiver)), cell_by_way.get((receiver, sender))
+                )
     borders = _borders(hosts)
     for before in borders if len(borders) + 1 < len(hosts) else ():
         end = left + len(hosts) * CELL

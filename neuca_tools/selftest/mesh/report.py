@@ -16,7 +16,7 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.codes import FAULTY, NAGIOS, WORDS, ExitCode
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.mesh.model import MeshPlan, Row, identity
-from neuca_tools.selftest.mesh.observe import RATE, quantile, references
+from neuca_tools.selftest.mesh.observe import RATE, quantile, references, values
 from neuca_tools.selftest.mesh.verdict import MeshFinding, Verdict
 from neuca_tools.selftest.report.nagios import STATES
 
@@ -72,19 +72,18 @@ class MeshResult:
 
 def rates_of_hosts(result: MeshResult) -> list[Rates]:
     """Of each host, in the order of the plan."""
-    sent, received = _shares(result, {host.name: host.name for host in result.plan.hosts}, False)
+    groups = result.plan.group_by_host
+    sent, received = _shares(result, {name: name for name in groups}, False)
     return [
-        Rates(host.name, result.plan.group_of(number), sent.get(host.name), received.get(host.name))
-        for number, host in enumerate(result.plan.hosts)
+        Rates(name, group, sent.get(name), received.get(name)) for name, group in groups.items()
     ]
 
 
 def rates_of_groups(result: MeshResult) -> list[Rates]:
     """Of each group, by its name: of the tests that cross its border."""
-    plan = result.plan
-    group = {host.name: plan.group_of(number) for number, host in enumerate(plan.hosts)}
-    sent, received = _shares(result, group, True)
-    names = sorted(set(group.values()) - {""})
+    groups = result.plan.group_by_host
+    sent, received = _shares(result, groups, True)
+    names = sorted(set(groups.values()) - {""})
     return [Rates(name, name, sent.get(name), received.get(name)) for name in names]
 
 
@@ -96,20 +95,25 @@ def _shares(result: MeshResult, key: Mapping[str, str], crossing: bool) -> tuple
     sent: dict[str, list[float]] = {}
     received: dict[str, list[float]] = {}
     for row in result.rows:
-        one, two = key[row.client], key[row.server]
-        if crossing and one == two:
+        client, server = key[row.client], key[row.server]
+        if crossing and client == server:
             continue
-        for sender, receiver, rate in ((one, two, row.rate_out), (two, one, row.rate_back)):
+        for sender, receiver, rate in (
+            (client, server, row.rate_out),
+            (server, client, row.rate_back),
+        ):
             if rate is not None:
                 sent.setdefault(sender, []).append(rate)
                 received.setdefault(receiver, []).append(rate)
     return _medians(sent, result.reference), _medians(received, result.reference)
 
 
-def _medians(found: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
+def _medians(rates_by_name: Mapping[str, list[float]], reference: Optional[float]) -> Shares:
     if not reference:
         return {}
-    return {name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in found.items()}
+    return {
+        name: (quantile(rates, 0.5) or 0.0) / reference for name, rates in rates_by_name.items()
+    }
 
 
 # --- Text ------------------------------------------------------------------------------------
@@ -119,7 +123,7 @@ def line(result: MeshResult) -> str:
     """The verdict in one line."""
     verdict = result.verdict
     words = [f"{result.words}: {verdict.tested} of {verdict.planned} tests"]
-    words += [_name(one) for one in verdict.findings[:1]]
+    words += [_name(finding) for finding in verdict.findings[:1]]
     if len(verdict.findings) > 1:
         words.append(f"{len(verdict.findings) - 1} more")
     if verdict.silent:
@@ -131,22 +135,34 @@ def line(result: MeshResult) -> str:
     return plain(f"MESH {', '.join(words)}")
 
 
-def _name(one: MeshFinding) -> str:
-    way = "" if one.direction == "both" else f" ({one.direction})"
-    return f"{one.kind} {one.subject}{way} {one.state}"
+def _name(finding: MeshFinding) -> str:
+    way = "" if finding.direction == "both" else f" ({finding.direction})"
+    return f"{finding.kind} {finding.subject}{way} {finding.state}"
 
 
 def listing(result: MeshResult) -> str:
     """The findings with their evidence, and the verdict as the last line."""
-    found: list[str] = []
-    for one in result.verdict.findings:
-        found.append(f"{one.state.upper():<13}{_name(one).rpartition(' ')[0]}: {one.text}")
-        found += [f"             {text}" for text in evidence(one)]
-        found += [f"             {' > '.join(one.path)}: {text}" for text in one.diagnosis]
-    found += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
+    lines: list[str] = []
+    for finding in result.verdict.findings:
+        lines.append(
+            f"{finding.state.upper():<13}{_name(finding).rpartition(' ')[0]}: {finding.text}"
+        )
+        lines += [f"             {text}" for text in evidence(finding)]
+        lines += [f"             {' > '.join(finding.path)}: {text}" for text in finding.diagnosis]
+    lines += [f"{word:<13}{text}" for word, text in shortcomings(result.verdict)]
     if result.reference:
-        found.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
-    return printable.lines([*found, line(result)])
+        lines.append(f"{'REFERENCE':<13}{amounts.rate(result.reference)}")
+    lines.append(f"{'PAIRS':<13}{_pairs(result)}")
+    return printable.lines([*lines, line(result)])
+
+
+def _pairs(result: MeshResult) -> str:
+    """ "6 of 6 pass, at 940 Mbit/s to 942 Mbit/s"."""
+    rates = values(result.rows, RATE)
+    range_of_rates = ""
+    if rates:
+        range_of_rates = f", at {amounts.rate(min(rates))} to {amounts.rate(max(rates))}"
+    return f"{result.verdict.good_pairs} of {result.verdict.pairs} pass{range_of_rates}"
 
 
 def evidence(finding: MeshFinding) -> Iterator[str]:
@@ -176,13 +192,13 @@ def shortcomings(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def _most_of(verdict: Verdict) -> str:
     """The hosts of the pairs without a result, those with most of them first."""
-    left, found = list(verdict.untested), list[str]()
-    while left and len(found) < MOST_NAMES:
+    left, words = list(verdict.untested), list[str]()
+    while left and len(words) < MOST_NAMES:
         ((name, times),) = Counter(name for pair in left for name in pair).most_common(1)
         partners = "1 host" if times == 1 else f"{times} hosts"
-        found.append(f"{name} with {partners}")
+        words.append(f"{name} with {partners}")
         left = [pair for pair in left if name not in pair]
-    return ", ".join([*found, *(["…"] if left else [])])
+    return ", ".join([*words, *(["…"] if left else [])])
 
 
 def _some(names: Sequence[str]) -> str:
@@ -202,15 +218,15 @@ def nagios(result: MeshResult) -> str:
     """One line with performance data; the exit code is `NAGIOS[verdict.exit_code]`."""
     verdict = result.verdict
     state = STATES[NAGIOS[verdict.exit_code]]
-    values = {
+    data = {
         "tests": f"{verdict.tested};;;0;{verdict.planned}",
         "confirmed": f"{len(verdict.confirmed)}",
         "findings": f"{len(verdict.findings)}",
         "silent": f"{len(verdict.silent)}",
     }
-    data = " ".join(f"'{name}'={value}" for name, value in values.items())
-    text = line(result).replace("|", "/")
-    return f"{text.replace('MESH', f'MESH {state} -', 1)} | {data}"
+    text = line(result).replace("|", "/").replace("MESH", f"MESH {state} -", 1)
+    performance = " ".join(f"'{name}'={value}" for name, value in data.items())
+    return f"{text} | {performance}"
 
 
 # --- For programs ----------------------------------------------------------------------------
@@ -230,6 +246,8 @@ def record(result: MeshResult) -> dict[str, object]:
         "reference": result.reference,
         "tested": verdict.tested,
         "planned": verdict.planned,
+        "pairs": verdict.pairs,
+        "good_pairs": verdict.good_pairs,
         "failed": verdict.failed,
         "disturbed": verdict.disturbed,
         "unexplained": verdict.unexplained,
@@ -264,9 +282,9 @@ def _samples(result: MeshResult) -> Iterator[openmetrics.Sample]:
     yield "tests", {"state": "disturbed"}, float(verdict.disturbed)
     rates = {"host": rates_of_hosts(result), "group": rates_of_groups(result)}
     for kind, rows in rates.items():
-        for one in rows:
-            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "out"}, one.sent
-            yield f"{kind}_rate_ratio", {kind: one.name, "direction": "in"}, one.received
+        for shares in rows:
+            yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "out"}, shares.sent
+            yield f"{kind}_rate_ratio", {kind: shares.name, "direction": "in"}, shares.received
     for finding in verdict.findings[:MOST_FINDINGS]:
         names = ("kind", "subject", "direction", "symptom", "state")
         labels = {name: str(getattr(finding, name)) for name in names}
@@ -277,5 +295,7 @@ def _states(result: MeshResult) -> tuple[int, int, int]:
     """The numbers of hosts that are good, named and silent."""
     silent = set(result.verdict.silent)
     hosts = {host.name for host in result.plan.hosts}
-    named = {name for one in result.verdict.confirmed for name in one.names} & hosts - silent
+    named = {
+        name for finding in result.verdict.confirmed for name in finding.names
+    } & hosts - silent
     return len(hosts) - len(named) - len(silent), len(named), len(silent)

@@ -22,7 +22,7 @@ from neuca_tools.selftest.mesh.entities import (
     Entity,
     pair_of,
 )
-from neuca_tools.selftest.mesh.localise import Found
+from neuca_tools.selftest.mesh.localise import Suspicions
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity
 from neuca_tools.selftest.mesh.observe import NEITHER, observations, untested
 from neuca_tools.selftest.mesh.schedule import packed, shuffled
@@ -36,9 +36,9 @@ OF_A_HOST = 2
 MOSTLY = 0.25
 
 
-def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found) -> MeshPlan:
+def with_retests(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> MeshPlan:
     """The plan with slots for the retests of what was found; the same plan if that is nothing."""
-    chosen = _Chosen(plan, rows, found)
+    chosen = _Chosen(plan, rows, suspicions)
     slots = list(plan.slots)
     for turn in range(ROUNDS):
         slots += packed(plan, chosen.round(turn))
@@ -47,30 +47,29 @@ def with_retests(plan: MeshPlan, rows: Sequence[Row], found: Found) -> MeshPlan:
     return replace(plan, slots=tuple(slots), retests=len(plan.slots), origin=identity(plan))
 
 
-def cleared(plan: MeshPlan, rows: Sequence[Row], found: Found) -> set[str]:
+def cleared(plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> set[str]:
     """The hosts that were tested, that no suspect includes, and whose tests are mostly good."""
     bad: Counter[str] = Counter()
     every: Counter[str] = Counter()
     for seen in observations(plan, rows).values():
-        for one in seen:
-            for name in (one.sender.host, one.receiver.host):
+        for observation in seen:
+            for name in (observation.sender.host, observation.receiver.host):
                 every[name] += 1
-                bad[name] += one.bad
-    suspected = {name for one in (*found.suspects, *found.doubtful) for name in one.entity.names}
+                bad[name] += observation.bad
+    suspected = suspicions.names
     return {name for name in every if name not in suspected and bad[name] <= MOSTLY * every[name]}
 
 
 class _Chosen:
     """Chooses the pairs of each round; a host is in two of them at most."""
 
-    def __init__(self, plan: MeshPlan, rows: Sequence[Row], found: Found) -> None:
-        self._plan, self._found = plan, found
+    def __init__(self, plan: MeshPlan, rows: Sequence[Row], suspicions: Suspicions) -> None:
+        self._plan, self._suspicions = plan, suspicions
         self._numbers = {host.name: number for number, host in enumerate(plan.hosts)}
-        good = cleared(plan, rows, found)
+        good = cleared(plan, rows, suspicions)
         names = [host.name for host in plan.hosts if host.name in good]
         self._good = shuffled(names, plan.seed, "retest")
-        suspects = (*found.suspects, *found.doubtful)
-        self._suspected = {name for one in suspects for name in one.entity.names}
+        self._suspected = suspicions.names
         self._met = {frozenset((row.client, row.server)) for row in rows}
         self._untested = untested(plan, rows)
         # A connection may fail in one direction only, which is the one to repeat.
@@ -80,13 +79,12 @@ class _Chosen:
     def round(self, turn: int) -> list[Pair]:
         """The pairs of one round: of the suspects first, then of pairs that were only bad."""
         self._busy: Counter[str] = Counter()
-        found: list[Pair] = []
-        suspects = (*self._found.suspects, *self._found.doubtful)
-        for entity in dict.fromkeys([*(one.entity for one in suspects), *self._found.pairs]):
-            found += self._pairs(entity, turn)
+        pairs: list[Pair] = []
+        for entity in dict.fromkeys((*self._suspicions.entities, *self._suspicions.pairs)):
+            pairs += self._pairs(entity, turn)
         if turn == 0:
-            found += self._first(self._untested, len(self._untested), OF_A_HOST)
-        return found
+            pairs += self._first(self._untested, len(self._untested), OF_A_HOST)
+        return pairs
 
     def _pairs(self, entity: Entity, turn: int) -> list[Pair]:
         if entity.kind in HOSTS:
@@ -94,8 +92,8 @@ class _Chosen:
                 ((good, entity.names[0]) for good in self._partners(entity, turn)), 1
             )
         if entity.kind == PAIR:
-            one, two = entity.names
-            way = self._failed.get(entity, [(two, one), (one, two)][turn % 2])
+            host, other = entity.names
+            way = self._failed.get(entity, [(other, host), (host, other)][turn % 2])
             return self._first([way], 1, OF_A_HOST)
         return self._first(self._of_groups(entity, turn), OF_A_GROUP)
 
@@ -103,7 +101,7 @@ class _Chosen:
         """Cleared hosts, in another order each round, those first that were not met yet."""
         around = self._good[turn * 7 :] + self._good[: turn * 7]
         name = entity.names[0]
-        yield from (one for one in around if frozenset((one, name)) not in self._met)
+        yield from (partner for partner in around if frozenset((partner, name)) not in self._met)
         yield from around
 
     def _of_groups(self, entity: Entity, turn: int) -> Iterable[tuple[str, str]]:
@@ -112,34 +110,33 @@ class _Chosen:
             members = self._members(entity.names[0])
             pairs = list(combinations(members, 2))
         elif entity.kind in (ONE_WAY, BETWEEN):
-            one, two = map(self._members, entity.names)
-            pairs = list(product(one, two))
+            members, others = map(self._members, entity.names)
+            pairs = list(product(members, others))
         else:
             members = self._members(entity.names[0])
-            others = [one for one in self._good if one not in set(members)]
+            others = [host for host in self._good if host not in set(members)]
             pairs = [
-                (others[place % len(others)], one) for place, one in enumerate(members) if others
+                (others[place % len(others)], member)
+                for place, member in enumerate(members)
+                if others
             ]
         return shuffled(pairs, self._plan.seed, f"retest {turn}")
 
     def _members(self, group: str) -> list[str]:
         """The members of a group that are not suspected themselves."""
-        return [
-            host.name
-            for number, host in enumerate(self._plan.hosts)
-            if self._plan.group_of(number) == group and host.name not in self._suspected
-        ]
+        groups = self._plan.group_by_host
+        return [name for name in groups if groups[name] == group and name not in self._suspected]
 
     def _first(self, pairs: Iterable[tuple[str, str]], most: int, each: int = 1) -> list[Pair]:
         """The first pairs whose hosts both have less than `each` tests in this round."""
-        found: list[Pair] = []
+        chosen: list[Pair] = []
         for client, server in pairs:
-            if len(found) == most:
+            if len(chosen) == most:
                 break
             if client != server and max(self._busy[client], self._busy[server]) < each:
                 self._busy.update((client, server))
-                found.append((self._numbers[client], self._numbers[server]))
-        return found
+                chosen.append((self._numbers[client], self._numbers[server]))
+        return chosen
 
 
 def is_retest(plan: MeshPlan, row: Row) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
-from typing import NamedTuple, Optional, TypeVar
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 from neuca_tools.errors import SelftestError, UsageError
 from neuca_tools.selftest.mesh.model import (
@@ -32,37 +33,11 @@ T = TypeVar("T")
 ALL_UP_TO, RANDOM_ROUNDS = 64, 8
 # The part of these rounds that stays within groups, before uplinks are loaded.
 WITHIN = 0.25
-# Tests at the same time through one uplink, and on one hypervisor.
-PER_UPLINK, PER_HYPERVISOR = 4, 1
 UPLINK, HYPERVISOR = "uplink", "hypervisor"
 # Seconds of a slot in addition to its transfers and a guard interval, on hosts that are not busy.
 USUAL_SETTLE = 3.0
 # How many of the last slots a pair may still be put into.
 WINDOW = 64
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to plan; see `mesh plan --help`. `rounds` None: as ALL_UP_TO says."""
-
-    rate: float
-    rounds: Optional[int] = None
-    seed: int = 0
-    group: Optional[str] = None
-    per_uplink: int = PER_UPLINK
-    per_hypervisor: int = PER_HYPERVISOR
-    seconds: float = 2.0
-    guard: float = 3.0
-    port: int = 45678
-    expect: Optional[float] = None
-
-
-class _Caps(NamedTuple):
-    """What the slots of a plan depend on."""
-
-    group: Optional[str]
-    per_uplink: int
-    per_hypervisor: int
 
 
 class Budget(NamedTuple):
@@ -80,55 +55,38 @@ def circle(count: int) -> Iterator[list[Pair]]:
     last = even - 1
     for turn in range(last):
         steps = range(1, even // 2)
-        pairs = [(last, turn), *(((turn + one) % last, (turn - one) % last) for one in steps)]
-        yield [(one, two) for one, two in pairs if one < count and two < count]
+        pairs = [(last, turn), *(((turn + step) % last, (turn - step) % last) for step in steps)]
+        yield [(first, second) for first, second in pairs if first < count and second < count]
 
 
 def shuffled(items: Iterable[T], seed: int, purpose: str) -> list[T]:
     """The items in an order that depends on nothing but the items, the seed and the purpose."""
 
-    def key(one: T) -> bytes:
-        return sha256(f"{seed}/{purpose}/{one}".encode()).digest()
+    def key(item: T) -> bytes:
+        return sha256(f"{seed}/{purpose}/{item}".encode()).digest()
 
     return sorted(items, key=key)
 
 
-def make_plan(hosts: Sequence[MeshHost], wanted: Wanted) -> MeshPlan:
-    """The plan of a mesh. The same arguments give the same plan, whatever the order of the hosts.
+def make_plan(draft: MeshPlan) -> MeshPlan:
+    """The plan of a mesh with these hosts and settings; without rounds, as ALL_UP_TO says.
 
-    Every host has at most one test in each round; a pair is tested once. Pairs within a group come
-    first.
+    It does not depend on the order of the hosts. Every host has at most one test in each round; a
+    pair is tested once. Pairs within a group come first.
     """
-    ordered = tuple(sorted(hosts, key=lambda one: one.name))
-    slots = _Slots(ordered, _Caps(wanted.group, wanted.per_uplink, wanted.per_hypervisor))
-    every = len(ordered) - 1 + len(ordered) % 2
-    rounds = wanted.rounds
-    if rounds is None:
-        rounds = every if len(ordered) <= ALL_UP_TO else RANDOM_ROUNDS
-    rounds = min(rounds, every)
+    hosts = tuple(sorted(draft.hosts, key=lambda host: host.name))
+    every = len(hosts) - 1 + len(hosts) % 2
+    default = every if len(hosts) <= ALL_UP_TO else RANDOM_ROUNDS
+    plan = replace(draft, hosts=hosts, rounds=min(draft.rounds or default, every))
+    slots = _Slots(plan)
     met: set[frozenset[int]] = set()
-    inside, across = _rounds(ordered, wanted, rounds, every)
-    for phase in (inside, across):
+    for rounds in _rounds(plan, every):
         slots.begin()
-        for pairs in phase:
-            for pair in pairs:
-                if frozenset(pair) not in met:
-                    met.add(frozenset(pair))
-                    slots.add(_directed(pair, wanted.seed))
-    return MeshPlan(
-        ordered,
-        slots.pairs(),
-        rate=wanted.rate,
-        seed=wanted.seed,
-        rounds=rounds,
-        seconds=wanted.seconds,
-        guard=wanted.guard,
-        port=wanted.port,
-        expect=wanted.expect,
-        group=wanted.group,
-        per_uplink=wanted.per_uplink,
-        per_hypervisor=wanted.per_hypervisor,
-    )
+        for pair in chain.from_iterable(rounds):
+            if frozenset(pair) not in met:
+                met.add(frozenset(pair))
+                slots.add(_directed(pair, plan.seed))
+    return replace(plan, slots=slots.pairs())
 
 
 def _directed(pair: Pair, seed: int) -> Pair:
@@ -139,39 +97,38 @@ def _directed(pair: Pair, seed: int) -> Pair:
     return (high, low)
 
 
-def _rounds(
-    hosts: Sequence[MeshHost], wanted: Wanted, rounds: int, every: int
-) -> tuple[list[list[Pair]], list[list[Pair]]]:
+def _rounds(plan: MeshPlan, every: int) -> tuple[list[list[Pair]], list[list[Pair]]]:
     """The rounds within groups, and those of all hosts."""
-    groups = _groups(hosts, wanted.group)
+    groups = _members_by_group(plan).values()
     inside: list[list[Pair]] = []
     if len(groups) > 1:
-        most = every if rounds == every else int(rounds * WITHIN)
-        inside = _joined([_drawn(members, wanted.seed, most) for members in groups])
-    left = rounds
-    if rounds < every:
-        left = rounds - len(inside)
-    return inside, _drawn(list(range(len(hosts))), wanted.seed, left)
+        most = every if plan.rounds == every else int(plan.rounds * WITHIN)
+        inside = _joined([_drawn(members, plan.seed, most) for members in groups])
+    left = plan.rounds
+    if left < every:
+        left -= len(inside)
+    return inside, _drawn(list(range(len(plan.hosts))), plan.seed, left)
 
 
-def _groups(hosts: Sequence[MeshHost], label: Optional[str]) -> list[list[int]]:
-    found: dict[str, list[int]] = {}
-    for place, host in enumerate(hosts):
-        if label and label in host.labels:
-            found.setdefault(host.labels[label], []).append(place)
-    return [found[name] for name in sorted(found)]
+def _members_by_group(plan: MeshPlan) -> dict[str, list[int]]:
+    """The places of the hosts that have the label of the groups, by its values."""
+    members: dict[str, list[int]] = {}
+    for place, host in enumerate(plan.hosts):
+        if plan.group and plan.group in host.labels:
+            members.setdefault(host.labels[plan.group], []).append(place)
+    return dict(sorted(members.items()))
 
 
 def _drawn(members: Sequence[int], seed: int, rounds: int) -> list[list[Pair]]:
     """Some rounds of the circle method among these hosts, in the order that the seed gives."""
     order = shuffled(members, seed, "host")
     chosen = set(shuffled(range(len(order) + len(order) % 2 - 1), seed, "round")[:rounds])
-    found = {
-        number: [(order[one], order[two]) for one, two in pairs]
+    pairs_by_round = {
+        number: [(order[first], order[second]) for first, second in pairs]
         for number, pairs in enumerate(circle(len(order)))
         if number in chosen
     }
-    return [found[number] for number in shuffled(found, seed, "round")]
+    return [pairs_by_round[number] for number in shuffled(pairs_by_round, seed, "round")]
 
 
 def _joined(groups: Sequence[Sequence[list[Pair]]]) -> list[list[Pair]]:
@@ -192,14 +149,14 @@ class _Slot(NamedTuple):
 class _Slots:
     """Puts each pair into the first slot in which both hosts are free and no cap is exceeded."""
 
-    def __init__(self, hosts: Sequence[MeshHost], wanted: _Caps) -> None:
-        self._wanted, self._slots = wanted, list[_Slot]()
+    def __init__(self, plan: MeshPlan) -> None:
+        self._plan, self._slots = plan, list[_Slot]()
         self._from = 0
         uplink = UPLINK
-        if wanted.group and not any(UPLINK in host.labels for host in hosts):
-            uplink = wanted.group
-        self._uplinks = [host.labels.get(uplink) for host in hosts]
-        self._hypervisors = [host.labels.get(HYPERVISOR) for host in hosts]
+        if plan.group and not any(UPLINK in host.labels for host in plan.hosts):
+            uplink = plan.group
+        self._uplinks = [host.labels.get(uplink) for host in plan.hosts]
+        self._hypervisors = [host.labels.get(HYPERVISOR) for host in plan.hosts]
 
     def begin(self) -> None:
         """Put what follows after all slots so far."""
@@ -220,14 +177,12 @@ class _Slots:
 
     def _caps(self, pair: Pair) -> list[tuple[str, int]]:
         """What a test of this pair loads, with the number of tests that each takes."""
-        uplinks = {self._uplinks[one] for one in pair} - {None}
-        hypervisors = {self._hypervisors[one] for one in pair} - {None}
-        found = [
-            (f"h/{name}", self._wanted.per_hypervisor) for name in sorted(map(str, hypervisors))
-        ]
+        uplinks = {self._uplinks[host] for host in pair} - {None}
+        hypervisors = {self._hypervisors[host] for host in pair} - {None}
+        caps = [(f"h/{name}", self._plan.per_hypervisor) for name in sorted(map(str, hypervisors))]
         if len(uplinks) > 1:
-            found += [(f"u/{name}", self._wanted.per_uplink) for name in sorted(map(str, uplinks))]
-        return found
+            caps += [(f"u/{name}", self._plan.per_uplink) for name in sorted(map(str, uplinks))]
+        return caps
 
     def pairs(self) -> tuple[tuple[Pair, ...], ...]:
         return tuple(tuple(slot.pairs) for slot in self._slots)
@@ -236,16 +191,8 @@ class _Slots:
 def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
     """The plan with tests between these hosts only: it is made anew, since each needs partners."""
     places = {host.name: number for number, host in enumerate(plan.hosts)}
-    hosts = [host for host in plan.hosts if host.name in names]
-    wanted = Wanted(
-        plan.rate,
-        rounds=plan.rounds,
-        seed=plan.seed,
-        group=plan.group,
-        per_uplink=plan.per_uplink,
-        per_hypervisor=plan.per_hypervisor,
-    )
-    smaller = make_plan(hosts, wanted)
+    present = tuple(host for host in plan.hosts if host.name in names)
+    smaller = make_plan(replace(plan, hosts=present))
     numbers = [places[host.name] for host in smaller.hosts]
     slots = [
         tuple((numbers[client], numbers[server]) for client, server in slot)
@@ -256,7 +203,7 @@ def among(plan: MeshPlan, names: Collection[str]) -> MeshPlan:
 
 def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...]:
     """Slots for these pairs, under the caps of the plan."""
-    slots = _Slots(plan.hosts, _Caps(plan.group, plan.per_uplink, plan.per_hypervisor))
+    slots = _Slots(plan)
     for pair in pairs:
         slots.add(pair)
     return slots.pairs()
@@ -265,13 +212,15 @@ def packed(plan: MeshPlan, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], ...
 def budget(plan: MeshPlan) -> Budget:
     """The most that the plan takes: both directions of each test at the highest rate."""
     tests = Counter(host for slot in plan.slots for pair in slot for host in pair)
-    one = 2 * plan.seconds * plan.rate / 8
-    total = sum(map(len, plan.slots)) * one
+    bytes_of_a_test = 2 * plan.seconds * plan.rate / 8
+    total = sum(map(len, plan.slots)) * bytes_of_a_test
     longest = plan.slot_seconds
     # A slot begins a guard interval after the last client of the one before has reported.
     usual = longest - plan.guard - SETTLE + USUAL_SETTLE
     slots = len(plan.slots)
-    return Budget(slots * usual, slots * longest, total, max(tests.values(), default=0) * one)
+    return Budget(
+        slots * usual, slots * longest, total, max(tests.values(), default=0) * bytes_of_a_test
+    )
 
 
 def duration_words(plan: MeshPlan) -> str:
@@ -285,7 +234,7 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
 
     Empty lines and what follows a # are ignored. Raises UsageError with the number of the line.
     """
-    found: list[MeshHost] = []
+    hosts: list[MeshHost] = []
     names: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -296,12 +245,12 @@ def read_hosts(text: str) -> tuple[MeshHost, ...]:
             if key in names:
                 raise _wrong(number, f"{key} is on line {names[key]} too")
             names[key] = number
-        found.append(host)
-        if len(found) > MOST_HOSTS:
+        hosts.append(host)
+        if len(hosts) > MOST_HOSTS:
             raise _wrong(number, f"there are more than {MOST_HOSTS} hosts")
-    if len(found) < 2:
+    if len(hosts) < 2:
         raise UsageError("read the hosts: a mesh needs at least two, as NAME ADDRESS on each line")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _host(words: list[str], number: int) -> MeshHost:

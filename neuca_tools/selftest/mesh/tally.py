@@ -70,19 +70,19 @@ class _Counts:
         self.groups[way.sender.group, way.receiver.group] += number
 
     def of_hosts(self) -> Counter[Entity]:
-        found: Counter[Entity] = Counter()
+        total: Counter[Entity] = Counter()
         for counts, kind in ((self.sent, HOST_OUT), (self.received, HOST_IN)):
             for name, number in counts.items():
-                found[Entity(kind, (name,))] = number
-                found[Entity(HOST, (name,))] += number
-        return found
+                total[Entity(kind, (name,))] = number
+                total[Entity(HOST, (name,))] += number
+        return total
 
     def of_groups(self) -> Counter[Entity]:
-        found: Counter[Entity] = Counter()
+        total: Counter[Entity] = Counter()
         for way, number in self.groups.items():
             for entity in of_groups(*way):
-                found[entity] += number
-        return found
+                total[entity] += number
+        return total
 
 
 class Tally:
@@ -91,11 +91,11 @@ class Tally:
     def __init__(self, seen: Sequence[Observation]) -> None:
         ways: dict[tuple[str, str], _Way] = {}
         self._bad, self._good = _Counts(), _Counts()
-        for number, one in enumerate(seen):
-            key = (one.sender.host, one.receiver.host)
+        for number, observation in enumerate(seen):
+            key = (observation.sender.host, observation.receiver.host)
             if key not in ways:
-                ways[key] = _Way(one.sender, one.receiver, [], [])
-            (ways[key].bad if one.bad else ways[key].good).append(number)
+                ways[key] = _Way(observation.sender, observation.receiver, [], [])
+            (ways[key].bad if observation.bad else ways[key].good).append(number)
         self._ways = list(ways.values())
         for way in self._ways:
             self._count(way, 1)
@@ -119,13 +119,13 @@ class Tally:
 
     def drop(self, entity: Entity) -> None:
         """Remove the tests that this entity explains."""
-        left = []
+        remaining = []
         for way in self._ways:
             if is_passed(entity, way.sender, way.receiver):
                 self._count(way, -1)
             else:
-                left.append(way)
-        self._ways = left
+                remaining.append(way)
+        self._ways = remaining
 
     def tests(self, entity: Entity) -> frozenset[int]:
         """The bad tests that are left of an entity, by their places in the observations."""

@@ -27,7 +27,7 @@ from neuca_tools.selftest.mesh.causes import (
     subject_of,
 )
 from neuca_tools.selftest.mesh.entities import Entity, is_passed
-from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, localise, ratio
+from neuca_tools.selftest.mesh.localise import CHANCE, HIT, Suspect, Suspicions, localise, ratio
 from neuca_tools.selftest.mesh.model import MeshPlan, Pair, Row, identity, tests_of
 from neuca_tools.selftest.mesh.observe import (
     BAD,
@@ -116,7 +116,8 @@ class Verdict:
 
     Of those, `failed` say nothing of the path, `disturbed` ran on busy hosts, and `unexplained` are
     bad but belong to no finding, or failed. `silent` are the hosts that reported nothing and took
-    part in no test, for these `reasons`; `untested` the pairs of the plan without a result.
+    part in no test, for these `reasons`; `untested` the pairs of the plan without a result. Of the
+    `pairs` of the plan, the last test of `good_pairs` is bad in nothing.
     """
 
     findings: tuple[MeshFinding, ...]
@@ -128,10 +129,12 @@ class Verdict:
     unexplained: int = 0
     untested: tuple[tuple[str, str], ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
+    pairs: int = 0
+    good_pairs: int = 0
 
     @property
     def confirmed(self) -> tuple[MeshFinding, ...]:
-        return tuple(one for one in self.findings if one.state == CONFIRMED)
+        return tuple(finding for finding in self.findings if finding.state == CONFIRMED)
 
     @property
     def is_disturbed(self) -> bool:
@@ -144,7 +147,7 @@ class Verdict:
         """That of the first confirmed finding; INCONCLUSIVE for suspects, or without some tests."""
         if self.confirmed:
             return EXIT_CODES.get(self.confirmed[0].kind, ExitCode.BELOW)
-        doubtful = any(one.state == SUSPECTED for one in self.findings)
+        doubtful = any(finding.state == SUSPECTED for finding in self.findings)
         if doubtful or self.silent or self.is_disturbed or self.untested:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
@@ -154,28 +157,41 @@ def judge(
     plan: MeshPlan, rows: Sequence[Row], reasons: Optional[Mapping[str, str]] = None
 ) -> Verdict:
     """The findings of a mesh. `reasons` say why hosts take no part."""
-    every, rows = rows, tests_of(plan, rows)
-    found, seen = localise(plan, rows), observations(plan, rows)
-    again = {
-        symptom: [one for one in of_it if is_retest(plan, rows[one.test])]
-        for symptom, of_it in seen.items()
-    }
-    findings = [_finding(plan, rows, one, again[one.symptom]) for one in found.suspects]
-    findings += filter(None, [_everywhere(plan, rows)])
-    explained = {test for one in found.suspects for test in one.tests}
+    every, rows, reasons = rows, tests_of(plan, rows), reasons or {}
+    suspicions, seen = localise(plan, rows), observations(plan, rows)
+    findings = _findings(plan, rows, suspicions, seen)
+    explained = {test for suspect in suspicions.suspects for test in suspect.tests}
     failed = {number for number, row in enumerate(rows) if row.error in NEITHER}
-    silent = _silent_hosts(plan, rows, reasons or {})
+    bad = _bad_tests(seen) | failed
+    last = {frozenset((row.client, row.server)): number for number, row in enumerate(rows)}
+    silent = _silent_hosts(plan, rows, reasons)
     return Verdict(
-        tuple(sorted((_diagnosed(plan, one, every) for one in findings), key=_rank)),
+        tuple(sorted((_diagnosed(plan, finding, every) for finding in findings), key=_rank)),
         len(rows),
         sum(map(len, plan.tests)),
         silent,
         failed=len(failed),
         disturbed=sum(row.disturbed is True for row in rows),
-        unexplained=len((_bad_tests(seen) | failed) - explained),
+        unexplained=len(bad - explained),
         untested=tuple(untested(plan, rows)),
-        reasons={name: (reasons or {}).get(name, NO_REASON) for name in silent},
+        reasons={name: reasons.get(name, NO_REASON) for name in silent},
+        pairs=len({frozenset(pair) for slot in plan.tests for pair in slot}),
+        good_pairs=len(set(last.values()) - bad),
     )
+
+
+def _findings(
+    plan: MeshPlan,
+    rows: Sequence[Row],
+    suspicions: Suspicions,
+    seen: Mapping[str, Sequence[Observation]],
+) -> list[MeshFinding]:
+    findings = []
+    for suspect in suspicions.suspects:
+        again = [each for each in seen[suspect.symptom] if is_retest(plan, rows[each.test])]
+        findings.append(_finding(plan, rows, suspect, again))
+    everywhere = _everywhere(plan, rows)
+    return [*findings, everywhere] if everywhere else findings
 
 
 def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> MeshFinding:
@@ -186,19 +202,22 @@ def _diagnosed(plan: MeshPlan, finding: MeshFinding, rows: Sequence[Row]) -> Mes
     mine = [row for row in rows if row.diagnosis and (row.client, row.server) in finding.paths]
     if not mine:
         return finding
-    wanted = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
     rates = [row.rate_out for row in mine if row.rate_out is not None]
-    is_slow = finding.symptom == RATE
-    if is_slow and rates and min(rates) >= BAD * wanted:
-        number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
-        text = f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
-        return replace(finding, diagnosis=(text,))
-    worst = min(mine, key=lambda row: row.rate_out if row.rate_out is not None else 0.0)
+    if finding.symptom == RATE and rates:
+        expected = references(tests_of(plan, rows), plan.expect)[RATE] or math.inf
+        if min(rates) >= BAD * expected:
+            return replace(finding, diagnosis=(_not_always_slow(rates),))
+    worst = min(mine, key=lambda row: row.rate_out or 0.0)
     return replace(finding, path=(worst.client, worst.server), diagnosis=worst.diagnosis)
 
 
+def _not_always_slow(rates: Sequence[float]) -> str:
+    number = "alone" if len(rates) == 1 else f"with {len(rates) - 1} others at the same time"
+    return f"{amounts.rate(rates[0])} arrived when it was tested {number}: not always slow"
+
+
 def _bad_tests(seen: Mapping[str, Sequence[Observation]]) -> set[int]:
-    return {one.test for of_it in seen.values() for one in of_it if one.bad}
+    return {observation.test for of_it in seen.values() for observation in of_it if observation.bad}
 
 
 def _rank(finding: MeshFinding) -> tuple[int, bool, float]:
@@ -252,27 +271,27 @@ def _finding(
 
 def _disjoint(ways: Iterable[tuple[str, str]], entity: Entity) -> tuple[tuple[str, str], ...]:
     """The first path; of groups also others, without a common host."""
-    found: list[tuple[str, str]] = []
+    paths: list[tuple[str, str]] = []
     busy: set[str] = set()
     for way in ways:
         if busy.isdisjoint(way):
             busy.update(way)
-            found.append(way)
+            paths.append(way)
     is_shared = entity.kind not in (*kinds.HOSTS, kinds.PAIR)
-    return tuple(found[: PATHS if is_shared else 1])
+    return tuple(paths[: PATHS if is_shared else 1])
 
 
 def _measured(plan: MeshPlan, rows: Sequence[Row], suspect: Suspect) -> tuple[str, ...]:
     """What its bad tests measured and what others do, first of its own symptom, with units."""
     expected = references(rows, plan.expect)
-    found = []
+    texts = []
     for symptom in dict.fromkeys((suspect.symptom, *(name for name in UNITS if name != MTU))):
         value = median(rows, suspect.ways, symptom) if symptom in UNITS else None
         wanted = expected.get(symptom)
         if value is not None and wanted is not None:
             show = UNITS[symptom]
-            found.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
-    return tuple(found)
+            texts.append(f"{_NAMES[symptom]} {show(value)} ({_BESIDE[symptom]} {show(wanted)})")
+    return tuple(texts)
 
 
 def _everywhere(plan: MeshPlan, rows: Sequence[Row]) -> Optional[MeshFinding]:
@@ -306,7 +325,11 @@ def _words(entity: Entity) -> str:
 
 def _state(suspect: Suspect, again: Sequence[Observation]) -> str:
     """Whether the retests alone say the same."""
-    results = [one.bad for one in again if is_passed(suspect.entity, one.sender, one.receiver)]
+    results = [
+        observation.bad
+        for observation in again
+        if is_passed(suspect.entity, observation.sender, observation.receiver)
+    ]
     if not results:
         return SUSPECTED
     bad, good = results.count(True), results.count(False)

@@ -61,8 +61,11 @@ def comparable(evidence: Evidence) -> Evidence:
     Rates that were derived from those become totals. Phases that other programs disturbed are left
     out: a rate is compared with those of the same load, and that is not known without samples.
     """
-    both = zip(evidence.phases, phase_results(evidence))
-    phases = [_phase(*one) for one in both if not look(evidence, one[0]).is_disturbed]
+    phases = [
+        _phase(phase, result)
+        for phase, result in zip(evidence.phases, phase_results(evidence))
+        if not look(evidence, phase).is_disturbed
+    ]
     return replace(
         evidence,
         local=_host(evidence.local),
@@ -107,21 +110,22 @@ def history_line(entry: Entry) -> str:
 
 
 def _rates(phases: object) -> str:
-    return ", ".join(_rate(one) for one in _objects(phases) if isinstance(one.get("rate"), float))
+    measured = [phase for phase in _objects(phases) if isinstance(phase.get("rate"), float)]
+    return ", ".join(map(_rate, measured))
 
 
-def _rate(one: Mapping[str, Any]) -> str:
-    name = arrow(str(one.get("name")), str(one.get("direction")))
-    known = PhaseResult(name, "", "", one["rate"], None, None, None)
+def _rate(phase: Mapping[str, Any]) -> str:
+    name = arrow(str(phase.get("name")), str(phase.get("direction")))
+    known = PhaseResult(name, "", "", phase["rate"], None, None, None)
     return f"{name} {phase_words(known)}"
 
 
 def _first_finding(findings: object) -> str:
-    limits = [one for one in _objects(findings) if one.get("severity") != "info"]
+    limits = [finding for finding in _objects(findings) if finding.get("severity") != "info"]
     return f"{limits[0].get('id')} {limits[0].get('title')}" if limits else ""
 
 
 def _objects(value: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(value, list):
         return []
-    return [one for one in value if isinstance(one, dict)]
+    return [member for member in value if isinstance(member, dict)]

@@ -18,10 +18,12 @@ def nagios(diagnosis: Diagnosis) -> str:
     """The line (Monitoring Plugins guidelines); the exit code is `NAGIOS[diagnosis.exit_code]`."""
     state, limit = STATES[NAGIOS[diagnosis.exit_code]], diagnosis.limit
     words, values = [], []
-    for place, one in enumerate(diagnosis.phases):
-        if one.rate is not None:
-            words.append(f"{one.name} {amounts.rate(one.rate)}")
-            values.append(f"'{place}-{_label(one.name)}-{_label(one.direction)}'={one.rate:.0f}")
+    for place, phase in enumerate(diagnosis.phases):
+        if phase.rate is not None:
+            words.append(f"{phase.name} {amounts.rate(phase.rate)}")
+            values.append(
+                f"'{place}-{_label(phase.name)}-{_label(phase.direction)}'={phase.rate:.0f}"
+            )
     words = words or [diagnosis.words]
     words += diagnosis.failures
     words += [f"{limit.id} {limit.title}"] if limit else []

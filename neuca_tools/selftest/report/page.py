@@ -111,11 +111,12 @@ def _about_host(host: Host, address: Optional[str]) -> str:
 
 def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     """The steps of a test by neuca-selftest; otherwise the phases of an iperf run."""
-    rows = [(one.name, one.verdict, one.text) for one in evidence.steps if one.text != NOT_ASKED]
+    steps = [step for step in evidence.steps if step.text != NOT_ASKED]
+    rows = [(step.name, step.verdict, step.text) for step in steps]
     if not rows:
         rows = [
-            (arrow(one.name, one.direction), PASSED[one.passed], phase_words(one))
-            for one in diagnosis.phases
+            (arrow(phase.name, phase.direction), PASSED[phase.passed], phase_words(phase))
+            for phase in diagnosis.phases
         ]
     if not rows:
         return
@@ -126,22 +127,24 @@ def _tests(evidence: Evidence, diagnosis: Diagnosis) -> Iterator[str]:
     yield "</table></section>"
 
 
-def _finding(one: Finding) -> Iterator[str]:
-    tag = f"<span class=tag>{escape(one.severity)}</span>"
-    title = f"<h2>{tag} {escape(one.title)} <small>{escape(one.id)}</small></h2>"
-    yield f'<section class="finding {escape(one.severity)}">{title}'
-    yield f"<p>{escape(one.text)}.</p>"
-    if one.severity != INFO:
-        meter = f'<span class=meter><span style="width:{one.share:.0%}"></span></span>'
-        yield f"<p class=share>{meter} explains {escape(share_words(one) + way_words(one))}</p>"
-    if one.evidence:
-        facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in one.evidence)
+def _finding(finding: Finding) -> Iterator[str]:
+    tag = f"<span class=tag>{escape(finding.severity)}</span>"
+    title = f"<h2>{tag} {escape(finding.title)} <small>{escape(finding.id)}</small></h2>"
+    yield f'<section class="finding {escape(finding.severity)}">{title}'
+    yield f"<p>{escape(finding.text)}.</p>"
+    if finding.severity != INFO:
+        meter = f'<span class=meter><span style="width:{finding.share:.0%}"></span></span>'
+        explains = escape(share_words(finding) + way_words(finding))
+        yield f"<p class=share>{meter} explains {explains}</p>"
+    if finding.evidence:
+        facts = (f"<li><code>{escape(fact_line(fact))}</code></li>" for fact in finding.evidence)
         yield f"<ul>{''.join(facts)}</ul>"
-    if one.advice:
-        yield f"<p><b>Fix</b> {escape(WHERE.get(one.end, ''))}</p><pre>{escape(one.advice)}</pre>"
-    if one.tell:
-        yield f"<p><b>Tell apart</b> {escape(one.tell)}.</p>"
-    if one.predicted:
-        yield f"<p><b>Predicted</b> {escape(amounts.rate(one.predicted))}."
-        yield f"<b>Next limit</b> {escape(one.next_limit or 'not known')}.</p>"
+    if finding.advice:
+        yield f"<p><b>Fix</b> {escape(WHERE.get(finding.end, ''))}</p>"
+        yield f"<pre>{escape(finding.advice)}</pre>"
+    if finding.tell:
+        yield f"<p><b>Tell apart</b> {escape(finding.tell)}.</p>"
+    if finding.predicted:
+        yield f"<p><b>Predicted</b> {escape(amounts.rate(finding.predicted))}."
+        yield f"<b>Next limit</b> {escape(finding.next_limit or 'not known')}.</p>"
     yield "</section>"

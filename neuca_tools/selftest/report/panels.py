@@ -64,7 +64,7 @@ class Panel(NamedTuple):
 
 def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
     """The SVG; an empty text if there is nothing to show."""
-    shown = [one for one in panels if one.columns or _has_points(one)]
+    shown = [panel for panel in panels if panel.columns or _has_points(panel)]
     end = max((band.end for band in bands), default=0.0)
     if not shown or end <= 0:
         return ""
@@ -79,7 +79,7 @@ def figure(panels: Sequence[Panel], bands: Sequence[Band]) -> str:
 
 
 def _has_points(panel: Panel) -> bool:
-    return any(any(one.parts) for one in panel.lines)
+    return any(any(curve.parts) for curve in panel.lines)
 
 
 def numbered(bands: Sequence[Band]) -> list[str]:
@@ -119,7 +119,7 @@ def _bands(bands: Sequence[Band], scale: _Scale, height: int) -> Iterator[str]:
 
 def _panel(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
     highest = panel.top or max(
-        (value for one in panel.lines for part in one.parts for _, value in part), default=1.0
+        (value for curve in panel.lines for part in curve.parts for _, value in part), default=1.0
     )
     rows = ticks_of(highest, count=3, binary=panel.binary)
     yield label("title", (LEFT, top - 6), panel.title, "start")
@@ -129,9 +129,9 @@ def _panel(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
         yield line("grid", (LEFT, y), (WIDTH - RIGHT, y))
         yield label("tick", (LEFT - 8, y + 4), panel.form(value), "end")
     yield from _columns(panel, scale, top)
-    for one in panel.lines:
-        for part in filter(None, one.parts):
-            yield _polyline(one, [(scale.x(x), _y(y, rows[-1], top)) for x, y in part])
+    for curve in panel.lines:
+        for part in filter(None, curve.parts):
+            yield _polyline(curve, [(scale.x(x), _y(y, rows[-1], top)) for x, y in part])
 
 
 def _y(value: float, highest: float, top: int) -> float:
@@ -140,7 +140,7 @@ def _y(value: float, highest: float, top: int) -> float:
 
 def _legend(panel: Panel, y: int) -> Iterator[str]:
     """From the right end of the title's line; one line alone needs no legend."""
-    names = [(one.place, one.name) for one in panel.lines if any(one.parts)]
+    names = [(curve.place, curve.name) for curve in panel.lines if any(curve.parts)]
     names += list(enumerate(panel.stacked))
     x = WIDTH - RIGHT - sum(len(name) * CHARACTER + 32 for _, name in names)
     for place, name in names:
@@ -161,12 +161,12 @@ def _columns(panel: Panel, scale: _Scale, top: int) -> Iterator[str]:
             base = above
 
 
-def _polyline(one: Line, path: Points) -> str:
+def _polyline(curve: Line, path: Points) -> str:
     if len(path) == 1:
         x, y = path[0]
-        return f'<circle class="dot s{one.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
+        return f'<circle class="dot s{curve.place}" cx="{x:.1f}" cy="{y:.1f}" r="3"/>'
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in thinned(path))
-    return f'<polyline class="line s{one.place}" points="{points}"/>'
+    return f'<polyline class="line s{curve.place}" points="{points}"/>'
 
 
 def thinned(path: Points, most: int = MOST_POINTS) -> Points:
@@ -174,12 +174,12 @@ def thinned(path: Points, most: int = MOST_POINTS) -> Points:
     if len(path) <= most:
         return path
     stretch = -(-len(path) * 2 // most)
-    found: list[tuple[float, float]] = []
+    extremes: list[tuple[float, float]] = []
     for start in range(0, len(path), stretch):
         piece = path[start : start + stretch]
         ends = {piece.index(pick(piece, key=lambda point: point[1])) for pick in (min, max)}
-        found += [piece[place] for place in sorted(ends)]
-    return found
+        extremes += [piece[place] for place in sorted(ends)]
+    return extremes
 
 
 def _axis(scale: _Scale, height: int) -> Iterator[str]:

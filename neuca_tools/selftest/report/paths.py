@@ -36,13 +36,13 @@ FORMS: dict[str, Callable[[float], str]] = {
 NAME, VALUE = 18, 30  # columns
 
 
-def path_table(found: PathComparison, verbose: bool = False) -> str:
+def path_table(comparison: PathComparison, verbose: bool = False) -> str:
     """Every measurement over each path, with what it costs; then what limits each of them."""
-    width = max(len(one.label) for one in found.verdicts) + 2
-    parts = [plain(line) for row in found.rows for line in _row(row, width)]
+    width = max(len(verdict.label) for verdict in comparison.verdicts) + 2
+    parts = [plain(line) for row in comparison.rows for line in _row(row, width)]
     note = " (the baseline)"
-    for one in found.verdicts:
-        parts += [plain(f"— {one.label}{note}"), conclusion(one.diagnosis, verbose)]
+    for verdict in comparison.verdicts:
+        parts += [plain(f"— {verdict.label}{note}"), conclusion(verdict.diagnosis, verbose)]
         note = ""
     return "\n".join(parts)
 
@@ -70,18 +70,18 @@ def _words(value: Value, unit: str) -> str:
     return words
 
 
-def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
+def path_record(comparison: PathComparison, paths: Sequence[Tests], code: ExitCode) -> str:
     """Everything as JSON, with the report of each test. Keys may be added within a version."""
     verdicts = [
         {
-            "label": one.label,
-            "verdict": one.diagnosis.words,
-            "exit_code": int(one.diagnosis.exit_code),
-            "unknown": one.diagnosis.unknown,
-            "findings": encode(one.diagnosis.findings),
+            "label": verdict.label,
+            "verdict": verdict.diagnosis.words,
+            "exit_code": int(verdict.diagnosis.exit_code),
+            "unknown": verdict.diagnosis.unknown,
+            "findings": encode(verdict.diagnosis.findings),
             "reports": [document(evidence, diagnose(evidence)) for evidence in tests.rounds],
         }
-        for one, tests in zip(found.verdicts, paths)
+        for verdict, tests in zip(comparison.verdicts, paths)
     ]
     return json_document(
         {
@@ -89,7 +89,7 @@ def path_record(found: PathComparison, paths: Sequence[Tests], code: ExitCode) -
             "verdict": WORDS[code],
             "exit_code": int(code),
             "baseline": paths[0].label,
-            "rows": encode(found.rows),
+            "rows": encode(comparison.rows),
             "paths": verdicts,
         }
     )

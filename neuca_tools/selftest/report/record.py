@@ -38,9 +38,9 @@ def record(evidence: Evidence, diagnosis: Diagnosis) -> str:
 
 def subject(evidence: Evidence, file: str) -> dict[str, str]:
     """What is known of these, by its name in the JSON report."""
-    run = next((one.run for one in evidence.phases if one.run), Run("iperf"))
+    run = next((phase.run for phase in evidence.phases if phase.run), Run("iperf"))
     version = run.version or ""
-    found = {
+    facts = {
         "file": file,
         "tool": f"{run.tool} {version}".strip(),
         "date": evidence.taken or run.taken,
@@ -48,11 +48,11 @@ def subject(evidence: Evidence, file: str) -> dict[str, str]:
         "options": run.options,
         "system": run.system,
     }
-    return {name: plain(value) for name, value in found.items() if value}
+    return {name: plain(value) for name, value in facts.items() if value}
 
 
-def subject_line(found: dict[str, str]) -> str:
+def subject_line(about: dict[str, str]) -> str:
     """The same in words: "run.txt: iperf3 3.12, Tue 5 Nov 2019, peer 10.0.0.1, options -P 4"."""
-    facts = [found.get("tool", ""), found.get("date", "")]
-    facts += [f"{name} {found[name]}" for name in ("peer", "options") if name in found]
-    return f"{found['file']}: {', '.join(filter(None, facts))}"
+    facts = [about.get("tool", ""), about.get("date", "")]
+    facts += [f"{name} {about[name]}" for name in ("peer", "options") if name in about]
+    return f"{about['file']}: {', '.join(filter(None, facts))}"

@@ -14,7 +14,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis
 from neuca_tools.selftest.evidence import Evidence, Latency
 from neuca_tools.selftest.evidence.derive import look
 from neuca_tools.selftest.evidence.responsiveness import SOURCE, Responsiveness, scores
-from neuca_tools.selftest.evidence.route import Hop, OneWay, Route
+from neuca_tools.selftest.evidence.route import Hop, Narrowing, OneWay, Route
 from neuca_tools.selftest.evidence.run import Flow
 from neuca_tools.selftest.report.text import arrow
 from neuca_tools.selftest.report.timeline import WAYS
@@ -41,12 +41,12 @@ def tables(evidence: Evidence, diagnosis: Diagnosis, before: Optional[Diagnosis]
     yield from _table("UDP: datagrams lost, against the rate offered", UDP, _udp(evidence), "")
     known = scores(evidence.responsiveness)
     note = f"Formula and grades: {SOURCE}."
-    rows = [list(_score(one)) for one in known]
+    rows = [list(_score(score)) for score in known]
     yield from _table("Responsiveness under load", RESPONSIVENESS, rows, note)
     route = evidence.route
     rows = [list(_hop(route, hop)) for hop in route.hops]
     yield from _table("Path", PATH, rows, _route_note(route))
-    rows = [list(_loss(one)) for one in evidence.one_way if one.loss is not None]
+    rows = [list(_loss(way)) for way in evidence.one_way if way.loss is not None]
     yield from _table("One-way loss, by sequence numbers of both hosts", LOSS, rows, "")
 
 
@@ -69,9 +69,9 @@ def _udp(evidence: Evidence) -> list[Sequence[str]]:
     """In the order of UDP."""
     points = []
     for phase in evidence.phases:
-        one, offered = look(evidence, phase), (phase.flow or Flow()).sent.rate
-        if one.protocol == "udp" and offered is not None and one.loss is not None:
-            points.append((offered, one.loss))
+        phase_look, offered = look(evidence, phase), (phase.flow or Flow()).sent.rate
+        if phase_look.protocol == "udp" and offered is not None and phase_look.loss is not None:
+            points.append((offered, phase_look.loss))
     return [(amounts.rate(rate), amounts.percent(loss)) for rate, loss in sorted(points)]
 
 
@@ -81,7 +81,7 @@ def _table(
     if not rows:
         return
     yield f"<section><h2>{escape(title)}</h2><table class=columns><tr>"
-    yield from (f"<th scope=col>{escape(one)}</th>" for one in columns)
+    yield from (f"<th scope=col>{escape(column)}</th>" for column in columns)
     yield "</tr>"
     for row in rows:
         cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
@@ -92,16 +92,16 @@ def _table(
     yield "</section>"
 
 
-def _score(one: Responsiveness) -> Iterator[str]:
+def _score(score: Responsiveness) -> Iterator[str]:
     """In the order of RESPONSIVENESS."""
-    yield WAYS[one.direction][1]
-    yield f"{one.rpm:.0f} RPM"
-    yield one.grade
-    yield one.confidence
-    for value in (one.handshake, one.answer, one.own, one.idle, one.increase):
+    yield WAYS[score.direction][1]
+    yield f"{score.rpm:.0f} RPM"
+    yield score.grade
+    yield score.confidence
+    for value in (score.handshake, score.answer, score.own, score.idle, score.increase):
         yield "" if value is None else amounts.time(value)
-    yield f"{one.probes}, {one.failed} failed"
-    yield "" if one.rate is None else amounts.rate(one.rate)
+    yield f"{score.probes}, {score.failed} failed"
+    yield "" if score.rate is None else amounts.rate(score.rate)
 
 
 def _hop(route: Route, hop: Hop) -> Iterator[str]:
@@ -110,13 +110,15 @@ def _hop(route: Route, hop: Hop) -> Iterator[str]:
     yield ", ".join(hop.addresses) or "no response"
     yield "" if hop.rtt is None else amounts.time(hop.rtt)
     yield "" if hop.mtu is None else str(hop.mtu)
-    found = [one for one in route.narrowings if one.number == hop.number]
-    yield "; ".join(
-        f"smaller from here on, reported by {one.reporter}"
-        if one.reporter
-        else f"packets of more than {one.mtu} bytes are lost before it, and no router reports that"
-        for one in found
-    )
+    narrowings = [narrowing for narrowing in route.narrowings if narrowing.number == hop.number]
+    yield "; ".join(map(_narrowing, narrowings))
+
+
+def _narrowing(narrowing: Narrowing) -> str:
+    if narrowing.reporter:
+        return f"smaller from here on, reported by {narrowing.reporter}"
+    lost = f"packets of more than {narrowing.mtu} bytes are lost before it"
+    return f"{lost}, and no router reports that"
 
 
 def _route_note(route: Route) -> str:
@@ -126,10 +128,10 @@ def _route_note(route: Route) -> str:
     return f"{words}."
 
 
-def _loss(one: OneWay) -> Iterator[str]:
+def _loss(way: OneWay) -> Iterator[str]:
     """In the order of LOSS."""
-    yield WAYS[one.direction][1]
-    yield amounts.percent(one.loss or 0.0)
-    for count in (one.seen, one.out_of_order, one.sent):
+    yield WAYS[way.direction][1]
+    yield amounts.percent(way.loss or 0.0)
+    for count in (way.seen, way.out_of_order, way.sent):
         yield "" if count is None else str(count)
-    yield "" if one.rate is None else amounts.rate(one.rate)
+    yield "" if way.rate is None else amounts.rate(way.rate)

@@ -77,7 +77,7 @@ def step_line(step: Step) -> str:
 
 
 def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
-    limits = [one for one in diagnosis.findings if one.severity != INFO]
+    limits = [finding for finding in diagnosis.findings if finding.severity != INFO]
     for finding in limits[:1]:
         yield from _finding(finding, LABELS, verbose)
     if verbose:
@@ -87,7 +87,7 @@ def _conclusion(diagnosis: Diagnosis, verbose: bool) -> Iterator[str]:
             if finding.severity == INFO:
                 yield from _labelled("info", f"{finding.text} ({finding.id})")
     elif limits[1:]:
-        others = ", ".join(f"{one.id} {one.title}" for one in limits[1:])
+        others = ", ".join(f"{finding.id} {finding.title}" for finding in limits[1:])
         yield from _labelled("also", shorten(others, WIDTH - LABEL, placeholder=" …"))
     if diagnosis.unknown:
         yield from _labelled("UNKNOWN", diagnosis.unknown)
@@ -120,45 +120,46 @@ def _once_under_way(rate: float, steady: Optional[float]) -> str:
     return f" ({amounts.rate(steady)} once under way)"
 
 
-def rpm_words(found: Responsiveness) -> str:
+def rpm_words(responsiveness: Responsiveness) -> str:
     """ "812 RPM (fair, medium confidence), 74.0 ms more than idle, at 47.1 Mbit/s"."""
-    words = f"{found.rpm:.0f} RPM ({found.grade}, {found.confidence} confidence)"
-    if found.increase is not None:
-        words += f", {amounts.time(found.increase)} more than idle"
-    if found.rate is not None:
-        words += f", at {amounts.rate(found.rate)}"
+    words = f"{responsiveness.rpm:.0f} RPM"
+    words += f" ({responsiveness.grade}, {responsiveness.confidence} confidence)"
+    if responsiveness.increase is not None:
+        words += f", {amounts.time(responsiveness.increase)} more than idle"
+    if responsiveness.rate is not None:
+        words += f", at {amounts.rate(responsiveness.rate)}"
     return words
 
 
-def one_way_words(found: OneWay) -> str:
+def one_way_words(way: OneWay) -> str:
     """ "0.10% of 10000 lost (by sequence number), 3 out of order, 10001 sent, at 1.00 Mbit/s"."""
-    words = f"{amounts.percent(found.loss or 0.0)} of {found.seen} lost (by sequence number)"
-    if found.out_of_order:
-        words += f", {found.out_of_order} out of order"
-    if found.sent is not None and found.sent != found.seen:
-        words += f", {found.sent} sent"
-    if found.rate:
-        words += f", at {amounts.rate(found.rate)}"
+    words = f"{amounts.percent(way.loss or 0.0)} of {way.seen} lost (by sequence number)"
+    if way.out_of_order:
+        words += f", {way.out_of_order} out of order"
+    if way.sent is not None and way.sent != way.seen:
+        words += f", {way.sent} sent"
+    if way.rate:
+        words += f", at {amounts.rate(way.rate)}"
     return words
 
 
-def route_words(found: Route) -> str:
+def route_words(route: Route) -> str:
     """ "3 hops, 2 ways at hop 2, MTU 1400 before hop 3 (no router reports it), peer reached"."""
-    words = [f"{len(found.hops)} hops" if len(found.hops) != 1 else "1 hop"]
-    silent = sum(not hop.addresses for hop in found.hops)
+    words = [f"{len(route.hops)} hops" if len(route.hops) != 1 else "1 hop"]
+    silent = sum(not hop.addresses for hop in route.hops)
     if silent:
         words.append(f"{silent} of them silent")
     words += [
         f"{len(hop.addresses)} ways at hop {hop.number}"
-        for hop in found.hops
+        for hop in route.hops
         if len(hop.addresses) > 1
     ]
-    for one in found.narrowings:
-        how = f"reported by {one.reporter}" if one.reporter else "no router reports it"
-        words.append(f"MTU {one.mtu} before hop {one.number} ({how})")
-    if found.refused:
-        words.append(f"refused by {found.refused}")
-    words.append("peer reached" if found.reached else "the peer does not respond")
+    for narrowing in route.narrowings:
+        how = f"reported by {narrowing.reporter}" if narrowing.reporter else "no router reports it"
+        words.append(f"MTU {narrowing.mtu} before hop {narrowing.number} ({how})")
+    if route.refused:
+        words.append(f"refused by {route.refused}")
+    words.append("peer reached" if route.reached else "the peer does not respond")
     return ", ".join(words)
 
 
@@ -220,41 +221,43 @@ def _labelled(label: str, words: str) -> Iterator[str]:
         label = ""
 
 
-def comparison(found: Comparison) -> str:
+def comparison(comparison: Comparison) -> str:
     """A line for each rate and for each value that changed, and the verdict."""
-    verdict_line = lines(_labelled("VERDICT", WORDS[found.exit_code]))
-    return "\n".join(filter(None, (differences(found), verdict_line)))
+    verdict_line = lines(_labelled("VERDICT", WORDS[comparison.exit_code]))
+    return "\n".join(filter(None, (differences(comparison), verdict_line)))
 
 
-def differences(found: Comparison) -> str:
+def differences(comparison: Comparison) -> str:
     """The same without a verdict."""
-    rows = [_rate_line(one) for one in found.rates]
-    for one in found.changes:
+    rows = [_rate_line(change) for change in comparison.rates]
+    for change in comparison.changes:
         rows += _labelled(
-            "CHANGED" if one.identity else "changed",
-            f"{one.where} {one.field}: {one.before or 'absent'} → {one.after or 'absent'}",
+            "CHANGED" if change.identity else "changed",
+            f"{change.where} {change.field}:"
+            f" {change.before or 'absent'} → {change.after or 'absent'}",
         )
     return lines(rows)
 
 
-def _before(one: RateChange) -> str:
+def _before(change: RateChange) -> str:
     """The usual rate with its usual variation, or why there is none."""
-    if one.before is None:
-        reasons = ", ".join(dict.fromkeys(one.unlike))
-        return f"no earlier test is like this one: {len(one.unlike)} {reasons}"
-    usual = f"before {amounts.rate(one.before)}"
-    if one.count == 1:
+    if change.before is None:
+        reasons = ", ".join(dict.fromkeys(change.unlike))
+        return f"no earlier test is like this one: {len(change.unlike)} {reasons}"
+    usual = f"before {amounts.rate(change.before)}"
+    if change.count == 1:
         return f"{usual} (once: its usual variation is not known)"
-    return f"{usual} ± {amounts.rate(one.deviation)} of {one.count}"
+    return f"{usual} ± {amounts.rate(change.deviation)} of {change.count}"
 
 
-def _rate_line(one: RateChange) -> str:
-    now = "not known" if one.after is None else amounts.rate(one.after)
-    name = arrow(one.name, one.direction) + " "
-    words = f"{name:<{LABEL}}{now}, {_before(one)}"
-    if one.loss is not None and one.loss_before is not None:
-        words += f", {amounts.percent(one.loss)} lost, before {amounts.percent(one.loss_before)}"
-    if one.worse:
+def _rate_line(change: RateChange) -> str:
+    now = "not known" if change.after is None else amounts.rate(change.after)
+    name = arrow(change.name, change.direction) + " "
+    words = f"{name:<{LABEL}}{now}, {_before(change)}"
+    if change.loss is not None and change.loss_before is not None:
+        words += f", {amounts.percent(change.loss)} lost"
+        words += f", before {amounts.percent(change.loss_before)}"
+    if change.worse:
         words += "  WORSE"
     return words
 

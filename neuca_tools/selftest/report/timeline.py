@@ -28,7 +28,7 @@ WINDOWS = {"cwnd": "congestion window", "snd_wnd": "receiver's window", "in_flig
 HEADROOM = 1.5
 
 
-class Placed(NamedTuple):
+class PhaseSpan(NamedTuple):
     """A phase, and when it began and ended in seconds since the first one began."""
 
     phase: Phase
@@ -36,22 +36,22 @@ class Placed(NamedTuple):
     end: float
 
 
-Extract = Callable[[Placed], Points]
+Extract = Callable[[PhaseSpan], Points]
 
 
 def timeline(evidence: Evidence) -> tuple[list[Panel], list[Band]]:
     """The panels and the tests behind them."""
-    phases = sorted((*evidence.phases, *evidence.loads), key=lambda one: _began(one) or 0.0)
-    placed = list(_placed(phases))
+    phases = sorted((*evidence.phases, *evidence.loads), key=lambda phase: _began(phase) or 0.0)
+    spans = list(_placed(phases))
     panels = [
-        Panel("Rate (bit/s)", amounts.rate, _by_way(placed, _rate)),
-        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(placed, _rtt)),
-        Panel("Window (bytes)", amounts.size, _windows(placed), binary=True),
-        Panel("Retransmits (segments per second)", _count, _by_way(placed, _retransmits)),
-        Panel("Where the sender's time went", _percent, (), _columns(placed), TIME_PARTS, top=1.0),
-        Panel("Use of the busiest CPU", _percent, _cpus(placed), top=1.0),
+        Panel("Rate (bit/s)", amounts.rate, _by_way(spans, _rate)),
+        Panel("Round-trip time of the connections (s)", amounts.time, _by_way(spans, _rtt)),
+        Panel("Window (bytes)", amounts.size, _windows(spans), binary=True),
+        Panel("Retransmits (segments per second)", _count, _by_way(spans, _retransmits)),
+        Panel("Where the sender's time went", _percent, (), _columns(spans), TIME_PARTS, top=1.0),
+        Panel("Use of the busiest CPU", _percent, _cpus(spans), top=1.0),
     ]
-    return panels, _bands(placed)
+    return panels, _bands(spans)
 
 
 def _count(value: float) -> str:
@@ -67,18 +67,18 @@ def _percent(value: float) -> str:
 # --- When each phase was --------------------------------------------------------------------------
 
 
-def _placed(phases: Sequence[Phase]) -> Iterator[Placed]:
+def _placed(phases: Sequence[Phase]) -> Iterator[PhaseSpan]:
     """By the local host's clock, or one after the other where it did not look."""
     clocks = [start for start in map(_began, phases) if start is not None]
     first, at = min(clocks, default=0.0), 0.0
-    before: Optional[Placed] = None
+    before: Optional[PhaseSpan] = None
     for phase in phases:
         clock = _began(phase)
         start = at if clock is None else clock - first
         if clock is None and before is not None and before.phase.run is phase.run:
             # The other direction of the same run.
             start = before.start
-        before = Placed(phase, start, start + _seconds(phase))
+        before = PhaseSpan(phase, start, start + _seconds(phase))
         at = max(at, before.end)
         yield before
 
@@ -107,23 +107,24 @@ def _seconds(phase: Phase) -> float:
     samples, trace = _local(phase)
     looks = (trace.time, [sample.time for sample in samples])
     lengths = [times[-1] - times[0] for times in looks if times]
-    return max([0.0, *lengths, *[one.end for one in _intervals(phase)]])
+    return max([0.0, *lengths, *[interval.end for interval in _intervals(phase)]])
 
 
 def _intervals(phase: Phase) -> list[Interval]:
     """What iperf counted in this direction, without slow start if it was told to omit that."""
     flow = phase.run and phase.run.flow(phase.direction)
-    return [one for one in flow.intervals if not one.omitted] if flow else []
+    return [interval for interval in flow.intervals if not interval.omitted] if flow else []
 
 
-def _bands(placed: Sequence[Placed]) -> list[Band]:
+def _bands(spans: Sequence[PhaseSpan]) -> list[Band]:
     """One for each run: two directions at once are one band."""
-    found: dict[float, Band] = {}
-    for one in placed:
-        name = arrow(one.phase.name, one.phase.direction)
-        name = found[one.start].name if one.start in found else name + _variant(one.phase)
-        found[one.start] = Band(name, one.start, one.end)
-    return list(found.values())
+    band_by_start: dict[float, Band] = {}
+    for span in spans:
+        name = arrow(span.phase.name, span.phase.direction) + _variant(span.phase)
+        if span.start in band_by_start:
+            name = band_by_start[span.start].name
+        band_by_start[span.start] = Band(name, span.start, span.end)
+    return list(band_by_start.values())
 
 
 def _variant(phase: Phase) -> str:
@@ -138,37 +139,43 @@ def _variant(phase: Phase) -> str:
 # --- What was seen in each ------------------------------------------------------------------------
 
 
-def _by_way(placed: Sequence[Placed], extract: Extract) -> list[Line]:
+def _by_way(spans: Sequence[PhaseSpan], extract: Extract) -> list[Line]:
     """A line for each direction, with a part for each phase."""
     return [
-        Line(name, place, [extract(one) for one in placed if one.phase.direction == way])
+        Line(name, place, [extract(span) for span in spans if span.phase.direction == way])
         for way, (place, name) in WAYS.items()
     ]
 
 
-def _traced(one: Placed, trace: Trace, name: str) -> Points:
+def _traced(span: PhaseSpan, trace: Trace, name: str) -> Points:
     """A column of a trace, on the axis of the page."""
-    began = _began(one.phase)
+    began = _began(span.phase)
     if began is None:
         began = trace.time[0] if trace.time else 0.0
-    return [(one.start + time - began, value) for time, value in trace.points(name)]
+    return [(span.start + time - began, value) for time, value in trace.points(name)]
 
 
-def _rate(one: Placed) -> Points:
-    phase = one.phase
-    traced = _traced(one, phase.receiver_trace, "received")
-    traced = traced or _traced(one, phase.sender_trace, "sent")
+def _rate(span: PhaseSpan) -> Points:
+    phase = span.phase
+    traced = _traced(span, phase.receiver_trace, "received")
+    traced = traced or _traced(span, phase.sender_trace, "sent")
     if traced and not _is_udp(phase):
         return traced
     points = _steps(phase, lambda interval: interval.rate)
-    points = points or [(at - phase.sender[0].time, it) for at, it in rates_of(phase.sender, phase)]
-    return [(one.start + time, rate) for time, rate in points]
+    if not points:
+        sampled = rates_of(phase.sender, phase)
+        points = [(time - phase.sender[0].time, rate) for time, rate in sampled]
+    return [(span.start + time, rate) for time, rate in points]
 
 
 def _steps(phase: Phase, value: Callable[[Interval], Optional[float]]) -> Points:
     """What iperf reported, which is the same from the start of an interval to its end."""
-    known = [(one, value(one)) for one in _intervals(phase)]
-    return [(at, it) for one, it in known if it is not None for at in (one.start, one.end)]
+    points: list[tuple[float, float]] = []
+    for interval in _intervals(phase):
+        known = value(interval)
+        if known is not None:
+            points += [(interval.start, known), (interval.end, known)]
+    return points
 
 
 def _is_udp(phase: Phase) -> bool:
@@ -176,31 +183,31 @@ def _is_udp(phase: Phase) -> bool:
     return phase.run is not None and phase.run.protocol == "udp"
 
 
-def _of_tcp(one: Placed, name: str, sampled: Callable[[Phase], Points]) -> Points:
+def _of_tcp(span: PhaseSpan, name: str, sampled: Callable[[Phase], Points]) -> Points:
     """A column of the sender's trace, or else what the samples or iperf have."""
-    if _is_udp(one.phase):
+    if _is_udp(span.phase):
         return []
-    return _traced(one, one.phase.sender_trace, name) or [
-        (one.start + time, value) for time, value in sampled(one.phase)
+    return _traced(span, span.phase.sender_trace, name) or [
+        (span.start + time, value) for time, value in sampled(span.phase)
     ]
 
 
-def _rtt(one: Placed) -> Points:
-    return _of_tcp(one, "rtt", _sampled_rtt)
+def _rtt(span: PhaseSpan) -> Points:
+    return _of_tcp(span, "rtt", _sampled_rtt)
 
 
 def _sampled_rtt(phase: Phase) -> Points:
-    found = []
+    points = []
     for sample in phase.sender:
         known = [socket.rtt for socket in data_sockets(sample, phase) if socket.rtt]
         if known:
-            found.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
-    return found or _steps(phase, lambda interval: interval.rtt)
+            points.append((sample.time - phase.sender[0].time, mean(known) / 1e6))
+    return points or _steps(phase, lambda interval: interval.rtt)
 
 
-def _windows(placed: Sequence[Placed]) -> list[Line]:
+def _windows(spans: Sequence[PhaseSpan]) -> list[Line]:
     """The receiver's window is cut off where it is far above the others: it has no effect there."""
-    parts = {name: [_window(one, name) for one in placed] for name in WINDOWS}
+    parts = {name: [_window(span, name) for span in spans] for name in WINDOWS}
     others = [value for name in ("cwnd", "in_flight") for part in parts[name] for _, value in part]
     if others:
         parts["snd_wnd"] = [_below(part, HEADROOM * max(others)) for part in parts["snd_wnd"]]
@@ -211,63 +218,63 @@ def _below(points: Points, most: float) -> Points:
     return [(time, value) for time, value in points if value <= most]
 
 
-def _window(one: Placed, name: str) -> Points:
-    return _of_tcp(one, name, lambda phase: _sampled_window(phase, name))
+def _window(span: PhaseSpan, name: str) -> Points:
+    return _of_tcp(span, name, lambda phase: _sampled_window(phase, name))
 
 
 def _sampled_window(phase: Phase, name: str) -> Points:
     """(seconds, bytes), all streams together."""
-    sums = [(one.time, total(data_sockets(one, phase), name)) for one in phase.sender]
-    found = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
-    if found or name == "in_flight":
-        return found
+    sums = [(sample.time, total(data_sockets(sample, phase), name)) for sample in phase.sender]
+    points = [(time - phase.sender[0].time, value) for time, value in sums if value is not None]
+    if points or name == "in_flight":
+        return points
     return _steps(phase, lambda interval: getattr(interval, name))
 
 
-def _retransmits(one: Placed) -> Points:
+def _retransmits(span: PhaseSpan) -> Points:
     """(seconds, segments per second)."""
-    trace = one.phase.sender_trace
+    trace = span.phase.sender_trace
     steps = {after: after - before for before, after in zip(trace.time, trace.time[1:])}
-    began = _began(one.phase) or 0.0
-    if not _is_udp(one.phase) and any(value is not None for value in trace.retransmits):
+    began = _began(span.phase) or 0.0
+    if not _is_udp(span.phase) and any(value is not None for value in trace.retransmits):
         return [
-            (one.start + time - began, value / steps[time])
+            (span.start + time - began, value / steps[time])
             for time, value in trace.points("retransmits")
             if steps.get(time)
         ]
-    return [(one.start + time, value) for time, value in _steps(one.phase, _again)]
+    return [(span.start + time, value) for time, value in _steps(span.phase, _again)]
 
 
-def _again(one: Interval) -> Optional[float]:
-    if one.retransmits is None or not one.seconds:
+def _again(interval: Interval) -> Optional[float]:
+    if interval.retransmits is None or not interval.seconds:
         return None
-    return one.retransmits / one.seconds
+    return interval.retransmits / interval.seconds
 
 
-def _cpus(placed: Sequence[Placed]) -> list[Line]:
-    parts = [[_cpu(one, *of(one.phase)) for one in placed] for of in (_local, _remote)]
+def _cpus(spans: Sequence[PhaseSpan]) -> list[Line]:
+    parts = [[_cpu(span, *of(span.phase)) for span in spans] for of in (_local, _remote)]
     return [Line(name, place, part) for place, (name, part) in enumerate(zip(ENDS, parts))]
 
 
-def _cpu(one: Placed, samples: Sequence[Sample], trace: Trace) -> Points:
-    traced = _traced(one, trace, "cpu")
+def _cpu(span: PhaseSpan, samples: Sequence[Sample], trace: Trace) -> Points:
+    traced = _traced(span, trace, "cpu")
     if traced or len(samples) < 2:
         return traced
     times = [sample.time - samples[0].time for sample in samples if sample.cpus][1:]
-    return [(one.start + at, max(shares)) for at, shares in zip(times, zip(*busy_series(samples)))]
+    return [(span.start + at, max(shares)) for at, shares in zip(times, zip(*busy_series(samples)))]
 
 
-def _columns(placed: Sequence[Placed]) -> list[Column]:
+def _columns(spans: Sequence[PhaseSpan]) -> list[Column]:
     """In the order of TIME_PARTS, from the samples of each sender."""
-    return [column for one in placed if not _is_udp(one.phase) for column in _time_parts(one)]
+    return [column for span in spans if not _is_udp(span.phase) for column in _time_parts(span)]
 
 
-def _time_parts(one: Placed) -> Iterator[Column]:
-    sender = one.phase.sender
+def _time_parts(span: PhaseSpan) -> Iterator[Column]:
+    sender = span.phase.sender
     for before, after in zip(sender, sender[1:]):
-        shares = _shares(one.phase, before, after)
+        shares = _shares(span.phase, before, after)
         if shares:
-            offset = one.start - sender[0].time
+            offset = span.start - sender[0].time
             yield Column(before.time + offset, after.time + offset, shares)
 
 

@@ -1,0 +1,77 @@
+"""`neuca export`: prints a document that requests what the dataplane NICs of this host have now.
+
+Routes of other programs are comments: requested beside them, they would be there twice.
+"""
+
+# SPDX-License-Identifier: MIT
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+
+from neuca_tools.apply.decide import Decision
+from neuca_tools.apply.host import host
+from neuca_tools.commands.context import configuration
+from neuca_tools.desired.roles import find_links
+from neuca_tools.errors import EXIT_OK
+from neuca_tools.model import Device, LinkKey, World
+from neuca_tools.model.routing import PLAIN, ROUTE_PROTOCOL
+from neuca_tools.state.active_document import confirmed
+
+EXPORTED_ROLES = ("dataplane", "unlisted")
+# Protocols of routes that nobody has set on purpose: the kernel's, advertised and leased ones.
+AUTOMATIC_PROTOCOLS = frozenset({2, 9, 16})
+
+
+def run(arguments: argparse.Namespace) -> int:
+    config = configuration(arguments)
+    with host(config, confirmed(config.state, config.run_directory)) as handles:
+        print("\n".join(document_lines(handles.survey())))
+    return EXIT_OK
+
+
+def document_lines(survey: Decision) -> Iterator[str]:
+    """The lines of the document: NICs and their VLANs; what is left out is a comment."""
+    world, roles = survey.world, survey.resolution.roles
+    known = sorted(find_links(world, roles).items())
+    nics = {key.mac for key, _ in known if not key.rank and roles.role_of(key) in EXPORTED_ROLES}
+    devices = {key: device for key, device in known if LinkKey(key.mac, key.vlan_id) == key}
+    devices = {key: device for key, device in devices.items() if key.mac in nics}
+    for key, device in devices.items():
+        yield from _link_lines(key, device, world)
+    names = {device.index: device.name for device in devices.values()}
+    for device in world.devices.values():
+        if device.index not in names and device.lower in names:
+            yield f"# not exported: {device.name} ({device.kind or 'device'})"
+    yield from _route_lines(world, names)
+
+
+def _link_lines(key: LinkKey, device: Device, world: World) -> Iterator[str]:
+    vlan = "" if key.vlan_id is None else f" {key.vlan_id}"
+    yield f"[{'vlan' if vlan else 'interface'} {key.mac}{vlan}]"
+    yield f"name = {device.name}"
+    yield f"state = {'up' if device.up else 'down'}"
+    yield f"mtu = {device.mtu}"
+    addresses = [each for each in world.addresses.get(device.index, ()) if not each.is_link_local]
+    automatic = world.leased | world.endless | world.autoconf
+    lasting = [address for address in addresses if (device.index, address) not in automatic]
+    if lasting:
+        yield f"addresses = {', '.join(map(str, lasting))}"
+    for address in addresses:
+        if address not in lasting:
+            yield f"# not exported: {address}, which was leased or advertised"
+    yield ""
+
+
+def _route_lines(world: World, names: Mapping[int, str]) -> Iterator[str]:
+    yield "[routes]"
+    for route in world.routes:
+        if route.index not in names or route.protocol in AUTOMATIC_PROTOCOLS:
+            continue
+        is_simple = route.via and route.traits == PLAIN and not route.others
+        if route.protocol == ROUTE_PROTOCOL and is_simple:
+            yield f"{route.to} = {route.via} metric {route.metric}"
+        else:
+            where = f"via {route.via}" if route.via else f"dev {names[route.index]}"
+            yield f"# not exported: {route.to} {where} metric {route.metric}"
