@@ -33,7 +33,7 @@ _USAGE = f"{PROGRAM} COMMAND [OPTION ...] [ARGUMENT ...]"
 _SECRET = "--secret-file /etc/neuca/selftest.secret"
 # The titles of the groups in --help, in this order, and the options in each.
 GROUPS = (
-    ("what to test", "plan time parallel bidir udp rate only skip broadcast rounds"),
+    ("what to test", "plan time parallel bidir udp rate only skip rounds"),
     ("what to list", "peer last"),
     ("the path", "interface netns container family port address numa"),
     ("the peer", "ssh secret-file"),

@@ -42,7 +42,6 @@ name@172.16.0.1 fd00::2
 --bidir --udp --rate 500M PEER
 PEER --skip udp,rdma
 --only tcp,udp PEER
---broadcast 5 PEER
 --numa auto PEER
 --ssh HOST PEER
 --interface eth1 PEER
@@ -65,7 +64,7 @@ FORMER_SERVICES = """\
 --serve --netns NAME
 --serve --container NAME"""
 FORMER_OPTIONS = (
-    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --broadcast --numa --ssh"
+    "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --numa --ssh"
     " --secret-file --interface --netns --container --family --try-fix --label --at-boot --json --nagios --html"
     " --prometheus --serve --for --address --stdio"
 ).split()

@@ -47,7 +47,6 @@ SECONDS = {
     "path-mtu": 3.0,
     "path": 4.0,
     "rdma": 0.0,
-    "broadcast": 4.0,
 }
 BESIDE = frozenset({"loaded"})
 # Steps with a test in each direction, and its longest duration.

@@ -16,7 +16,7 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
-from neuca_tools.selftest.conditions.reach import broadcast_lost, is_udp_blocked
+from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
     Evidence,
@@ -38,8 +38,7 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import broadcast, hops, path_mtu, rdma, reach, roundtrip
-from neuca_tools.selftest.measure.probes.broadcast import LocalAddress
+from neuca_tools.selftest.measure.probes import hops, path_mtu, rdma, reach, roundtrip
 from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
 from neuca_tools.selftest.measure.words import path_step, rdma_words, reach_words, words_of
 
@@ -131,10 +130,8 @@ class PeerTest:
         self._evidence = throughput.run(self._evidence)
         if self._fix:
             self._done(STEP, *self._fix.end(self._evidence, self._helper))
-        place = LocalAddress(source, device.name, device.index)
         self._if("connections", lambda: self._connections(source))
         self._if("rdma", lambda: self._rdma(source, devices))
-        self._if("broadcast", lambda: self._broadcast(place))
 
     def _if(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -355,23 +352,6 @@ class PeerTest:
         if isinstance(measured, str):
             return found, [f"the peer: {measured}"]
         return measured, []
-
-    def _broadcast(self, place: LocalAddress) -> Result:
-        secret, port = self._options.secret, self._options.port + 2
-        if secret is None:
-            return "skipped", "this needs the secret that all responders share (--secret-file)"
-        try:
-            found = broadcast.ask(place, port, secret, self._options.broadcast)
-        except OSError as error:
-            return "unknown", f"cannot be measured: {error.strerror}"
-        self._evidence = replace(self._evidence, broadcast=found)
-        of = f" of {found.expected}" if found.expected else ""
-        text = f"{found.answered}{of} answered: {words_of(found.times)}"
-        if broadcast_lost(found):
-            return "fail", text
-        if not found.answered:
-            return "unknown", text
-        return "pass", text
 
 
 # --- Texts and judgements -------------------------------------------------------------------------

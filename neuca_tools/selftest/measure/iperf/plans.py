@@ -13,10 +13,8 @@ from neuca_tools.selftest.conditions.udp import LOSSY
 
 STEPS = tuple(
     "as-planned reach latency path-mtu path tcp tcp-reverse loaded tcp-parallel tcp-bidir udp rpm"
-    " one-way connections rdma broadcast".split()
+    " one-way connections rdma".split()
 )
-# Run only on request.
-OPT_IN = frozenset({"broadcast"})
 # Not in the plan "quick".
 SLOW = frozenset(
     {"tcp-parallel", "tcp-bidir", "path", "udp", "rpm", "one-way", "connections", "rdma"}
@@ -54,10 +52,10 @@ class Options:
     `seconds` are those of each throughput test, `parallel` the numbers of streams to test with, and
     `round_trips` those that are measured on the idle path. Rates are in bit/s: `rate` limits every
     step, `expect` is what the path should reach. `numa` is the number of a node, or "auto" for the
-    NIC's. `broadcast`: how many hosts should answer.
+    NIC's.
     """
 
-    steps: frozenset[str] = frozenset(STEPS) - OPT_IN
+    steps: frozenset[str] = frozenset(STEPS)
     seconds: float = 10.0
     parallel: tuple[int, ...] = (1, 8)
     round_trips: int = 200
@@ -69,7 +67,6 @@ class Options:
     ssh: Optional[str] = None
     secret: Optional[bytes] = None
     label: Optional[str] = None
-    broadcast: Optional[int] = None
 
     @property
     def duration(self) -> float:
