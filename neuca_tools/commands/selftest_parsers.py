@@ -72,8 +72,8 @@ TEXTS = {
     ),
     "explain": Text(
         "diagnose the output of an earlier run",
-        "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), a report of neuca-selftest,"
-        " data of flent, or a throughput result of perfSONAR.",
+        "Diagnose a run of iperf3 (JSON or text) or of iperf 2 (text), or a report of"
+        " neuca-selftest.",
         "explain --expect 5G run.json",
     ),
     "compare": Text(

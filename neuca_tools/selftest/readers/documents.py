@@ -1,4 +1,4 @@
-"""A document becomes Evidence: the output of iperf or another program, or a self-test's report."""
+"""A document becomes Evidence: the output of iperf, or the report of a self-test."""
 
 # SPDX-License-Identifier: MIT
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -14,12 +15,17 @@ from neuca_tools.errors import SelftestError
 from neuca_tools.selftest.evidence import VERSION, Evidence, Phase
 from neuca_tools.selftest.evidence.codec import decode
 from neuca_tools.selftest.evidence.run import Run
-from neuca_tools.selftest.readers import LARGEST, flent, perfsonar, read_all
-from neuca_tools.selftest.readers.imported import expanded
+from neuca_tools.selftest.readers import LARGEST, read_all
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
 OURS = "phases"  # a key of evidence that iperf3's JSON does not have
+# RFC 1952.
+GZIP = b"\x1f\x8b"
+# zlib's number for a gzip header, with the largest window.
+GZIP_WINDOW = 31
+# Bytes that a compressed document may expand to.
+MOST_EXPANDED = 32 * 1024 * 1024
 
 # The statistics of a ping: of Linux, BSD and macOS in milliseconds, and of Windows.
 _PING = re.compile(
@@ -34,14 +40,13 @@ def evidence_of(
 ) -> Evidence:
     """Parse a document; `expect` (bit/s) and `rtt` (seconds) override what it says.
 
-    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf or
-    another program in it, and for a self-test's evidence that is damaged or of another version.
+    The document may be compressed by gzip. Raises SelftestError if there is no result of iperf in
+    it, and for a self-test's evidence that is damaged or of another version.
     """
     content = expanded(content)
     if len(content) > LARGEST:
         raise SelftestError(f"read the output of iperf: it is larger than {LARGEST >> 20} MiB")
-    data = _decoded(content)
-    evidence = _own(data) or _of_others(data)
+    evidence = _own(content)
     if evidence is None:
         evidence = _of_runs(read_all(content), content.decode("utf-8", "replace"))
     if expect is not None:
@@ -111,28 +116,30 @@ def _phase_name(run: Run) -> str:
     return "tcp-parallel" if (run.streams or 1) > 1 else "tcp"
 
 
-def _decoded(content: bytes) -> object:
-    """The JSON document, or its last line if it is a stream of events; None if it is neither."""
-    for part in (content, content.rstrip().rpartition(b"\n")[2]):
-        with suppress(RecursionError, ValueError):
-            return json.loads(part)
-    return None
+def expanded(content: bytes) -> bytes:
+    """The content, decompressed if it is gzip. Raises SelftestError."""
+    document = b""
+    rest = content
+    while rest.startswith(GZIP):
+        member = zlib.decompressobj(GZIP_WINDOW)
+        try:
+            document += member.decompress(rest, MOST_EXPANDED + 1 - len(document))
+        except zlib.error:
+            raise SelftestError("read the gzip file: it is damaged") from None
+        if len(document) > MOST_EXPANDED:
+            most = MOST_EXPANDED // 1024 // 1024
+            raise SelftestError(f"read the gzip file: it expands to more than {most} MiB")
+        if not member.eof:
+            raise SelftestError("read the gzip file: it is truncated")
+        rest = member.unused_data
+    return document if content.startswith(GZIP) else content
 
 
-def _of_others(data: object) -> Optional[Evidence]:
-    """The result of a program that is not iperf; None if no reader knows it."""
-    for read in (flent.read, perfsonar.read):
-        found = read(data)
-        if found:
-            phases = [phase for run in found.runs for phase in _phases(run)]
-            taken = found.runs[0].taken
-            known = Evidence(phases=tuple(phases), rtt=found.rtt, taken=taken)
-            return replace(known, idle=found.idle, loaded=found.loaded)
-    return None
-
-
-def _own(data: object) -> Optional[Evidence]:
-    """The evidence of a self-test: alone, or as a part of its report."""
+def _own(content: bytes) -> Optional[Evidence]:
+    """The evidence of a self-test, alone or as a part of its report; None for anything else."""
+    data = None
+    with suppress(RecursionError, ValueError):
+        data = json.loads(content)
     if not isinstance(data, dict):
         return None
     if isinstance(data.get("evidence"), dict):
