@@ -129,18 +129,6 @@ def test_so_are_those_of_both_ways_at_once(ends):
     )
 
 
-def test_rdma_is_not_applicable_where_there_is_no_device(ends):
-    ends.serve()
-    _, report = ends.helped("--only", "rdma")
-    step = next(one for one in report["evidence"]["steps"] if one["name"] == "rdma")
-    reasons = ("this host has no RDMA device", "no RDMA device of this host belongs to dp1")
-    assert (
-        step["verdict"],
-        step["text"] in [f"not applicable here: {reason}" for reason in reasons],
-    ) == ("skipped", True), step
-    assert (findings(report), "rdma" in report["evidence"]) == (set(), False)
-
-
 def test_ipv6(ends):
     ends.serve()
     _, report = ends.helped("--only", "latency,path-mtu,tcp", *TCP[2:], peer=FAR6)

@@ -192,7 +192,6 @@ HOSTILE_REQUESTS = (
     b'{"ask":"set","sysctls":{"kernel.core_pattern":"|/bin/sh"}}',
     b'{"ask":"set","sysctls":{"net.core.rmem_max":"\\u0661"}}',
     b'{"ask":"set","sysctls":{"net.core.rmem_max":["1"]}}',
-    b'{"ask":"rdma","program":["/bin/sh"]}',
     b'{"ask":"hello","client":"fe80::1%;reboot"}',
 )
 
@@ -207,7 +206,7 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
     )
     out = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert len(out) == len(HOSTILE_REQUESTS)
-    assert all("error" in one or "lacking" in one or "token" in one for one in out), out
+    assert all("error" in one or "token" in one for one in out), out
     assert helper.poll() is None
     _, report = ends.helped(*TCP)
     assert steps(report) == {"reach": "pass", "tcp": "pass"}
@@ -216,13 +215,12 @@ def test_a_client_that_knows_the_secret_ends_no_server_and_runs_nothing(ends):
 FILTERED = """import os, socket, subprocess, sys
 from ipaddress import ip_address
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.selftest.measure.confine import entering
 address, peer, *sources = sys.argv[1:]
 family = socket.AF_INET6 if ":" in address else socket.AF_INET
 restriction = PeerFilter(ip_address(peer))
 said, saying = os.pipe()
 if os.fork() == 0:  # what a process in the group listens at
-    entering(restriction.joining)()
+    os.write(restriction.joining, b"0")
     listener = socket.create_server((address, 4444), family=family)
     os.write(saying, b"1")
     while True:

@@ -46,7 +46,6 @@ SECONDS = {
     "latency": 3.0,
     "path-mtu": 3.0,
     "path": 4.0,
-    "rdma": 0.0,
 }
 BESIDE = frozenset({"loaded"})
 # Steps with a test in each direction, and its longest duration.

@@ -8,7 +8,7 @@ Nothing is sent before `permit` has confirmed that a test may use the route to t
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Optional
@@ -23,7 +23,6 @@ from neuca_tools.selftest.evidence import (
     Host,
     Latency,
     PathMtu,
-    Rdma,
     Reach,
     Step,
 )
@@ -38,9 +37,8 @@ from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.probes import hops, path_mtu, rdma, reach, roundtrip
-from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
-from neuca_tools.selftest.measure.words import path_step, rdma_words, reach_words, words_of
+from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
+from neuca_tools.selftest.measure.words import path_step, reach_words, words_of
 
 # Seconds for all round trips of the latency step.
 ROUND_TRIPS_WITHIN = 5.0
@@ -131,7 +129,6 @@ class PeerTest:
         if self._fix:
             self._done(STEP, *self._fix.end(self._evidence, self._helper))
         self._if("connections", lambda: self._connections(source))
-        self._if("rdma", lambda: self._rdma(source, devices))
 
     def _if(self, name: str, step: Callable[[], Result]) -> None:
         """Run a step if it was requested, else report it as skipped."""
@@ -323,35 +320,6 @@ class PeerTest:
         if found.failed:
             return "fail", text
         return "pass", text
-
-    def _rdma(self, source: Address, devices: Sequence[str]) -> Result:
-        chosen = rdma.choose(rdma.ports(), devices, source)
-        if isinstance(chosen, str):
-            return "skipped", f"not applicable here: {chosen}"
-        found, reasons = self._measure_rdma(chosen)
-        self._evidence = replace(self._evidence, rdma=found)
-        words = [*filter(None, [found.error]), *reasons, rdma_words(chosen, found)]
-        verdict = "skipped" if reasons else "pass"
-        if found.error or not chosen.usable:
-            verdict = "fail"
-        return verdict, "; ".join(words)
-
-    def _measure_rdma(self, chosen: RdmaChoice) -> tuple[Rdma, list[str]]:
-        """What was measured, and the reasons why it was not."""
-        helper, found = self._helper, Rdma(chosen.device, chosen.state, chosen.gid)
-        reasons = list(filter(None, [rdma.hindrance(self._address)]))
-        if self._options.rate:
-            reasons.append("RDMA cannot be limited to a rate (--rate)")
-        if helper is None or helper.failure:
-            return found, [NO_HELPER, *reasons]
-        if reasons or not chosen.usable:
-            return found, reasons
-        measured = rdma.measure(
-            chosen, self._options.port, self._address, begin=helper.rdma, finish=helper.finish
-        )
-        if isinstance(measured, str):
-            return found, [f"the peer: {measured}"]
-        return measured, []
 
 
 # --- Texts and judgements -------------------------------------------------------------------------

@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neuca_tools.selftest import amounts
-from neuca_tools.selftest.evidence import Evidence, Latency, Rdma, Reach
+from neuca_tools.selftest.evidence import Evidence, Latency, Reach
 from neuca_tools.selftest.measure.probes.hops import Target, trace
-from neuca_tools.selftest.measure.probes.rdma import RdmaChoice
 from neuca_tools.selftest.report.text import route_words
 
 
@@ -19,16 +18,6 @@ def reach_words(found: Reach) -> list[str]:
     if found.ping is not None:
         words.append("ping answered" if found.ping else "no response to ping")
     return words
-
-
-def rdma_words(chosen: RdmaChoice, found: Rdma) -> str:
-    """The rate and the round trip, if they were measured, and the port."""
-    gid = chosen.gid or "none for this network"
-    where = f"{chosen.device} port {chosen.port}, {chosen.state}, GID {gid}"
-    if found.rate is None:
-        return where
-    round_trip = amounts.time(found.round_trip or 0)
-    return f"{amounts.rate(found.rate)}, round trip {round_trip}: {where}"
 
 
 def words_of(found: Latency) -> str:

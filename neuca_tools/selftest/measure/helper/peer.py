@@ -95,13 +95,6 @@ class Helper:
             self._ahead = clock - time.monotonic()
         return None
 
-    def rdma(self, program: str) -> str:
-        """Start the server of an RDMA program at the peer, for one test.
-
-        Returns why that is not applicable there, or an empty string. Raises ChannelError.
-        """
-        return heard.text_of(self._ask({"ask": "rdma", "program": program}, PATIENCE), "lacking")
-
     def finish(self) -> Seen:
         """End the server and return what the peer saw; nothing if it does not respond."""
         try:

@@ -17,13 +17,12 @@ from neuca_tools.backends.peerfilter import PeerFilter
 from neuca_tools.errors import ApplyError, SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
-from neuca_tools.selftest.measure.confine import confined, entering
+from neuca_tools.selftest.measure.confine import confined
 from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, Message
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
 from neuca_tools.selftest.measure.iperf import command
 from neuca_tools.selftest.measure.iperf.trial import Trial
-from neuca_tools.selftest.measure.probes import rdma
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
 from neuca_tools.selftest.measure.wait import readable
@@ -142,7 +141,6 @@ class ServerSession:
             "host": self._host,
             "set": self._set,
             "keep": self._keep,
-            "rdma": self._rdma,
         }
         answer = answers.get(str(asked))
         try:
@@ -205,32 +203,6 @@ class ServerSession:
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
         self._expiry = time.monotonic() + seconds + IDLE
         return {"ready": self._port, "clock": time.monotonic()}
-
-    def _rdma(self, message: Message) -> Message:
-        """Start a server of one of the two RDMA programs, for one test.
-
-        They listen on all addresses, because neither has an option for one.
-        """
-        self._stop()
-        if self.peer is None:
-            raise RefusedError("it comes after hello")
-        devices = [one.name for one in facts.path(kernel.devices(), self._device())]
-        chosen = rdma.choose(rdma.ports(), devices or ["nothing"], self._address)
-        if isinstance(chosen, str):
-            return {"lacking": chosen}
-        missing = rdma.missing()
-        if missing:
-            return {"lacking": missing}
-        name = message.get("program")
-        if name not in rdma.PROGRAMS or not chosen.gid:
-            raise RefusedError("no such program, or no GID for this network")
-        self._program = Program(
-            rdma.command(name, chosen, self._port), entering(self._joining(self.peer))
-        )
-        self._expiry = time.monotonic() + rdma.SECONDS + rdma.GRACE + IDLE
-        if not self._listens(self._program):
-            raise RefusedError(f"{name} does not listen there")
-        return {"ready": self._port}
 
     def _joining(self, peer: Optional[Address]) -> int:
         """The descriptor of a new control group with a packet filter that passes only the peer.
