@@ -19,7 +19,7 @@ from neuca_tools.selftest.readers import LARGEST, read_all
 from neuca_tools.selftest.readers.split import is_server
 
 OPPOSITE = {"forward": "reverse", "reverse": "forward"}
-OURS = "phases"  # a key of evidence that iperf3's JSON does not have
+REPORT_KEY = "phases"  # a key of evidence that iperf3's JSON does not have
 # RFC 1952.
 GZIP = b"\x1f\x8b"
 # zlib's number for a gzip header, with the largest window.
@@ -71,19 +71,21 @@ def _of_runs(runs: list[Run], raw: str) -> Evidence:
 
 def pinged(text: str, runs: list[Run]) -> Optional[float]:
     """Seconds: the shortest round trip of a ping that was pasted as well, if it is of the peer."""
-    found = [one for one in _PING.finditer(text) if _is_of_peer(one["host"], runs)]
-    if not found:
+    matches = [match for match in _PING.finditer(text) if _is_of_peer(match["host"], runs)]
+    if not matches:
         return None
-    return min(float(one["unix"] or one["windows"]) for one in found) / 1000 or None
+    return min(float(match["unix"] or match["windows"]) for match in matches) / 1000 or None
 
 
 def _is_of_peer(host: str, runs: list[Run]) -> bool:
-    peers = {run.peer for run in runs} | {one.remote for run in runs for one in run.connections}
+    peers = {run.peer for run in runs} | {
+        connection.remote for run in runs for connection in run.connections
+    }
     return host in peers
 
 
 def _turned(runs: list[Run]) -> list[Run]:
-    """The same; a run whose client is the server of the first one is the other direction."""
+    """Reverse each run whose client is the server of the first run."""
     ends = next(filter(None, map(_ends, runs)), None)
     if ends is None or ends[0] == ends[1]:
         return runs
@@ -92,14 +94,14 @@ def _turned(runs: list[Run]) -> list[Run]:
 
 def _ends(run: Run) -> Optional[tuple[str, str]]:
     """The hosts of the client and the server, as far as known."""
-    for one in run.connections[:1]:
-        hosts = one.local, one.remote
+    for connection in run.connections[:1]:
+        hosts = connection.local, connection.remote
         return hosts[::-1] if is_server(run) else hosts
     return None
 
 
 def _reversed(run: Run) -> Run:
-    flows = [replace(one, direction=OPPOSITE[one.direction]) for one in run.flows]
+    flows = [replace(flow, direction=OPPOSITE[flow.direction]) for flow in run.flows]
     return replace(run, flows=tuple(flows))
 
 
@@ -144,7 +146,7 @@ def _own(content: bytes) -> Optional[Evidence]:
         return None
     if isinstance(data.get("evidence"), dict):
         data = data["evidence"]
-    elif OURS not in data:
+    elif REPORT_KEY not in data:
         return None
     try:
         return decode(Evidence, data, VERSION)
