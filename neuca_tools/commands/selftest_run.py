@@ -28,7 +28,7 @@ from neuca_tools.selftest.diagnosis.diagnose import Diagnosis, diagnose
 from neuca_tools.selftest.evidence import NOT_ASKED, Evidence, Step
 from neuca_tools.selftest.measure import archive, program, store
 from neuca_tools.selftest.measure.host import kernel
-from neuca_tools.selftest.measure.host.fixes import STEP, Fix, fix_for
+from neuca_tools.selftest.measure.host.fixes import FIX_STEP, Fix, fix_for
 from neuca_tools.selftest.measure.iperf.command import PROGRAM
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.live import can_draw, header, live, stages
@@ -228,7 +228,7 @@ def _try_fix(setup: _Setup, address: Address, evidence: Evidence, diagnosis: Dia
     """The evidence with one more step: the result of applying the recommendation."""
     found = fix_for(evidence, diagnosis, setup.options)
     if isinstance(found, str):
-        steps = [Step(STEP, "skipped", found)]
+        steps = [Step(FIX_STEP, "skipped", found)]
         setup.show(steps[0])
     else:
         fix, only = found

@@ -31,7 +31,7 @@ from neuca_tools.selftest.measure.iperf.phases import datagram
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_BYTES,
-    TRIES,
+    SEARCH_STEPS,
     Rung,
     load,
     loss_free,
@@ -113,7 +113,7 @@ ENDS = {
         Ended(-63, b"", b""),
         "iperf3 was terminated by signal 63",
     ),
-    "hung": (Ended(-9, b"", b"", late=True), command.LATE),
+    "hung": (Ended(-9, b"", b"", late=True), command.NOT_ENDED),
     "all went well, and nothing arrived": (
         Ended(0, b'{"start": {}, "intervals": [{}], "end": {"sum_sent": {"bytes": 0}}}', b""),
         "iperf3 reported success, but nothing arrived",
@@ -147,7 +147,7 @@ def climb(capacity: float, top: float, able: float = 1e12) -> list[Rung]:
     while (rate := next_rate(rungs, top)) is not None:
         sent = min(rate, able)
         rungs.append(Rung(rate, sent, max(0.0, 1 - capacity / sent)))
-        assert len(rungs) <= len(LADDER) + TRIES
+        assert len(rungs) <= len(LADDER) + SEARCH_STEPS
     return rungs
 
 

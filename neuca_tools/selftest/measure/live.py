@@ -25,9 +25,9 @@ from neuca_tools.selftest import amounts
 from neuca_tools.selftest.measure.iperf.plans import (
     LADDER,
     LOAD_SECONDS,
+    SEARCH_STEPS,
     STEP_SECONDS,
     STEPS,
-    TRIES,
     Options,
 )
 from neuca_tools.selftest.measure.wait import readable
@@ -35,11 +35,11 @@ from neuca_tools.selftest.measure.wait import readable
 # Called with the name of a stage that ended, and the line to print; empty for none.
 Tell = Callable[[str, str], None]
 # Seconds between two drawings.
-EVERY = 1.0
+DRAW_SECONDS = 1.0
 # ECMA-48: return to the first column and erase to the end of the line.
 ERASE = "\r\x1b[K"
 # Seconds that iperf3 takes to connect and to exchange results.
-AROUND = 1.5
+CONNECT_SECONDS = 1.5
 # Seconds of the other steps; those not listed take about one. `loaded` runs beside `tcp`.
 SECONDS = {
     "reach": 2.0,
@@ -47,7 +47,7 @@ SECONDS = {
     "path-mtu": 3.0,
     "path": 4.0,
 }
-BESIDE = frozenset({"loaded"})
+CONCURRENT = frozenset({"loaded"})
 # Steps with a test in each direction, and its longest duration.
 BOTH_WAYS = {"rpm": LOAD_SECONDS, "one-way": STEP_SECONDS}
 PIECE = 65536
@@ -61,24 +61,26 @@ def can_draw() -> bool:
 
 def stages(options: Options) -> list[Stage]:
     """The steps of a test in order, with the seconds that each is likely to take."""
-    found = []
+    planned = []
     for name in STEPS:
-        if name in options.steps - BESIDE:
-            found += [Stage(name, seconds) for seconds in _seconds(name, options)]
-    return found
+        if name in options.steps - CONCURRENT:
+            planned += [Stage(name, seconds) for seconds in _seconds(name, options)]
+    return planned
 
 
 def _seconds(name: str, options: Options) -> list[float]:
     """The seconds of each test of a step."""
-    each = options.seconds + AROUND
+    each = options.seconds + CONNECT_SECONDS
     if name == "tcp-parallel":
         return [each for streams in options.parallel if streams > 1]
     if name == "udp":
-        return [min(STEP_SECONDS, options.seconds) + AROUND] * (len(LADDER) + TRIES // 2)
+        return [min(STEP_SECONDS, options.seconds) + CONNECT_SECONDS] * (
+            len(LADDER) + SEARCH_STEPS // 2
+        )
     if name.startswith("tcp"):
         return [each]
     if name in BOTH_WAYS:
-        return [min(BOTH_WAYS[name], options.seconds) + AROUND] * 2
+        return [min(BOTH_WAYS[name], options.seconds) + CONNECT_SECONDS] * 2
     return [SECONDS.get(name, 1.0)]
 
 
@@ -144,7 +146,7 @@ class _Drawing:
         waiting = b""
         while True:
             self._draw()
-            if not readable([reading], time.monotonic() + EVERY):
+            if not readable([reading], time.monotonic() + DRAW_SECONDS):
                 self._measure()
                 continue
             piece = os.read(reading, PIECE)

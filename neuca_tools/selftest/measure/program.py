@@ -21,7 +21,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MOST = 32 * 1024 * 1024
 PIECE = 65536
 # Seconds that a program gets to end once its outputs are closed, or it was killed.
-AT_ONCE = 2.0
+END_SECONDS = 2.0
 # linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 
@@ -98,7 +98,7 @@ class Program:
                 while descriptor in self._streams:
                     self.take(descriptor)
         try:
-            code = self._process.wait(AT_ONCE)
+            code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             # It closed its outputs without ending.
             self._process.kill()

@@ -32,7 +32,7 @@ from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorErro
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.fixes import STEP, Fix
+from neuca_tools.selftest.measure.host.fixes import FIX_STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
@@ -41,9 +41,9 @@ from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
 from neuca_tools.selftest.measure.words import path_step, reach_words, words_of
 
 # Seconds for all round trips of the latency step.
-ROUND_TRIPS_WITHIN = 5.0
+LATENCY_SECONDS = 5.0
 # Seconds of the connection-rate test.
-CONNECTING = 1.0
+CONNECTION_TEST_SECONDS = 1.0
 # Results of the connection attempt after which nothing else can be measured.
 FATAL = ("busy", "no-route", "unreachable")
 Tell = Callable[[Step], None]
@@ -106,7 +106,7 @@ class PeerTest:
         self._as_planned()
         if not self._reach(way, source, device, planned):
             return
-        devices = [one.name for one in facts.path(kernel.devices(), way.index)]
+        devices = [device.name for device in facts.path(kernel.devices(), way.index)]
         local = self._local(way, planned)
         self._node = facts.node_for(local, self._options.numa)
         numa = None if self._node is None else str(self._node)
@@ -127,7 +127,7 @@ class PeerTest:
         )
         self._evidence = throughput.run(self._evidence)
         if self._fix:
-            self._done(STEP, *self._fix.end(self._evidence, self._helper))
+            self._done(FIX_STEP, *self._fix.end(self._evidence, self._helper))
         self._if("connections", lambda: self._connections(source))
 
     def _if(self, name: str, step: Callable[[], Result]) -> None:
@@ -185,19 +185,19 @@ class PeerTest:
             )
             self._done("reach", "fail", text)
             return False
-        found = Reach(route=device.name)
+        reached = Reach(route=device.name)
         if "reach" in self._options.steps:
-            found = reach.reach(self._address, way, device)
-        found, note = self._connect(source, found)
-        found = replace(found, port=self._options.port)
-        self._evidence = replace(self._evidence, reach=found)
-        reachable = is_reachable(found)
-        several = len(set(found.macs)) > 1
+            reached = reach.reach(self._address, way, device)
+        reached, note = self._connect(source, reached)
+        reached = replace(reached, port=self._options.port)
+        self._evidence = replace(self._evidence, reach=reached)
+        reachable = is_reachable(reached)
+        several = len(set(reached.macs)) > 1
         verdict = "pass" if reachable and not several else "fail"
-        self._done("reach", verdict, ", ".join([*reach_words(found), note]))
+        self._done("reach", verdict, ", ".join([*reach_words(reached), note]))
         return reachable
 
-    def _connect(self, source: Address, found: Reach) -> tuple[Reach, str]:
+    def _connect(self, source: Address, reached: Reach) -> tuple[Reach, str]:
         """Connect to the helper if one is expected: what that adds to `found`, and a note.
 
         Raises ChannelError if a helper that ssh should start does not respond.
@@ -207,22 +207,22 @@ class PeerTest:
             self._helper = peer.by_ssh(
                 options.ssh, self._address, options.port, options.duration, source
             )
-            return found, f"helper by ssh on {options.ssh}"
+            return reached, f"helper by ssh on {options.ssh}"
         if options.secret is None:
-            return found, "no helper: evidence of one host only"
+            return reached, "no helper: evidence of one host only"
         try:
             self._helper = peer.connect(self._address, options.port + 1, options.secret, source)
         except BusyError as error:
-            return replace(found, tcp="busy"), str(error)
+            return replace(reached, tcp="busy"), str(error)
         except ImpostorError as error:
-            return replace(found, wrong_peer=True), str(error)
+            return replace(reached, wrong_peer=True), str(error)
         except AbsentError as error:
             word = error.word if error.word in ("no-route", "unreachable") else None
-            return replace(found, tcp=word), f"no helper ({error}): evidence of one host only"
+            return replace(reached, tcp=word), f"no helper ({error}): evidence of one host only"
         except ChannelError as error:
-            return found, f"no helper ({error}): evidence of one host only"
+            return reached, f"no helper ({error}): evidence of one host only"
         self._evidence = replace(self._evidence, peer=self._helper.host)
-        return replace(found, tcp="connected"), "helper found"
+        return replace(reached, tcp="connected"), "helper found"
 
     # --- The steps: each stores what it measured and returns its verdict --------------------------
 
@@ -249,14 +249,12 @@ class PeerTest:
         count, port = self._options.round_trips, self._options.port
         if self._helper is None:
             pings = roundtrip.pings(self._address, source)
-            return "ping", roundtrip.measure(pings, count, ROUND_TRIPS_WITHIN), Latency()
+            return "ping", roundtrip.measure(pings, count, LATENCY_SECONDS), Latency()
         probe = roundtrip.datagrams(self._address, port + 1, self._helper.token, source)
-        idle = roundtrip.measure(probe, count, ROUND_TRIPS_WITHIN)
+        idle = roundtrip.measure(probe, count, LATENCY_SECONDS)
         over_tcp = Latency()
         with suppress(OSError):
-            over_tcp = roundtrip.over_tcp(
-                self._address, port + 2, source, count, ROUND_TRIPS_WITHIN
-            )
+            over_tcp = roundtrip.over_tcp(self._address, port + 2, source, count, LATENCY_SECONDS)
         return "UDP", idle, over_tcp
 
     def _path_mtu(self, source: Address, device: Device) -> Result:
@@ -265,18 +263,18 @@ class PeerTest:
         if is_udp_blocked(self._evidence):
             return "unknown", UDP_BLOCKED
         try:
-            found = self._probe_path(source, mtu)
+            path = self._probe_path(source, mtu)
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
-        self._evidence = replace(self._evidence, path_mtu=found)
-        forward, backward = found.forward or "no response", found.backward or "not known"
+        self._evidence = replace(self._evidence, path_mtu=path)
+        forward, backward = path.forward or "no response", path.backward or "not known"
         text = f"{forward} out, {backward} back, of {mtu} bytes"
         if device.mtu != mtu:
             text += f" ({device.mtu} here)"
-        known = [value for value in (found.forward, found.backward) if value]
+        known = [value for value in (path.forward, path.backward) if value]
         if not known:
             return "unknown", text
-        if found.told and min(known) < mtu:
+        if path.told and min(known) < mtu:
             return "pass", f"{text}: ICMP reports it"
         return ("pass" if min(known) >= mtu else "fail"), text
 
@@ -307,17 +305,19 @@ class PeerTest:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
         return self._keep(path_step(self._evidence, target, device.mtu))
 
-    def _keep(self, found: tuple[Evidence, str, str]) -> Result:
-        self._evidence = found[0]
-        return found[1:]
+    def _keep(self, outcome: tuple[Evidence, str, str]) -> Result:
+        self._evidence = outcome[0]
+        return outcome[1:]
 
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
             return "skipped", NO_HELPER
-        found = reach.connections(self._address, self._options.port + 2, source, CONNECTING)
-        self._evidence = replace(self._evidence, connections=found)
-        text = f"{found.rate:.0f} connections/s, {found.failed} failed"
-        if found.failed:
+        connections = reach.connections(
+            self._address, self._options.port + 2, source, CONNECTION_TEST_SECONDS
+        )
+        self._evidence = replace(self._evidence, connections=connections)
+        text = f"{connections.rate:.0f} connections/s, {connections.failed} failed"
+        if connections.failed:
             return "fail", text
         return "pass", text
 
@@ -325,7 +325,7 @@ class PeerTest:
 # --- Texts and judgements -------------------------------------------------------------------------
 
 
-def is_reachable(found: Reach) -> bool:
+def is_reachable(reached: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
-    silent = found.neighbour in ("failed", "incomplete") and not found.ping
-    return not silent and found.tcp not in FATAL and not found.wrong_peer
+    silent = reached.neighbour in ("failed", "incomplete") and not reached.ping
+    return not silent and reached.tcp not in FATAL and not reached.wrong_peer

@@ -12,20 +12,20 @@ from neuca_tools.selftest.measure.probes.hops import Target, trace
 from neuca_tools.selftest.report.text import route_words
 
 
-def reach_words(found: Reach) -> list[str]:
+def reach_words(reach: Reach) -> list[str]:
     """What is known of the neighbour and of pings."""
-    words = [f"neighbour {found.neighbour}"] if found.neighbour else []
-    if found.ping is not None:
-        words.append("ping answered" if found.ping else "no response to ping")
+    words = [f"neighbour {reach.neighbour}"] if reach.neighbour else []
+    if reach.ping is not None:
+        words.append("ping answered" if reach.ping else "no response to ping")
     return words
 
 
-def words_of(found: Latency) -> str:
+def words_of(latency: Latency) -> str:
     """A latency for people, in the units of `amounts.time`."""
-    if found.p50 is None or found.p99 is None or found.maximum is None:
-        return f"no response to {found.count} requests" if found.count else "not measured"
-    lost = f", {found.lost} of {found.count} lost" if found.lost else ""
-    p50, p99, most = map(amounts.time, (found.p50, found.p99, found.maximum))
+    if latency.p50 is None or latency.p99 is None or latency.maximum is None:
+        return f"no response to {latency.count} requests" if latency.count else "not measured"
+    lost = f", {latency.lost} of {latency.count} lost" if latency.lost else ""
+    p50, p99, most = map(amounts.time, (latency.p50, latency.p99, latency.maximum))
     return f"p50 {p50}, p99 {p99}, max {most}{lost}"
 
 

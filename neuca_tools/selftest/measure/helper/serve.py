@@ -30,7 +30,7 @@ IPV6_FREEBIND = 78
 # Connections that the kernel keeps until they are accepted.
 BACKLOG = 128
 # Seconds after its time at which SIGALRM ends this process, if it hangs.
-AFTER = 10
+ALARM_SECONDS = 10
 
 
 class Server:
@@ -74,8 +74,8 @@ class Server:
         if self._session is not None:
             self._session.close()
         self._lobby.close()
-        for one in self._listeners.values():
-            one.close()
+        for listener in self._listeners.values():
+            listener.close()
 
     def _turn(self, end: float) -> None:
         session = self._session
@@ -153,10 +153,10 @@ def can_filter(address: Address, log: Callable[[str], None]) -> bool:
 def _bounded(seconds: float) -> float:
     """The monotonic time at which `seconds` are over.
 
-    If this process hangs, SIGALRM ends it AFTER seconds later; its iperf3 ends with it.
+    If this process hangs, SIGALRM ends it ALARM_SECONDS seconds later; its iperf3 ends with it.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds + AFTER)
+    signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_SECONDS)
     return time.monotonic() + seconds
 
 

@@ -29,17 +29,17 @@ from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a client may be silent beyond the test it announced. The latency and path MTU steps
 # send no requests.
-IDLE = 60.0
+IDLE_SECONDS = 60.0
 # The longest test, in seconds.
-LONGEST = 3600.0
+LONGEST_TEST_SECONDS = 3600.0
 # The longest request, in bytes.
-REQUEST = 64 * 2**10
+REQUEST_BYTES = 64 * 2**10
 CLIENT_ADDRESS = re.compile(r"[0-9A-Fa-f.:]{2,45}")
 # Seconds within which a program has to listen, on a busy host too, and between two checks of it.
-READY = 10.0
-LOOK = 0.02
+READY_SECONDS = 10.0
+LISTEN_CHECK_SECONDS = 0.02
 # Seconds that iperf3 gets to end after SIGTERM.
-TERMINATION = 1.0
+TERMINATION_SECONDS = 1.0
 
 
 class RefusedError(SelftestError):
@@ -63,11 +63,11 @@ class ServerSession:
         peer: Optional[Address] = None,
         connection: Optional[socket.socket] = None,
     ) -> None:
-        channel.longest = REQUEST
+        channel.longest = REQUEST_BYTES
         self._channel, self._connection = channel, connection
         self._address, self._port = address, port
         self.peer, self.end_reason = peer, ""
-        self._expiry = time.monotonic() + IDLE
+        self._expiry = time.monotonic() + IDLE_SECONDS
         self._echo: Optional[Echo] = None
         self._program: Optional[Program] = None
         self._filtered = filtered
@@ -130,7 +130,7 @@ class ServerSession:
 
     def _handle(self, message: Message) -> bool:
         """Answer one request; False if it ends the session. Raises ChannelError."""
-        self._expiry = time.monotonic() + IDLE
+        self._expiry = time.monotonic() + IDLE_SECONDS
         asked = message.get("ask")
         if asked == "bye":
             return False
@@ -175,14 +175,14 @@ class ServerSession:
 
     def _device(self) -> int:
         """The index of the device with this end's address, 0 for none. Raises OSError."""
-        return next((index for index, one in kernel.addresses() if one == self._address), 0)
+        return next((index for index, address in kernel.addresses() if address == self._address), 0)
 
     def _begin(self, message: Message) -> Message:
         """Start an iperf3 server for one test, and sample this end meanwhile."""
         self._stop()
         seconds = _number(message.get("seconds"))
-        if not 0 < seconds <= LONGEST or self.peer is None:
-            raise RefusedError(f"a test takes up to {LONGEST:g} s, and comes after hello")
+        if not 0 < seconds <= LONGEST_TEST_SECONDS or self.peer is None:
+            raise RefusedError(f"a test takes up to {LONGEST_TEST_SECONDS:g} s, after hello")
         if tcp_info.listening(self._address.version, self._port):
             reason = f"another program listens on port {self._port} there"
             raise RefusedError(f"the server is busy: {reason}")
@@ -201,7 +201,7 @@ class ServerSession:
         if message.get("udp"):
             port = 0
         self._series = SampleSeries(self._address.version, seconds, port, devices=devices)
-        self._expiry = time.monotonic() + seconds + IDLE
+        self._expiry = time.monotonic() + seconds + IDLE_SECONDS
         return {"ready": self._port, "clock": time.monotonic()}
 
     def _joining(self, peer: Optional[Address]) -> int:
@@ -215,19 +215,21 @@ class ServerSession:
         return self._filter.joining
 
     def _listens(self, program: Program) -> bool:
-        """Wait until the program listens; False if it ended instead, or did not within READY."""
-        deadline = time.monotonic() + READY
+        """Wait until the program listens; False if it ended, or does not in time."""
+        deadline = time.monotonic() + READY_SECONDS
         while program.waiting and time.monotonic() < deadline:
             if tcp_info.listening(self._address.version, self._port):
                 return True
-            for descriptor in readable(program.waiting, time.monotonic() + LOOK):
+            for descriptor in readable(program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS):
                 program.take(descriptor)
         return False
 
     def _set(self, message: Message) -> Message:
         """Set sysctls until the end of this session. Raises ApplyError."""
         asked = message.get("sysctls")
-        if not isinstance(asked, dict) or not all(isinstance(one, str) for one in asked.values()):
+        if not isinstance(asked, dict) or not all(
+            isinstance(value, str) for value in asked.values()
+        ):
             raise RefusedError("the settings are not texts")
         self._trial.set(asked)
         return {"set": True}
@@ -248,7 +250,7 @@ class ServerSession:
         if program is not None:
             with suppress(ProcessLookupError):
                 program.signal(signal.SIGTERM)
-            program.finish(TERMINATION)
+            program.finish(TERMINATION_SECONDS)
         if self._filter is not None:
             self._filter.close()
             self._filter = None
@@ -263,7 +265,7 @@ def _address(text: str) -> Address:
 
 
 def _number(value: object) -> float:
-    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST."""
+    """A number of seconds; 0 for anything that is no number, or outside ±LONGEST_TEST_SECONDS."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return 0.0
-    return float(value) if -LONGEST <= value <= LONGEST else 0.0
+    return float(value) if -LONGEST_TEST_SECONDS <= value <= LONGEST_TEST_SECONDS else 0.0

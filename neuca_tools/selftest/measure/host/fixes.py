@@ -14,9 +14,9 @@ from neuca_tools.selftest.evidence import Evidence, Phase
 from neuca_tools.selftest.measure.helper.channel import ChannelError
 from neuca_tools.selftest.measure.helper.peer import Helper
 from neuca_tools.selftest.measure.iperf.plans import Options
-from neuca_tools.selftest.measure.iperf.trial import BETTER, Trial, advised, ends
+from neuca_tools.selftest.measure.iperf.trial import BETTER_FACTOR, Trial, advised, ends
 
-STEP = "try-fix"
+FIX_STEP = "try-fix"
 
 
 class Fix:
@@ -41,9 +41,9 @@ class Fix:
     def end(self, evidence: Evidence, helper: Optional[Helper]) -> tuple[str, str]:
         """Keep the values at both ends, or restore the originals; returns verdict and text."""
         results = phase_results(evidence)
-        rate = max((one.steady or 0.0 for one in results if not one.error), default=0.0)
+        rate = max((result.steady or 0.0 for result in results if not result.error), default=0.0)
         text = f"{amounts.rate(self._before)} → {amounts.rate(rate)}"
-        if rate < BETTER * self._before:
+        if rate < BETTER_FACTOR * self._before:
             self.abandon()
             return "fail", f"{text}: not a tenth better, so restored"
         try:
@@ -84,7 +84,7 @@ def fix_for(
 def _tcp_phase(evidence: Evidence, name: Optional[str]) -> Optional[Phase]:
     """The phase of a finding; for a finding of the whole session, the first with TCP."""
     wanted = name or "tcp"
-    return next((one for one in evidence.phases if one.name == wanted != "udp"), None)
+    return next((phase for phase in evidence.phases if phase.name == wanted != "udp"), None)
 
 
 def _steady_rate(evidence: Evidence, phase: Phase) -> Optional[float]:

@@ -16,9 +16,9 @@ from neuca_tools.selftest.measure.host import counters
 from neuca_tools.selftest.measure.host.tracing import Recorder
 
 # Seconds between two samples.
-EVERY = 1.0
+SAMPLE_SECONDS = 1.0
 # A last sample sooner than this, in seconds, after the one before is merged with that.
-SHORT = 0.3
+SHORTEST_SECONDS = 0.3
 
 
 class Seen(NamedTuple):
@@ -54,7 +54,7 @@ class SampleSeries:
         return min(self._recorder.due(), self._sample_due())
 
     def _sample_due(self) -> float:
-        return self._samples[-1].time + EVERY
+        return self._samples[-1].time + SAMPLE_SECONDS
 
     def turn(self) -> None:
         """Look at this end if that is due."""
@@ -69,7 +69,7 @@ class SampleSeries:
         The connections of the test no longer exist then, so a merged sample keeps those before.
         """
         last, before = self._sample(), self._samples[-1]
-        if last.time - before.time < SHORT and len(self._samples) > 1:
+        if last.time - before.time < SHORTEST_SECONDS and len(self._samples) > 1:
             self._samples[-1] = replace(before, counters=last.counters)
         else:
             self._samples.append(last)

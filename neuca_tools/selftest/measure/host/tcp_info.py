@@ -88,17 +88,17 @@ def _socket(body: bytes) -> Socket:
     parts = dict(wire.attributes(body[MESSAGE:]))
     info = parts.get(INFO, b"")
     memory = parts.get(MEMORY, b"")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "recv_q": _value(body, "=I", RECEIVE_QUEUE),
         **{name: _value(info, "=I", place) for name, place in WORDS.items()},
         **{name: _value(info, "=Q", place) for name, place in LONG_WORDS.items()},
         **{name: _value(memory, "=I", place) for name, place in BUFFERS.items()},
     }
     if len(info) > FLAGS:
-        found.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
+        fields.update(backoff=info[BACKOFF], app_limited=bool(info[FLAGS] & 1))
     if CONGESTION in parts:
-        found["congestion"] = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
-    return Socket(local, remote, **found)
+        fields["congestion"] = parts[CONGESTION].rstrip(b"\0").decode(errors="replace")
+    return Socket(local, remote, **fields)
 
 
 def _value(data: bytes, form: str, offset: int) -> Optional[int]:

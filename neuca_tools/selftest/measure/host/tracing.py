@@ -13,13 +13,13 @@ from neuca_tools.selftest.evidence.trace import Connection, Point, Trace, trace_
 from neuca_tools.selftest.measure.host import counters, kernel, tcp_info
 
 # Seconds between two points, and the most points of a test: a longer one has them further apart.
-EVERY, MOST = 0.1, 600
+POINT_SECONDS, MOST_POINTS = 0.1, 600
 # A point is followed by a pause of this many times the CPU time that it took, so that a host with
 # many CPUs or a test with many connections spends at most 5% of a CPU on it. Not of the time that
 # passed: on a busy host most of that is spent waiting for a CPU.
-PAUSE = 20
+PAUSE_FACTOR = 20
 # Bytes of /proc/stat.
-LARGEST = 1024 * 1024
+STAT_BYTES = 1024 * 1024
 
 
 class Recorder:
@@ -32,7 +32,7 @@ class Recorder:
         self, version: int, seconds: float, local_port: int = 0, remote_port: int = 0
     ) -> None:
         self._version, self._ports = version, (local_port, remote_port)
-        self._every = max(EVERY, seconds / MOST)
+        self._every = max(POINT_SECONDS, seconds / MOST_POINTS)
         self._points: list[Point] = []
         self._due = time.monotonic()
         self.turn()
@@ -47,9 +47,9 @@ class Recorder:
         if began < self._due:
             return
         self._points.append(Point(began, self._connections(), self._cpus()))
-        pause = PAUSE * (time.thread_time() - used)
+        pause = PAUSE_FACTOR * (time.thread_time() - used)
         self._due = max(began + self._every, time.monotonic() + pause)
-        if len(self._points) >= 2 * MOST:
+        if len(self._points) >= 2 * MOST_POINTS:
             self._due = math.inf
 
     def end(self) -> Trace:
@@ -59,7 +59,10 @@ class Recorder:
         if not any(self._ports):
             return []
         try:
-            return [_connection(one) for one in tcp_info.sockets(self._version, *self._ports)]
+            return [
+                _connection(connection)
+                for connection in tcp_info.sockets(self._version, *self._ports)
+            ]
         except OSError:
             # A kernel without inet_diag has its CPUs all the same. It is not asked again, because
             # it runs modprobe for each request.
@@ -67,23 +70,23 @@ class Recorder:
             return []
 
     def _cpus(self) -> list[tuple[float, float]]:
-        text = kernel.text_of(Path("/proc/stat"), LARGEST)
-        return [_busy_and_whole(one) for one in counters.cpus(text)]
+        text = kernel.text_of(Path("/proc/stat"), STAT_BYTES)
+        return [_busy_and_whole(cpu) for cpu in counters.cpus(text)]
 
 
-def _connection(one: Socket) -> Connection:
+def _connection(connection: Socket) -> Connection:
     return Connection(
-        (one.local_port, one.remote_port),
-        one.bytes_acked,
-        one.bytes_received,
-        one.total_retrans,
-        one.rtt / 1e6 if one.rtt else None,
-        one.cwnd,
-        one.snd_wnd,
-        one.in_flight,
+        (connection.local_port, connection.remote_port),
+        connection.bytes_acked,
+        connection.bytes_received,
+        connection.total_retrans,
+        connection.rtt / 1e6 if connection.rtt else None,
+        connection.cwnd,
+        connection.snd_wnd,
+        connection.in_flight,
     )
 
 
-def _busy_and_whole(one: Cpu) -> tuple[float, float]:
-    busy = one.user + one.system + one.softirq + one.steal
-    return busy, busy + one.idle
+def _busy_and_whole(cpu: Cpu) -> tuple[float, float]:
+    busy = cpu.user + cpu.system + cpu.softirq + cpu.steal
+    return busy, busy + cpu.idle

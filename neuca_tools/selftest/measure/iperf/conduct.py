@@ -7,7 +7,7 @@
     diagnose(Evidence(local=facts.host(way), peer=helper.facts(), phases=tuple(phases), expect=1e9))
 
 A failure of iperf3 or of the peer is not raised: it is the error of the run. A run takes
-`test.seconds` and up to GRACE more.
+`test.seconds` and up to GRACE_SECONDS more.
 """
 
 # SPDX-License-Identifier: MIT
@@ -30,7 +30,7 @@ from neuca_tools.selftest.measure.program import Ended, Program
 from neuca_tools.selftest.measure.wait import readable
 
 # Seconds that a run may take beyond its test, to connect and to exchange results over a long path.
-GRACE = 10.0
+GRACE_SECONDS = 10.0
 
 
 class Beside(Protocol):
@@ -49,7 +49,7 @@ def conduct(
     far: Optional[Helper] = None,
     devices: Sequence[str] = (),
     probe: Optional[Beside] = None,
-    grace: float = GRACE,
+    grace: float = GRACE_SECONDS,
 ) -> list[Phase]:
     """The phases of one run: one, or two for a run in both directions at once.
 
@@ -66,9 +66,9 @@ def conduct(
         program = "numactl" if test.cpus else "iperf3"
         ended = Ended(1, b"", f"start {program}: {error.strerror}".encode())
     theirs = far.finish() if far else Seen()
-    found = phases(name, test, iperf.outcome(test, ended), ours, theirs)
-    found[0] = replace(found[0], raw=ended.out.decode("utf-8", "replace"))
-    return found
+    measured = phases(name, test, iperf.outcome(test, ended), ours, theirs)
+    measured[0] = replace(measured[0], raw=ended.out.decode("utf-8", "replace"))
+    return measured
 
 
 def phases(

@@ -11,10 +11,10 @@ from contextlib import suppress
 from neuca_tools.backends import sysctl
 from neuca_tools.errors import ApplyError
 from neuca_tools.selftest.diagnosis.findings import Finding
-from neuca_tools.selftest.measure.host.facts import SWAP
+from neuca_tools.selftest.measure.host.facts import SWAP_SEPARATORS
 
 # The factor by which the rate has to improve for the settings to be kept.
-BETTER = 1.1
+BETTER_FACTOR = 1.1
 _INT, _MIB = 2**31 - 1, 2**20
 # The sysctls that recommendations contain, with the highest value of each number: that of
 # `tuning.allowed_sysctls`. No others are set, not even for a peer with the secret.
@@ -41,8 +41,8 @@ VALUE = re.compile(r"[0-9]{1,12}( [0-9]{1,12}){0,2}")
 
 def advised(finding: Finding) -> dict[str, str]:
     """The sysctls that a finding recommends; none if any of them may not be tried."""
-    found = dict(finding.sysctls)
-    return found if all(map(_allowed, found, found.values())) else {}
+    sysctls = dict(finding.sysctls)
+    return sysctls if all(map(_allowed, sysctls, sysctls.values())) else {}
 
 
 def ends(finding: Finding, direction: str) -> tuple[bool, bool]:
@@ -89,13 +89,13 @@ class Trial:
             )
         try:
             for name, value in sysctls.items():
-                before = sysctl.read(name.translate(SWAP))
+                before = sysctl.read(name.translate(SWAP_SEPARATORS))
                 if before is None:
                     raise ApplyError(f"set {name}: there is no such setting here")
                 if _lowers(before, value):
                     raise ApplyError(f"set {name}: {value} is less than the present {before}")
                 self._before.setdefault(name, before)
-                sysctl.write(name.translate(SWAP), value)
+                sysctl.write(name.translate(SWAP_SEPARATORS), value)
         except ApplyError:
             self.restore()
             raise
@@ -108,5 +108,5 @@ class Trial:
         """Restore the original values, ignoring errors."""
         for name, value in self._before.items():
             with suppress(ApplyError):
-                sysctl.write(name.translate(SWAP), value)
+                sysctl.write(name.translate(SWAP_SEPARATORS), value)
         self._before.clear()

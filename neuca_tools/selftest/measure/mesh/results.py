@@ -36,7 +36,7 @@ from neuca_tools.selftest.mesh.model import (
 # Bytes of a line, and of the files that are read: all pairs of 1,000 hosts.
 LONGEST, MOST = 32 * 2**20, 2**30
 # Seconds for a process to end that has a lock, and between two attempts to get it.
-ENDING, AGAIN = 10.0, 0.1
+END_SECONDS, RETRY_SECONDS = 10.0, 0.1
 
 
 class Recorded(NamedTuple):
@@ -140,7 +140,7 @@ def take_over(path: Path) -> None:
     Ansible leaves `mesh join` behind where a play is interrupted. Do not open the plan afterwards:
     closing it releases the lock (fcntl(2)). Raises SelftestError.
     """
-    deadline = time.monotonic() + ENDING
+    deadline = time.monotonic() + END_SECONDS
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -149,7 +149,7 @@ def take_over(path: Path) -> None:
         if time.monotonic() >= deadline:
             raise SelftestError(f'lock "{path}": the process that has it does not end')
         stop(path)
-        readable([], time.monotonic() + AGAIN)
+        readable([], time.monotonic() + RETRY_SECONDS)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -162,14 +162,14 @@ def _is_locked(descriptor: int) -> bool:
 
 def read(paths: Iterable[Path]) -> Recorded:
     """What the files have together. Raises SelftestError if none has a plan."""
-    found: dict[str, Iterable[dict[str, object]]] = {}
+    records_by_path: dict[str, Iterable[dict[str, object]]] = {}
     for path in paths:
         try:
             with path.open("rb") as stream:
-                found[str(path)] = list(_records(stream))
+                records_by_path[str(path)] = list(_records(stream))
         except OSError as error:
             raise SelftestError(f'read "{path}": {error.strerror}') from error
-    return joined(found)
+    return joined(records_by_path)
 
 
 def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
@@ -189,7 +189,7 @@ def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
                 began = _time(record.get("began"))
     if plan is None:
         raise SelftestError("read the results of a mesh: there is no plan in them")
-    read = filter(None, (read_row(one, plan) for one in waiting))
+    read = filter(None, (read_row(record, plan) for record in waiting))
     rows = {(row.slot, row.client): row for row in read}
     known = {host.name for host in plan.hosts}
     reasons = {name: reason for name, reason in reasons.items() if name in known}
@@ -202,11 +202,11 @@ def _reasons(data: object) -> dict[str, str]:
     return {name: str(reason)[:MOST_TEXT] for name, reason in data.items()}
 
 
-def _continued(found: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
+def _continued(plan: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
     """The plan that was found in a file after another one. Raises SelftestError."""
-    if before is not None and not continues(found, before):
+    if before is not None and not continues(plan, before):
         raise SelftestError(f'read "{name}": it has two different plans')
-    return found
+    return plan
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:
