@@ -95,7 +95,6 @@ RUN_OPTIONS: Table = {
     "netns": value("NAME", "test from this network namespace"),
     "container": value("NAME", "test from this container's network namespace (docker, podman)"),
     "family": {"choices": ("4", "6"), "help": "resolve a PEER to IPv4 or IPv6 only"},
-    "try-fix": flag("apply the recommended sysctl, test again and keep it if it helps"),
     "label": value("TEXT", "label of the stored report, for compare"),
     "at-boot": flag("run a quick test, or none if run-at-boot in section [selftest] is off"),
 }

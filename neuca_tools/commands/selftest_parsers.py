@@ -38,7 +38,7 @@ GROUPS = (
     ("the path", "interface netns container family port address numa"),
     ("the peer", "ssh secret-file"),
     ("the service", "for stdio"),
-    ("expectations", "expect rtt try-fix"),
+    ("expectations", "expect rtt"),
     ("output", "json nagios html prometheus csv svg before label"),
     ("configuration", "config at-boot"),
     ("what is printed", "verbose quiet color"),

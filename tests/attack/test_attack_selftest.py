@@ -102,12 +102,12 @@ HARMFUL = {
     "net.ipv4.tcp_rmem": "1 1 1",
     "net.ipv4.tcp_wmem": "4096 16384 65535",
     "net.ipv4.tcp_max_syn_backlog": "1",
-    "net.core.somaxconn": "128",  # allowed, but less than the present value
+    "net.core.somaxconn": "128",
     "net.ipv4.tcp_mtu_probing": "9",
 }
 
 
-def test_a_peer_with_the_secret_sets_no_sysctl_that_harms_the_host(ends):
+def test_a_peer_with_the_secret_sets_no_sysctl(ends):
     ends.serve()
     paths = [f"/proc/sys/{name.replace('.', '/')}" for name in HARMFUL]
     before = ends.lab.run("cat", *paths, where=ends.lab.outside).out
@@ -116,7 +116,6 @@ def test_a_peer_with_the_secret_sets_no_sysctl_that_harms_the_host(ends):
         f"client = hostile_peer.client({FAR!r}, {PORT + 1}, {SECRET.strip().encode()!r})\n"
         f"for name, value in {HARMFUL!r}.items():\n"
         "    client.send({'ask': 'set', 'sysctls': {name: value}}); print(client.receive())\n"
-        "client.send({'ask': 'keep'}); client.receive()\n"
     )
     out = ends.lab.run(sys.executable, "-c", script).out.splitlines()
     assert [one for one in out if "error" not in one] == []

@@ -48,7 +48,6 @@ PEER --skip udp,path
 --netns NAME PEER
 --container NAME PEER
 --family 6 PEER
---try-fix PEER
 --label TEXT PEER
 --json PEER
 --nagios PEER
@@ -65,7 +64,7 @@ FORMER_SERVICES = """\
 --serve --container NAME"""
 FORMER_OPTIONS = (
     "--config --plan --time --port --parallel --bidir --udp --rate --expect --skip --only --numa --ssh"
-    " --secret-file --interface --netns --container --family --try-fix --label --at-boot --json --nagios --html"
+    " --secret-file --interface --netns --container --family --label --at-boot --json --nagios --html"
     " --prometheus --serve --for --address --stdio"
 ).split()
 

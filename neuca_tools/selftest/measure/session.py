@@ -32,7 +32,6 @@ from neuca_tools.selftest.measure.helper.greeting import BusyError, ImpostorErro
 from neuca_tools.selftest.measure.helper.peer import AbsentError, Helper
 from neuca_tools.selftest.measure.host import facts, kernel
 from neuca_tools.selftest.measure.host.facts import Messages
-from neuca_tools.selftest.measure.host.fixes import FIX_STEP, Fix
 from neuca_tools.selftest.measure.host.kernel import Way
 from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
@@ -52,10 +51,7 @@ Result = tuple[str, str]
 
 
 class PeerTest:
-    """One test of one peer. `tell` is called with each step when it is over.
-
-    `fix`: settings to try out; they are applied for the throughput steps.
-    """
+    """One test of one peer. `tell` is called with each step when it is over."""
 
     def __init__(
         self,
@@ -63,13 +59,11 @@ class PeerTest:
         options: Options,
         plan: AgentPlan,
         tell: Tell,
-        fix: Optional[Fix] = None,
     ) -> None:
         self._address, self._options, self._plan, self._tell = address, options, plan, tell
         self._evidence = Evidence(address=str(address), expect=options.expect, label=options.label)
         self._helper: Optional[Helper] = None
         self._node: Optional[int] = None
-        self._fix = fix
 
     def run(self) -> Evidence:
         """Run every step in order.
@@ -91,8 +85,6 @@ class PeerTest:
         try:
             self._measure(way, way.source, device, planned)
         finally:
-            if self._fix:
-                self._fix.abandon()
             if self._helper:
                 self._evidence = replace(self._evidence, peer=self._helper.facts())
                 self._helper.close()
@@ -115,8 +107,6 @@ class PeerTest:
         self._if("latency", lambda: self._latency(source))
         self._if("path-mtu", lambda: self._path_mtu(source, device))
         self._if("path", lambda: self._path(source, device))
-        if self._fix:
-            self._fix.begin(self._helper)
         throughput = ThroughputSteps(
             options=self._options,
             address=self._address,
@@ -126,8 +116,6 @@ class PeerTest:
             tell=self._tell,
         )
         self._evidence = throughput.run(self._evidence)
-        if self._fix:
-            self._done(FIX_STEP, *self._fix.end(self._evidence, self._helper))
         self._if("connections", lambda: self._connections(source))
 
     def _if(self, name: str, step: Callable[[], Result]) -> None:

@@ -8,7 +8,7 @@ import errno
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -110,17 +110,6 @@ class Helper:
         if self._ahead is None:
             return Trace()
         return heard.trace_of(answer, self._ahead, self._began, time.monotonic())
-
-    def set(self, sysctls: Mapping[str, str]) -> None:
-        """Set sysctls at the peer, which restores them at the end unless `keep` is called.
-
-        Raises ChannelError.
-        """
-        self._ask({"ask": "set", "sysctls": dict(sysctls)}, ANSWER_SECONDS)
-
-    def keep(self) -> None:
-        """Keep the sysctls that `set` has set. Raises ChannelError."""
-        self._ask({"ask": "keep"}, ANSWER_SECONDS)
 
     def facts(self) -> Host:
         """The peer as it is, or last was if it does not respond, with its kernel log."""

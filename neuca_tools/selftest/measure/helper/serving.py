@@ -14,7 +14,7 @@ from secrets import token_bytes
 from typing import Optional
 
 from neuca_tools.backends.peerfilter import PeerFilter
-from neuca_tools.errors import ApplyError, SelftestError
+from neuca_tools.errors import SelftestError
 from neuca_tools.model import Host as Address
 from neuca_tools.selftest.evidence.codec import encode
 from neuca_tools.selftest.measure.confine import confined
@@ -22,7 +22,6 @@ from neuca_tools.selftest.measure.helper.channel import Channel, ChannelError, M
 from neuca_tools.selftest.measure.host import facts, kernel, tcp_info
 from neuca_tools.selftest.measure.host.series import SampleSeries, Seen
 from neuca_tools.selftest.measure.iperf import command
-from neuca_tools.selftest.measure.iperf.trial import Trial
 from neuca_tools.selftest.measure.probes.echo import TOKEN, Echo
 from neuca_tools.selftest.measure.program import Program
 from neuca_tools.selftest.measure.wait import readable
@@ -74,7 +73,6 @@ class ServerSession:
         self._filter: Optional[PeerFilter] = None
         self._series: Optional[SampleSeries] = None
         self._messages = facts.Messages()
-        self._trial = Trial()
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -121,7 +119,6 @@ class ServerSession:
 
     def close(self) -> None:
         self._stop()
-        self._trial.restore()
         if self._echo:
             self._echo.close()
         if self._connection:
@@ -139,8 +136,6 @@ class ServerSession:
             "begin": self._begin,
             "finish": self._finish,
             "host": self._host,
-            "set": self._set,
-            "keep": self._keep,
         }
         answer = answers.get(str(asked))
         try:
@@ -151,7 +146,7 @@ class ServerSession:
                 self._channel.send(answer(message))
         except OSError as error:
             self._channel.send({"error": f"{asked}: {error.strerror or error}"})
-        except (ApplyError, RefusedError) as error:
+        except RefusedError as error:
             self._channel.send({"error": f"{asked}: {error}"})
         return True
 
@@ -223,20 +218,6 @@ class ServerSession:
             for descriptor in readable(program.waiting, time.monotonic() + LISTEN_CHECK_SECONDS):
                 program.take(descriptor)
         return False
-
-    def _set(self, message: Message) -> Message:
-        """Set sysctls until the end of this session. Raises ApplyError."""
-        asked = message.get("sysctls")
-        if not isinstance(asked, dict) or not all(
-            isinstance(value, str) for value in asked.values()
-        ):
-            raise RefusedError("the settings are not texts")
-        self._trial.set(asked)
-        return {"set": True}
-
-    def _keep(self, _: Message) -> Message:
-        self._trial.keep()
-        return {"kept": True}
 
     def _finish(self, _: Message) -> Message:
         seen = self._series.end() if self._series else Seen()
