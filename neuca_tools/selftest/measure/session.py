@@ -16,6 +16,7 @@ from typing import Optional
 from neuca_tools.errors import SelftestError
 from neuca_tools.model import Device
 from neuca_tools.model import Host as Address
+from neuca_tools.selftest import amounts
 from neuca_tools.selftest.conditions.reach import is_udp_blocked
 from neuca_tools.selftest.evidence import (
     NOT_ASKED,
@@ -37,7 +38,7 @@ from neuca_tools.selftest.measure.host.planned import AgentPlan, permit
 from neuca_tools.selftest.measure.iperf.phases import NO_HELPER, UDP_BLOCKED, ThroughputSteps
 from neuca_tools.selftest.measure.iperf.plans import Options
 from neuca_tools.selftest.measure.probes import hops, path_mtu, reach, roundtrip
-from neuca_tools.selftest.measure.words import path_step, reach_words, words_of
+from neuca_tools.selftest.report.text import route_words
 
 # Seconds for all round trips of the latency step.
 LATENCY_SECONDS = 5.0
@@ -95,7 +96,7 @@ class PeerTest:
         return facts.host(way, planned, self._plan.sysctls, self._plan.drift or ())
 
     def _measure(self, way: Way, source: Address, device: Device, planned: str) -> None:
-        self._as_planned()
+        self._if("as-planned", self._compare_with_plan)
         if not self._reach(way, source, device, planned):
             return
         devices = [device.name for device in facts.path(kernel.devices(), way.index)]
@@ -140,9 +141,6 @@ class PeerTest:
         )
 
     # --- Before anything is measured ------------------------------------------------------------
-
-    def _as_planned(self) -> None:
-        self._if("as-planned", self._compare_with_plan)
 
     def _compare_with_plan(self) -> Result:
         drift = self._plan.drift
@@ -255,16 +253,8 @@ class PeerTest:
         except OSError as error:
             return "unknown", f"cannot be probed: {error.strerror}"
         self._evidence = replace(self._evidence, path_mtu=path)
-        forward, backward = path.forward or "no response", path.backward or "not known"
-        text = f"{forward} out, {backward} back, of {mtu} bytes"
-        if device.mtu != mtu:
-            text += f" ({device.mtu} here)"
-        known = [value for value in (path.forward, path.backward) if value]
-        if not known:
-            return "unknown", text
-        if path.told and min(known) < mtu:
-            return "pass", f"{text}: ICMP reports it"
-        return ("pass" if min(known) >= mtu else "fail"), text
+        here = f" ({device.mtu} here)" if device.mtu != mtu else ""
+        return judge_path_mtu(path, mtu, here)
 
     def _common_mtu(self, device: Device) -> int:
         """The smaller MTU in bytes of this end's device and of the helper's, if that is known."""
@@ -291,11 +281,13 @@ class PeerTest:
         target = hops.Target(self._address, source, device.name)
         if self._helper is not None:
             target = target._replace(port=self._options.port + 1, token=self._helper.token)
-        return self._keep(path_step(self._evidence, target, device.mtu))
-
-    def _keep(self, outcome: tuple[Evidence, str, str]) -> Result:
-        self._evidence = outcome[0]
-        return outcome[1:]
+        target = target._replace(rtt=self._evidence.idle.p50 or 0.0)
+        try:
+            route = hops.trace(target, device.mtu, self._evidence.path_mtu.forward)
+        except OSError as error:
+            return "unknown", f"cannot be measured: {error.strerror}"
+        self._evidence = replace(self._evidence, route=route)
+        return "pass" if route.reached else "unknown", route_words(route)
 
     def _connections(self, source: Address) -> Result:
         if not self._helper or self._helper.failure:
@@ -317,3 +309,32 @@ def is_reachable(reached: Reach) -> bool:
     """Whether anything but the reach step is worth trying: pings may be filtered."""
     silent = reached.neighbour in ("failed", "incomplete") and not reached.ping
     return not silent and reached.tcp not in FATAL and not reached.wrong_peer
+
+
+def judge_path_mtu(path: PathMtu, mtu: int, here: str) -> Result:
+    """The verdict and the text of the step, for a path that should carry `mtu` bytes."""
+    forward, backward = path.forward or "no response", path.backward or "not known"
+    text = f"{forward} out, {backward} back, of {mtu} bytes{here}"
+    smallest = min(filter(None, (path.forward, path.backward)), default=None)
+    if smallest is None:
+        return "unknown", text
+    if smallest >= mtu:
+        return "pass", text
+    return ("pass", f"{text}: ICMP reports it") if path.told else ("fail", text)
+
+
+def reach_words(reach: Reach) -> list[str]:
+    """What is known of the neighbour and of pings."""
+    words = [f"neighbour {reach.neighbour}"] if reach.neighbour else []
+    if reach.ping is not None:
+        words.append("ping answered" if reach.ping else "no response to ping")
+    return words
+
+
+def words_of(latency: Latency) -> str:
+    """A latency for people, in the units of `amounts.time`."""
+    if latency.p50 is None or latency.p99 is None or latency.maximum is None:
+        return f"no response to {latency.count} requests" if latency.count else "not measured"
+    lost = f", {latency.lost} of {latency.count} lost" if latency.lost else ""
+    p50, p99, most = map(amounts.time, (latency.p50, latency.p99, latency.maximum))
+    return f"p50 {p50}, p99 {p99}, max {most}{lost}"

@@ -48,7 +48,7 @@ def sample(
         # A kernel without inet_diag still has everything else.
         with suppress(OSError):
             sockets = tcp_info.sockets(version, local_port, remote_port)
-    return Sample(time.monotonic(), sockets, cpus(_read(Path("/proc/stat"))), counters(devices))
+    return Sample(time.monotonic(), sockets, read_cpus(), counters(devices))
 
 
 def counters(devices: Iterable[str] = ()) -> dict[str, int]:
@@ -68,6 +68,11 @@ def counters(devices: Iterable[str] = ()) -> dict[str, int]:
     for name in devices:
         totals.update(_prefixed(f"{name}.ethtool", driver.statistics(name)))
     return totals
+
+
+def read_cpus() -> tuple[Cpu, ...]:
+    """The times of each CPU."""
+    return cpus(_read(Path("/proc/stat")))
 
 
 def _read(path: Path) -> str:

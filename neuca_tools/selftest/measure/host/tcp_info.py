@@ -2,6 +2,9 @@
 
 The offset of each value is that in struct tcp_info of linux/tcp.h. Older kernels send a shorter
 structure, without the values at its end.
+
+ss(8) is not used: for 128 connections it takes twice the CPU time of this, 2.9 ms, without the time
+to parse its text, and a test reads them ten times a second.
 """
 
 # SPDX-License-Identifier: MIT

@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Optional
@@ -162,7 +162,7 @@ def _is_locked(descriptor: int) -> bool:
 
 def read(paths: Iterable[Path]) -> Recorded:
     """What the files have together. Raises SelftestError if none has a plan."""
-    records_by_path: dict[str, Iterable[dict[str, object]]] = {}
+    records_by_path: dict[str, Sequence[dict[str, object]]] = {}
     for path in paths:
         try:
             with path.open("rb") as stream:
@@ -172,41 +172,43 @@ def read(paths: Iterable[Path]) -> Recorded:
     return joined(records_by_path)
 
 
-def joined(files: Mapping[str, Iterable[dict[str, object]]]) -> Recorded:
+def joined(files: Mapping[str, Sequence[dict[str, object]]]) -> Recorded:
     """The plan and the rows in these records. Raises SelftestError."""
-    plan, began = None, None
-    waiting: list[dict[str, object]] = []
-    reasons: dict[str, str] = {}
+    records = [record for file in files.values() for record in file]
+    plan = _last_plan(files)
+    rows = {}
+    for row in filter(None, (read_row(record, plan) for record in records)):
+        rows[row.slot, row.client] = row
+    began = filter(None, (_time(record.get("began")) for record in records if "plan" in record))
+    reasons = _reasons(records, {host.name for host in plan.hosts})
+    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), next(began, None), reasons)
+
+
+def _last_plan(files: Mapping[str, Sequence[dict[str, object]]]) -> MeshPlan:
+    """The latest state of the one plan in these files. Raises SelftestError."""
+    plan: Optional[MeshPlan] = None
     for name, records in files.items():
         for record in records:
-            if "absent" in record:
-                reasons.update(_reasons(record["absent"]))
             if "plan" not in record:
-                waiting.append(record)
                 continue
-            plan = _continued(read_plan(record["plan"]), plan, name)
-            if began is None:
-                began = _time(record.get("began"))
+            later = read_plan(record["plan"])
+            if plan is not None and not continues(later, plan):
+                raise SelftestError(f'read "{name}": it has two different plans')
+            plan = later
     if plan is None:
         raise SelftestError("read the results of a mesh: there is no plan in them")
-    read = filter(None, (read_row(record, plan) for record in waiting))
-    rows = {(row.slot, row.client): row for row in read}
-    known = {host.name for host in plan.hosts}
-    reasons = {name: reason for name, reason in reasons.items() if name in known}
-    return Recorded(plan, tuple(rows[key] for key in sorted(rows)), began, reasons)
-
-
-def _reasons(data: object) -> dict[str, str]:
-    if not isinstance(data, dict):
-        return {}
-    return {name: str(reason)[:MOST_TEXT] for name, reason in data.items()}
-
-
-def _continued(plan: MeshPlan, before: Optional[MeshPlan], name: str) -> MeshPlan:
-    """The plan that was found in a file after another one. Raises SelftestError."""
-    if before is not None and not continues(plan, before):
-        raise SelftestError(f'read "{name}": it has two different plans')
     return plan
+
+
+def _reasons(records: Iterable[Mapping[str, object]], hosts: set[str]) -> dict[str, str]:
+    """Why these hosts took no part, by their names."""
+    reasons: dict[str, str] = {}
+    for record in records:
+        absent = record.get("absent")
+        if isinstance(absent, dict):
+            for name in hosts & absent.keys():
+                reasons[name] = str(absent[name])[:MOST_TEXT]
+    return reasons
 
 
 def continues(later: MeshPlan, plan: MeshPlan) -> bool:

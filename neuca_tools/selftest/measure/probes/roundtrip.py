@@ -1,4 +1,8 @@
-"""Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping."""
+"""Round trips, while idle or during a test: by UDP to the helper's echo, by TCP, or by ping.
+
+ping(8) is not started for the last: the requests of all three are sent and counted by one class,
+and path_mtu sends pings of many sizes, each of which would be a process.
+"""
 
 # SPDX-License-Identifier: MIT
 
